@@ -1,0 +1,1 @@
+"""Measure one configuration: one training loop, interchangeable backends, one run log."""

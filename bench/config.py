@@ -1,0 +1,262 @@
+"""RunConfig: everything that defines one run, listed once, checked when made; the command line derives from it both ways."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+Backend = Literal["single", "ddp", "horovod"]
+Transport = Literal["none", "mpi", "gloo"]
+Settings = Literal["shipped", "matched"]
+Curve = Literal["weak", "strong", "batch"]
+
+MATCHED_BUCKET_MIB = 25.0
+
+
+class UsageError(ValueError):
+    """The user's mistake, in one line that names the value, the rule and the way out; shells print it and exit 2."""
+
+
+def _split_commas(value: object) -> object:
+    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+
+
+class RunConfig(BaseModel):
+    """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a rule is broken."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    backend: Backend = Field("single", description="who averages the gradients: nobody (one process), DDP or Horovod")
+    transport: Transport = Field(
+        "none", description="wire the gradients travel on; 'none' for single, else mpi (the default there) or gloo"
+    )
+    settings: Settings = Field(
+        "shipped",
+        description="'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer broadcast in a step",
+    )
+    model: str = Field(
+        "resnet50", description="a torchvision classification model, or package.module:factory(num_classes) for your own"
+    )
+    dataset: Literal["synthetic", "digits"] = Field(
+        "synthetic", description="'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits"
+    )
+    data_dir: Path | None = Field(
+        None, description="folder of a data set that lives on disk; refused by the two built-in data sets, which need none"
+    )
+    image_size: int = Field(32, ge=8, description="edge of the square input image, pixels")
+    global_batch: int | None = Field(None, ge=1, description="images per step over all ranks (strong scaling)")
+    batch_per_rank: int | None = Field(None, ge=1, description="images per step on each rank (weak scaling)")
+    world_size: int = Field(1, ge=1, description="ranks this run must have; any other number is an error")
+    device: Literal["cpu"] = Field("cpu", description="where the model lives")
+    precision: Literal["float32", "float64"] = Field("float32", description="type of weights, activations and gradients")
+    memory_format: Literal["contiguous"] = Field("contiguous", description="layout of weights and activations")
+    base_lr: float = Field(0.1, gt=0, description="learning rate per 256 images; the one rule: lr = base_lr * global batch / 256")
+    lr_warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises linearly to that value")
+    momentum: float = Field(0.9, ge=0, lt=1, description="SGD momentum")
+    weight_decay: float = Field(1e-4, ge=0, description="SGD weight decay (L2)")
+    nesterov: bool = Field(False, description="Nesterov momentum")
+    warmup_steps: int = Field(10, ge=3, description="steps before the first window, recorded but not counted")
+    windows: int = Field(4, ge=1, description="timed windows")
+    steps_per_window: int = Field(5, ge=1, description="optimiser updates in a window")
+    seed: int = Field(0, ge=0, description="seed of the initial weights, the data and its order")
+    threads: int = Field(1, ge=1, description="compute threads of each rank")
+    num_workers: int = Field(0, ge=0, description="data-loading processes of each rank; 0 loads in the training process")
+    bucket_mib: float | None = Field(
+        None, gt=0, description="MiB per gradient exchange: DDP's bucket cap; with settings=matched, of both frameworks"
+    )
+    fusion_mib: float | None = Field(None, ge=0, description="Horovod's fusion threshold, MiB (its default: 128)")
+    cycle_ms: float | None = Field(None, gt=0, description="Horovod's cycle time, ms (its default: 1)")
+    log: Path | None = Field(None, description="run log to create (JSON lines); without it nothing is kept")
+    rendezvous_dir: Path | None = Field(
+        None, description="folder all ranks see, where they find each other; default: the log's folder, or /tmp on one node"
+    )
+    rendezvous_timeout_s: float = Field(60.0, gt=0, description="seconds to wait for the other ranks")
+    study: str | None = Field(None, description="name of the study this run belongs to")
+    block: int | None = Field(None, ge=0, description="index of the block this run belongs to")
+    position: int | None = Field(None, ge=0, description="place of this run in its block's random order")
+    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = Field(
+        (), description="curves of the study that this run is a point of, comma-separated: weak, strong, batch"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_transport(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("transport") is None and data.get("backend") in ("ddp", "horovod"):
+            return {**data, "transport": "mpi"}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for rule in (_check_world, _check_batch, _check_data, _check_knobs):
+            rule(self)
+        return self
+
+    @property
+    def samples_per_step(self) -> int:
+        """Images per step over all ranks."""
+        return self.global_batch if self.global_batch is not None else self.samples_per_rank * self.world_size
+
+    @property
+    def samples_per_rank(self) -> int:
+        """Images per step on each rank."""
+        if self.batch_per_rank is not None:
+            return self.batch_per_rank
+        assert self.global_batch is not None
+        return self.global_batch // self.world_size
+
+    @property
+    def cell(self) -> str:
+        """What is compared: framework/transport, or 'single'."""
+        return self.backend if self.backend == "single" else f"{self.backend}/{self.transport}"
+
+    def learning_rate(self, step: int) -> float:
+        """Learning rate of `step` (0-based, warm-up included): linear scaling and linear warm-up (Goyal et al. 2017)."""
+        rise = min(1.0, (step + 1) / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0
+        return self.base_lr * self.samples_per_step / 256 * rise
+
+    def to_argv(self) -> list[str]:
+        """The command line that makes this config: fields that differ from their defaults, in field order."""
+        argv: list[str] = []
+        for name, value in self.model_dump(mode="json").items():
+            field = type(self).model_fields[name]
+            if value == field.default or (isinstance(value, list) and not value):
+                continue
+            flag = "--" + name.replace("_", "-")
+            if isinstance(value, bool):
+                argv.append(flag if value else "--no-" + flag[2:])
+            else:
+                argv += [flag, ",".join(value) if isinstance(value, list) else str(value)]
+        return argv
+
+    def to_toml(self) -> str:
+        """The same as a TOML file; None has no TOML form and is left out."""
+        values = self.model_dump(mode="json")
+        return "".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items() if v is not None)
+
+
+def _check_world(c: RunConfig) -> None:
+    if c.backend == "single" and (c.world_size != 1 or c.transport != "none"):
+        raise ValueError(
+            f"backend=single is one process without transport, not world_size={c.world_size} transport={c.transport}; "
+            "use --backend ddp or horovod"
+        )
+    if c.backend != "single" and c.transport == "none":
+        raise ValueError(f"backend={c.backend} needs a transport; use --transport mpi or gloo")
+
+
+def _check_batch(c: RunConfig) -> None:
+    if (c.global_batch is None) == (c.batch_per_rank is None):
+        raise ValueError("give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)")
+    if c.global_batch is not None and c.global_batch % c.world_size:
+        below = c.global_batch // c.world_size * c.world_size
+        near = f"{below} or {below + c.world_size}" if below else str(c.world_size)
+        raise ValueError(f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use {near}")
+
+
+def _check_data(c: RunConfig) -> None:
+    if c.data_dir is not None:
+        raise ValueError(f"dataset={c.dataset} is built in and reads no data_dir={str(c.data_dir)!r}; leave it out")
+    if c.dataset == "digits" and c.image_size % 8:
+        low = c.image_size // 8 * 8
+        raise ValueError(f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or {low + 8}")
+
+
+def _check_knobs(c: RunConfig) -> None:
+    """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be recorded without effect."""
+    if c.bucket_mib is not None and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):
+        raise ValueError(f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with settings=matched)")
+    for knob in ("fusion_mib", "cycle_ms"):
+        if getattr(c, knob) is not None and c.backend != "horovod":
+            raise ValueError(f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out")
+    if c.fusion_mib is not None and c.settings == "matched":
+        raise ValueError("fusion_mib has no effect with settings=matched, where bucket_mib sets the bytes; leave it out")
+
+
+def explain(error: ValidationError) -> str:
+    """First broken rule of a pydantic error as one line: name=value: rule."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {where!r}"
+    return f"{where}={first['input']!r}: {message}" if where else message
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _value_hint(annotation: Any) -> str | None:
+    choices = get_args(annotation)
+    return "{" + ",".join(choices) + "}" if choices and all(isinstance(c, str) for c in choices) else None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m bench",
+        description="Measure one configuration, alone or under mpirun, srun or torchrun, and write one run log.",
+        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 --batch-per-rank 16 --log run.jsonl",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="read fields from a .toml or .json file; flags override it")
+    parser.add_argument("--show-config", action="store_true", help="print the checked configuration as TOML and stop")
+    for name, field in RunConfig.model_fields.items():
+        default = "" if field.default in (None, ()) else f" (default: {field.default})"
+        text = ((field.description or "") + default).replace("%", "%%")
+        flag = "--" + name.replace("_", "-")
+        if field.annotation is bool:
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+        else:
+            parser.add_argument(flag, help=text, metavar=_value_hint(field.annotation) or name.upper())
+    return parser
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Fields of a config file by its ending, .toml or .json; raises UsageError when unreadable or of another kind."""
+    loaders = {".toml": tomllib.loads, ".json": json.loads}
+    if path.suffix not in loaders:
+        raise UsageError(f"{path}: a config file ends in .toml or .json")
+    try:
+        fields = loaders[path.suffix](path.read_text())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not isinstance(fields, dict):
+        raise UsageError(f"{path}: must hold one table of fields, not a {type(fields).__name__}")
+    return fields
+
+
+def make_config(fields: dict[str, Any]) -> RunConfig:
+    """RunConfig from plain values; raises UsageError with one line instead of pydantic's report."""
+    for name in fields.keys() - RunConfig.model_fields.keys():
+        near = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
+        raise UsageError(f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    try:
+        return RunConfig(**fields)
+    except ValidationError as error:
+        raise UsageError(explain(error)) from None
+
+
+def parse_argv(argv: list[str]) -> RunConfig:
+    """RunConfig from a command line. --help and --show-config print and exit 0; raises UsageError on bad input."""
+    parser = _parser()
+    given, unknown = parser.parse_known_args(argv)
+    if unknown:
+        flags = [f for action in parser._actions for f in action.option_strings]
+        near = difflib.get_close_matches(unknown[0], flags, n=1)
+        raise UsageError(f"unknown option {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help"))
+    fields = vars(given)
+    show, path = fields.pop("show_config", False), fields.pop("config", None)
+    config = make_config({**(read_fields(path) if path else {}), **fields})
+    if show:
+        print(config.to_toml(), end="")
+        sys.exit(0)
+    return config

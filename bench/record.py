@@ -1,0 +1,201 @@
+"""The run log: JSON lines written as the run goes, and the reader that says whether a log proves a complete run.
+
+Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
+  1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched it)
+
+Events in order; every number as measured, seconds unrounded:
+  start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload (derived facts)
+  steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
+  window  index, steps, seconds: the slowest rank's, device synced at both edges
+  error   rank, message: appended by the rank that failed
+  end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
+  exit    code, timed_out, limit_s: the launcher's view, kept apart because a run may crash after complete data
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bench.config import RunConfig, UsageError
+
+SCHEMA = 1
+
+
+class RunLog:
+    """Writer of one run log; thread-safe, and silent after `end`, so that a late signal cannot spoil a finished log."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._lock = threading.RLock()
+        self._ended = False
+        self._fd = None if path is None else _create(path)
+
+    def write(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = event == "end"
+            if self._fd is not None:
+                os.write(self._fd, _line(event, fields))
+                if self._ended:
+                    os.fsync(self._fd)
+
+
+def append_event(path: Path, event: str, **fields: Any) -> None:
+    """Add one event to an existing log: for a failing rank other than 0, and for the launcher."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, b"\n" + _line(event, fields))  # the newline closes a line torn by a kill
+    finally:
+        os.close(fd)
+
+
+def _create(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise UsageError(f"log={str(path)!r} exists and is never overwritten; choose another name") from None
+    except OSError as error:
+        raise UsageError(f"log={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
+
+
+def _line(event: str, fields: Mapping[str, Any]) -> bytes:
+    return (json.dumps({"event": event, **fields}, allow_nan=True) + "\n").encode()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One log as read. `problem` is None exactly if the log proves that the run did all it was asked to do."""
+
+    path: Path
+    config: RunConfig | None
+    host: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    events: tuple[Mapping[str, Any], ...]
+
+    def _last(self, event: str) -> Mapping[str, Any] | None:
+        return next((e for e in reversed(self.events) if e["event"] == event), None)
+
+    @property
+    def windows(self) -> list[Mapping[str, Any]]:
+        """The `window` events, in order."""
+        return [e for e in self.events if e["event"] == "window"]
+
+    @property
+    def window_seconds(self) -> list[float]:
+        """Seconds of each window on its slowest rank."""
+        return [w["seconds"] for w in self.windows]
+
+    def step_seconds(self, phase: str = "window") -> list[list[float]]:
+        """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup' for the cut steps."""
+        parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
+        return [[s for part in parts for s in part[rank]] for rank in range(len(parts[0]))] if parts else []
+
+    @property
+    def images_per_s(self) -> float:
+        """Throughput of the whole run: all images of all windows over the sum of their seconds (Hoefler & Belli 2015, rule 3)."""
+        assert self.config is not None
+        return self.config.samples_per_step * sum(w["steps"] for w in self.windows) / sum(self.window_seconds)
+
+    @property
+    def end(self) -> Mapping[str, Any]:
+        """The `end` event, empty if the process never wrote one."""
+        return self._last("end") or {}
+
+    @property
+    def exit(self) -> Mapping[str, Any]:
+        """The launcher's `exit` event, empty where none was appended."""
+        return self._last("exit") or {}
+
+    @cached_property
+    def problem(self) -> str | None:
+        """Why this log must not be used, or None."""
+        return _unfinished(self) or _incomplete(self)
+
+    @property
+    def state(self) -> str:
+        """'ok', 'timed out', 'interrupted', 'failed', or 'running' (no end and no exit yet)."""
+        if self.problem is None:
+            return "ok"
+        if self.exit.get("timed_out"):
+            return "timed out"
+        if self._last("error") is None and self.end.get("status") == "interrupted":
+            return "interrupted"
+        return "failed" if self.end or self.exit or self._last("error") or self.config is None else "running"
+
+
+def _unfinished(run: Run) -> str | None:
+    """The reason given by whoever noticed first: launcher's limit, a failing rank, the run's own end."""
+    if run.exit.get("timed_out") and run.end.get("status") != "ok":
+        return f"timed out after {run.exit.get('limit_s')} s"
+    if error := run._last("error"):
+        return f"failed: rank {error['rank']}: {error['message']}"
+    if not run.end:
+        code = run.exit.get("code")
+        return "no end event: killed or still running" if code is None else f"failed: killed, exit code {code}, no end event"
+    status: str = run.end["status"]
+    return None if status == "ok" else status
+
+
+def _incomplete(run: Run) -> str | None:
+    config = run.config
+    if config is None:
+        return "no usable start event"
+    windows = run.windows
+    if [w["index"] for w in windows] != list(range(config.windows)):
+        return f"{len(windows)} windows of {config.windows}"
+    if any(w["steps"] != config.steps_per_window or not w["seconds"] > 0 for w in windows):
+        return f"a window has not {config.steps_per_window} steps, or no duration"
+    steps = run.step_seconds()
+    if len(steps) != config.world_size or any(len(s) != config.windows * config.steps_per_window for s in steps):
+        return "the steps of some rank are missing"
+    if len(run.host.get("ranks", ())) != config.world_size:
+        return f"provenance of {len(run.host.get('ranks', ()))} ranks, asked for {config.world_size}"
+    failed = [name for name, passed in run.end.get("checks", {"checks": False}).items() if passed is not True]
+    return f"failed checks: {', '.join(failed)}" if failed else None
+
+
+def read_run(path: Path) -> Run:
+    """Read one log, whatever its state; raises UsageError only if the file cannot be read at all.
+
+    A torn last line (killed while writing) ends the log. A log of another schema has a problem, never a guess.
+    """
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    events = _events(text.splitlines())
+    start: Mapping[str, Any] = next((e for e in events if e["event"] == "start"), {})
+    config = _config(start)
+    return Run(path, config, start.get("host", {}), start.get("workload", {}), tuple(events))
+
+
+def _events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
+    """The lines that are events. A torn line is left out: whatever it held is then missing, which `problem` notices."""
+    events: list[Mapping[str, Any]] = []
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
+
+
+def _config(start: Mapping[str, Any]) -> RunConfig | None:
+    if start.get("schema") != SCHEMA:
+        return None
+    try:
+        return RunConfig(**start["config"])
+    except (ValidationError, KeyError, TypeError):
+        return None
