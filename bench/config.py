@@ -203,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bench",
         description="Measure one configuration, alone or under mpirun, srun or torchrun, and write one run log.",
-        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 --batch-per-rank 16 --log run.jsonl",
+        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 --batch-per-rank 16",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )

@@ -104,7 +104,8 @@ class Run:
     def images_per_s(self) -> float:
         """Throughput of the whole run: all images of all windows over the sum of their seconds (Hoefler & Belli 2015, rule 3)."""
         assert self.config is not None
-        return self.config.samples_per_step * sum(w["steps"] for w in self.windows) / sum(self.window_seconds)
+        steps: int = sum(w["steps"] for w in self.windows)
+        return self.config.samples_per_step * steps / sum(self.window_seconds)
 
     @property
     def end(self) -> Mapping[str, Any]:
