@@ -1,0 +1,236 @@
+"""The statistics against worked examples that were computed elsewhere, and against their own promises by simulation."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from plots import stats, steady
+
+KNOWN: dict[str, Any] = json.loads((Path(__file__).parent / "known_answers.json").read_text())
+PAIRED = KNOWN["paired"]
+
+
+def pair(ratios: list[float]) -> stats.Paired:
+    return stats.paired_ratio([1.0] * len(ratios), ratios)
+
+
+def noise(seed: int, shape: tuple[int, ...], sd: float) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0.0, sd, shape)
+
+
+def binomial_tolerance(p: float, n: int) -> float:
+    """Four standard errors of a share: a seeded simulation that misses by more is wrong, not unlucky."""
+    return 4 * math.sqrt(p * (1 - p) / n)
+
+
+def test_rates_are_not_averaged() -> None:
+    window = KNOWN["summaries"]["throughput_window"]
+    total = window["batch"] * len(window["step_s"]) / sum(window["step_s"])
+    assert total == window["window_ips"] != window["amean_of_rates_WRONG"]
+    hpl = KNOWN["summaries"]["hpl_means"]
+    relative = [hpl["gflop_each"] / t / 10 for t in hpl["times_s"]]
+    assert stats.geometric_mean(relative).value == pytest.approx(hpl["gmean_rel_peak10"], abs=1e-9)
+
+
+def test_t_interval() -> None:
+    assert stats.t_interval(KNOWN["t_ci"]["x"]) == pytest.approx(KNOWN["t_ci"]["ci"], abs=1e-9)
+    assert stats.t_interval([3.0]) is None
+
+
+def test_geometric_mean_is_the_t_interval_of_the_logs() -> None:
+    found = stats.geometric_mean([math.exp(x / 100) for x in KNOWN["t_ci"]["x"]])
+    logs = [100 * math.log(v) for v in (found.value, found.low or 0, found.high or 0)]
+    assert logs == pytest.approx([KNOWN["t_ci"]["mean"], *KNOWN["t_ci"]["ci"]], abs=1e-9)
+    assert stats.geometric_mean([1.0]) == stats.Estimate(1.0, None, None, 1)
+
+
+def test_paired_ratio() -> None:
+    p = stats.paired_ratio(PAIRED["ddp"], PAIRED["hvd"])
+    assert p.ratio == pytest.approx(PAIRED["geo_ratio"], abs=1e-9)
+    assert p.ci95 == pytest.approx(PAIRED["ci95"], abs=1e-9)
+    assert p.ci90 == pytest.approx(PAIRED["ci90"], abs=1e-9)
+    assert p.t == pytest.approx(PAIRED["t"], abs=1e-8)
+    assert p.t_p == pytest.approx(PAIRED["p_t"], rel=1e-8)
+    assert p.signflip_p == PAIRED["signflip_p"]
+    assert p.wilcoxon_p == PAIRED["wilcoxon_p"]
+    for margin, expected in PAIRED["tost_p"].items():
+        found = stats.tost_p(PAIRED["ddp"], PAIRED["hvd"], float(margin.rstrip("%")) / 100)
+        assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_tost_agrees_with_the_90_percent_interval() -> None:
+    p = stats.paired_ratio(PAIRED["ddp"], PAIRED["hvd"])
+    assert p.ci90 is not None
+    edge = 1 / p.ci90[0] - 1  # a margin that the interval just touches is passed with exactly 5 %
+    assert stats.tost_p(PAIRED["ddp"], PAIRED["hvd"], edge) == pytest.approx(0.05, abs=1e-9)
+
+
+def test_one_pair_has_a_ratio_and_nothing_else() -> None:
+    p = stats.paired_ratio([2.0], [3.0])
+    assert p.ratio == pytest.approx(1.5)
+    assert p.estimate == stats.Estimate(p.ratio, None, None, 1)
+    assert (p.sd_log, p.ci95, p.ci90, p.signflip_p) == (None, None, None, None)
+    assert stats.verdict(p, 0.02) == "too few blocks"
+
+
+def test_identical_values_are_equivalent() -> None:
+    p = stats.paired_ratio([5.0] * 6, [5.0] * 6)
+    assert (p.ratio, p.ci95, p.signflip_p, p.wilcoxon_p) == (1.0, (1.0, 1.0), 1.0, 1.0)
+    assert stats.verdict(p, 0.02) == "equivalent"
+
+
+def test_sign_flip_enumerates_every_vector() -> None:
+    assert stats.signflip_p([1.0, 2.0, 3.0]) == 2 / 8
+    assert stats.signflip_p([1.0, 2.0, -3.0]) == 1.0
+    assert stats.signflip_p([1.0, 2.0, 4.0, -1.0]) == 6 / 16  # |sum| >= 6: 8 once, 6 twice, either sign
+    assert stats.signflip_p([0.1] * 21) is None
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ([1.001, 0.999, 1.002, 0.998, 1.0, 1.001], "equivalent"),
+        ([1.009, 1.011, 1.010, 1.012, 1.008, 1.010], "small difference"),
+        ([1.10, 1.12, 1.11, 1.13, 1.09, 1.12], "different"),
+        ([0.90, 0.88, 0.91, 0.89, 0.90, 0.92], "different"),
+        ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "inconclusive"),
+        ([1.018, 1.024, 1.016, 1.023, 1.019, 1.021], "different"),  # 90 % interval straddles the margin, 95 % excludes 1
+        ([1.10, 1.12, 1.11, 1.13, 1.09], "too few blocks"),
+        ([PAIRED["hvd"][i] / PAIRED["ddp"][i] for i in range(8)], "small difference"),
+    ],
+)
+def test_verdict_table(ratios: list[float], expected: str) -> None:
+    assert stats.verdict(pair(ratios), 0.02) == expected
+
+
+def test_margin_is_symmetric_in_the_ratio() -> None:
+    ratios = [1.0185, 1.0190, 1.0195, 1.0188, 1.0192, 1.0190]
+    assert stats.verdict(pair(ratios), 0.02) == stats.verdict(pair([1 / r for r in ratios]), 0.02) == "small difference"
+    below = [0.9800, 0.9801, 0.9799, 0.9800, 0.9801, 0.9799]  # 1 - 0.02 lies inside a naive band, 1 / 1.02 = 0.9804 is the edge
+    assert stats.verdict(pair(below), 0.02) == "different"
+
+
+def test_holm() -> None:
+    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([0.9, 0.6]) == [1.0, 1.0]
+    assert stats.holm([]) == []
+
+
+def test_median_interval_ranks() -> None:
+    for n, ranks in KNOWN["median_ci_ranks_95"].items():
+        assert stats.median_interval_ranks(int(n)) == (tuple(ranks) if ranks else None), n
+    found = stats.median_estimate([9, 1, 2, 3, 4, 5, 6, 7, 8])
+    assert found == stats.Estimate(5.0, 2, 8, 9)
+    assert stats.median_estimate([3.0, 1.0]) == stats.Estimate(2.0, None, None, 2)
+
+
+def test_welch_ratio() -> None:
+    known = KNOWN["efficiency_ci"]
+    e = stats.welch_ratio(known["x1"], known["x8"])
+    assert e.value / 8 == pytest.approx(known["E"], abs=1e-9)
+    assert [v / 8 for v in (e.low or 0, e.high or 0)] == pytest.approx(known["welch_ci95"], abs=1e-9)
+    assert stats.welch_ratio([2.0], [2.0, 2.0]) == stats.Estimate(1.0, None, None, 1)
+
+
+def test_power_matches_what_the_study_design_assumes() -> None:
+    sd = 0.005 * math.sqrt(2)  # two runs of sd 0.5 % in a block
+    for blocks, power in ((3, 0.29), (5, 0.67), (8, 0.93)):
+        assert stats.power_difference(sd, math.log(1.01), blocks) == pytest.approx(power, abs=0.015)
+    assert stats.power_difference(sd, 0.0, 8) == pytest.approx(0.05, abs=1e-9)
+
+
+def test_power_of_equivalence_by_simulation() -> None:
+    n, repeats, sd = 10, 4000, 0.02
+    d = noise(3, (repeats, n), sd)
+    half = scipy_stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / math.sqrt(n)
+    inside = np.mean(np.abs(d.mean(axis=1)) + half <= math.log(1.02))
+    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(inside, abs=binomial_tolerance(0.8, repeats) + 0.01)
+
+
+def test_blocks_needed_is_the_smallest_number() -> None:
+    n = stats.blocks_for_half_width(0.05, 0.02)
+    assert n is not None
+
+    def half(blocks: int) -> float:
+        return float(scipy_stats.t.ppf(0.975, blocks - 1)) * 0.05 / math.sqrt(blocks)
+
+    assert half(n) <= math.log(1.02) < half(n - 1)
+    n = stats.blocks_for_power(0.05, 0.02)
+    assert n is not None
+    assert stats.power_difference(0.05, math.log(1.02), n) >= 0.8 > stats.power_difference(0.05, math.log(1.02), n - 1)
+    assert stats.blocks_for_power(0.0, 0.02) == stats.blocks_for_power(1e-9, 0.02) == stats.MIN_BLOCKS
+    assert stats.blocks_for_power(5.0, 0.001) is None
+
+
+def test_blocks_to_settle_finds_the_nearer_end() -> None:
+    wide = pair([1.10, 0.92, 1.05, 0.97, 1.01, 0.99])
+    needed = stats.blocks_to_settle(wide, 0.02)
+    assert needed is not None
+    assert wide.n < needed < 500
+    clear = pair([1.10, 1.12, 1.11, 1.13, 1.09])
+    assert stats.blocks_to_settle(clear, 0.02) == stats.MIN_BLOCKS
+    assert stats.blocks_to_settle(pair([1.5]), 0.02) is None
+
+
+@pytest.mark.parametrize("blocks", [3, 6, 8])
+def test_interval_covers_the_truth_in_95_percent(blocks: int) -> None:
+    repeats, hits = 3000, 0
+    for row in np.exp(noise(blocks, (repeats, blocks), 0.08)):
+        e = stats.geometric_mean(row.tolist())
+        hits += (e.low or 0) <= 1.0 <= (e.high or 0)
+    assert hits / repeats == pytest.approx(0.95, abs=binomial_tolerance(0.95, repeats))
+
+
+def test_equal_systems_are_called_different_in_five_percent() -> None:
+    """A/A: large common block noise, which pairing removes, and run noise that makes the margin unreachable or easy."""
+    repeats, blocks = 1500, 6
+    for run_sd in (0.005, 0.03):
+        common, a, b = noise(1, (repeats, blocks), 0.2), noise(2, (repeats, blocks), run_sd), noise(4, (repeats, blocks), run_sd)
+        called = [
+            stats.verdict(stats.paired_ratio(x.tolist(), y.tolist()), 0.02) in ("small difference", "different")
+            for x, y in zip(np.exp(common + a), np.exp(common + b), strict=True)
+        ]
+        assert np.mean(called) == pytest.approx(0.05, abs=binomial_tolerance(0.05, repeats))
+
+
+def test_mser_cuts_a_known_warm_up() -> None:
+    logs = np.log(KNOWN["warmup"]["series"]).tolist()
+    assert steady.mser_cut(logs, 5) == KNOWN["warmup"]["mser5"]
+    assert steady.mser_cut(logs, 1) == KNOWN["warmup"]["mser1"]
+    assert steady.mser_cut([1.0] * 20, 1) == 0
+    assert steady.mser_cut([5.0, 1.0, 1.0], 1) == 0
+
+
+def test_tukey_flags_the_ancestors_outliers() -> None:
+    known = KNOWN["summaries"]["ancestor_D_steps_ms"]
+    assert np.percentile(known["x"], [25, 50, 75]) == pytest.approx([known["q1"], known["median"], known["q3"]])
+    assert steady.tukey_outliers(known["x"]) == known["tukey_outliers"]
+
+
+def test_a_drifting_run_is_flagged_and_a_noisy_one_is_not() -> None:
+    drift = np.exp(np.linspace(0, 0.2, 20) + noise(0, (20,), 0.01))
+    assert not steady.judge(drift.tolist()).steady
+    step = np.exp(np.r_[np.zeros(10), np.full(10, 0.05)] + noise(0, (20,), 0.01))
+    judged = steady.judge(step.tolist())
+    assert not judged.steady
+    assert "MSER" in judged.reason or "shifts by" in judged.reason
+    warm = steady.judge(KNOWN["warmup"]["series"])
+    assert (warm.steady, warm.mser_cut_steps) == (True, 10)
+
+
+@pytest.mark.parametrize("steps", [20, 30, 100])
+def test_pure_noise_is_rarely_called_not_steady(steps: int) -> None:
+    flagged = [not steady.judge(x.tolist()).steady for x in np.exp(noise(7, (400, steps), 0.05))]
+    assert np.mean(flagged) < 0.15 + binomial_tolerance(0.15, 400)
+
+
+def test_a_shift_is_measured_as_a_ratio() -> None:
+    shift, errors = steady.level_shift([1.0, 1.0, 1.0, 1.1, 1.1, 1.1])
+    assert shift == pytest.approx(0.1)
+    assert errors > 1e6  # constant halves: only rounding is left as noise
+    assert steady.level_shift([1.0, 2.0]) == (0.0, 0.0)
