@@ -1,0 +1,95 @@
+"""One study, analysed: everything that figures, report and summary print, computed once and rounded nowhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from plots import equal, scaling, stats, versus
+from plots.load import Loaded
+from plots.points import NO_SETTINGS, NotCompared, Point, Table, tabulate
+from plots.stats import Estimate
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Step time of the slowest rank at one point: medians over runs of each run's percentiles, and how many runs to look at."""
+
+    point: Point
+    runs: int
+    median_seconds: Estimate
+    p95_seconds: Estimate
+    p99_seconds: Estimate
+    steps_per_run: int
+    outlier_steps: int
+    not_steady_runs: int
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts, notes."""
+
+    loaded: Loaded
+    table: Table
+    throughput: list[scaling.Throughput]
+    efficiency: list[scaling.Scaled]
+    comparisons: list[versus.Comparison]
+    not_compared: list[NotCompared]
+    step_times: list[StepTimes]
+    digests: list[equal.DigestCheck]
+    varying: list[str]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks from which at least one run is usable."""
+        return int(self.loaded.runs["block"].nunique())
+
+    @property
+    def tests(self) -> int:
+        """Comparisons that Holm's correction spans."""
+        return sum(c.holm_p is not None for c in self.comparisons)
+
+
+def analyse(loaded: Loaded) -> Analysis:
+    """All numbers of a study whose folder holds at least one usable run."""
+    table = tabulate(loaded.runs)
+    efficiency, no_efficiency = scaling.efficiency(table)
+    comparisons, no_comparison = versus.compare(table, loaded.study.margin)
+    return Analysis(
+        loaded,
+        table,
+        scaling.throughput(table),
+        efficiency,
+        comparisons,
+        no_comparison + no_efficiency,
+        _step_times(loaded.runs),
+        equal.compare_digests(loaded.runs),
+        equal.varying(loaded.runs),
+    )
+
+
+def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
+    named = runs.assign(settings=runs["settings"].where(runs["cell"] != "single", NO_SETTINGS))
+    rows = []
+    for _, group in named.groupby(list(Point._fields)):
+        first = group.iloc[0]
+        point = Point(first["settings"], first["cell"], int(first["world_size"]), int(first["samples_per_rank"]))
+        median, p95, p99 = (stats.median_estimate(group[f"step_seconds_{q}"].tolist()) for q in ("median", "p95", "p99"))
+        steps, outliers = int(group["steps"].max()), int(group["outlier_steps"].sum())
+        rows.append(StepTimes(point, len(group), median, p95, p99, steps, outliers, int((~group["steady"]).sum())))
+    return sorted(rows, key=lambda r: (r.point.world_size, r.point.samples_per_rank, r.point.cell != "single", r.point))
+
+
+def machine(host: dict[str, Any]) -> str:
+    """The machine of a run in one line: processor, cores, nodes."""
+    ranks = [r for r in host.get("ranks", ()) if isinstance(r, dict)]
+    cpus = Counter(str(r["cpu"]) for r in ranks if "cpu" in r)
+    cores = {r["cpus_on_node"] for r in ranks if "cpus_on_node" in r}
+    nodes = len({r["hostname"] for r in ranks if "hostname" in r})
+    words = [" + ".join(cpus) or "processor not recorded"]
+    words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
+    words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
+    return ", ".join(words)

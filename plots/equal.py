@@ -1,0 +1,102 @@
+"""Equal work: what must agree before two runs may be compared, and whether they ended with the same parameters."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from bench.config import MATCHED_BUCKET_MIB, RunConfig
+
+Facts = Mapping[str, str]
+
+# What names the compared thing, the point or the file. Every other field of RunConfig, also one added later, is work.
+_CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
+_POINT = {"world_size", "global_batch", "batch_per_rank"}
+_PLACE = {"log", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
+_RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
+_ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
+# Follows from the number of ranks, so it may differ between a point and its one-rank baseline.
+OF_THE_POINT = ("hostnames", "affinity", _ENV, "samples_per_rank", "samples_per_step", "bucket_mib")
+BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
+
+
+def facts(config: RunConfig, host: Mapping[str, Any]) -> dict[str, str]:
+    """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
+
+    Facts that a log does not have are left out; only what both runs state is compared.
+    """
+    work = {k: v for k, v in config.model_dump(mode="json").items() if k not in _CELL | _POINT | _PLACE}
+    work |= {"samples_per_rank": config.samples_per_rank, "samples_per_step": config.samples_per_step}
+    if config.settings == "matched" and config.backend != "single":
+        work["bucket_mib"] = config.bucket_mib or MATCHED_BUCKET_MIB
+    return {k: str(v) for k, v in work.items()} | _host_facts(host)
+
+
+def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
+    ranks = [r for r in host.get("ranks", ()) if isinstance(r, dict)]
+    found: dict[str, object] = {"platform": host.get("platform")}
+    for key, name in _RANK_FACTS.items():
+        if values := sorted({str(r[key]) for r in ranks if key in r}):
+            found[name] = ", ".join(values)
+    if affinity := [r["affinity"] for r in ranks if "affinity" in r]:
+        found["affinity"] = affinity
+    for part in ("versions", "git"):
+        found |= {f"{part}.{k}": v for k, v in _mapping(host, part).items()}
+    found |= {_ENV + k: v for k, v in _mapping(host, "env").items() if not k.startswith("HOROVOD_")}
+    return {k: str(v) for k, v in found.items() if v is not None}
+
+
+def _mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = host.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] = ()) -> list[str]:
+    """Fields on which two groups of runs do not agree, each as 'field: value, other value'; empty if comparable."""
+    both = (*a, *b)
+    found = []
+    for field in dict.fromkeys(f for one in both for f in one if not f.startswith(ignore)):
+        unset = "unset" if field.startswith(_ENV) else None
+        values = {value for one in both if (value := one.get(field, unset)) is not None}
+        if len(values) > 1:
+            found.append(f"{field}: {', '.join(sorted(values))}")
+    return found
+
+
+def varying(runs: pd.DataFrame) -> list[str]:
+    """Facts that are not the same in all runs of a study though no point asks for it: worth a note, not an exclusion."""
+    return differences(runs["facts"], (), (*OF_THE_POINT, "seed"))
+
+
+def _training(found: Facts) -> tuple[tuple[str, str], ...]:
+    """The part of the facts that decides the numbers of a training."""
+    names = RunConfig.model_fields.keys() - _CELL | {"samples_per_rank", "samples_per_step"}
+    return tuple(sorted((k, v) for k, v in found.items() if k in names))
+
+
+@dataclass(frozen=True)
+class DigestCheck:
+    """Final parameters across the cells of each block at one world size: `mismatches` names groups that differ."""
+
+    world_size: int
+    groups: int
+    runs: int
+    mismatches: tuple[str, ...]
+
+
+def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
+    """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2 ranks."""
+    checks = []
+    for world_size in BIT_IDENTICAL_WORLDS:
+        groups: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
+        for row in runs.to_dict("records"):
+            if row["world_size"] == world_size and row["parameters_sha256"]:
+                groups[row["block"], _training(row["facts"])][f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
+        several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
+        wrong = tuple(f"block {k[0]}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
+        checks.append(DigestCheck(world_size, len(several), sum(map(len, several.values())), wrong))
+    return checks

@@ -1,0 +1,166 @@
+"""Read a study's folder: complete runs become one tidy frame, everything else is listed with the reason."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
+
+from bench.config import RunConfig, UsageError, explain
+from bench.record import Run, read_run
+from plots import equal, steady
+from plots.points import NO_BLOCK
+
+_SUPERSEDED = re.compile(r"\.attempt-\d+\.jsonl$")
+
+
+class Study(BaseModel):
+    """What the report needs of study.toml; the rest belongs to whoever planned the study."""
+
+    name: str
+    question: str = ""
+    margin: float = Field(0.02, gt=0, lt=1)
+    blocks: int | None = Field(None, ge=1)
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A log that no number comes from, and why."""
+
+    log: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A study's folder as read. `runs` has one row per usable run; `notes` says what had to be assumed."""
+
+    study: Study
+    runs: pd.DataFrame
+    unusable: tuple[Unusable, ...]
+    superseded: tuple[Unusable, ...]
+    notes: tuple[str, ...]
+    host: dict[str, Any]
+
+
+def load(folder: Path) -> Loaded:
+    """Read FOLDER/study.toml and FOLDER/runs/*.jsonl (or FOLDER/*.jsonl); raises UsageError where there are no logs."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
+    study, notes = _study(folder)
+    place = folder / "runs" if (folder / "runs").is_dir() else folder
+    paths = sorted(place.glob("*.jsonl"))
+    if not paths:
+        raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
+    old = [p for p in paths if _SUPERSEDED.search(p.name)]
+    rows: list[dict[str, Any]] = []
+    hosts: list[Mapping[str, Any]] = []
+    unusable: list[Unusable] = []
+    for path in paths:
+        if path in old:
+            continue
+        run = _read(path)
+        if isinstance(run, Unusable):
+            unusable.append(run)
+        else:
+            rows.append(_row(run))
+            hosts.append(run.host)
+    rows, mixed = _set_mixed_aside(rows)
+    superseded = tuple(_superseded(path) for path in old)
+    host = dict(max(hosts, key=lambda h: len(h.get("ranks", ())), default={}))  # the run that saw most of the machine
+    return Loaded(study, pd.DataFrame(rows), (*unusable, *mixed), superseded, notes, host)
+
+
+def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
+    path = folder / "study.toml"
+    if not path.exists():
+        study = Study(name=folder.resolve().name, question="", margin=0.02, blocks=None)
+        return study, ("No study.toml beside the logs: the margin of 2 % is an assumption made when reporting, not beforehand.",)
+    try:
+        return Study(**{"name": folder.resolve().name, **tomllib.loads(path.read_text())}), ()
+    except ValidationError as error:
+        raise UsageError(f"{path}: {explain(error)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> Run | Unusable:
+    """A usable run, or why not. A log of this schema whose events lack what the schema promises is damaged, not a crash."""
+    try:
+        run = read_run(path)
+        problem, state = run.problem, run.state
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+        return Unusable(path.name, "damaged", f"damaged log: {type(error).__name__}: {error}")
+    if problem is None and not all(np.isfinite(s) and s > 0 for rank in run.step_seconds() for s in rank):
+        return Unusable(path.name, "damaged", "a step has no positive duration")
+    return run if problem is None else Unusable(path.name, state, problem)
+
+
+def _superseded(path: Path) -> Unusable:
+    run = _read(path)
+    return run if isinstance(run, Unusable) else Unusable(path.name, run.state, "complete, but repeated")
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """One row of the frame. Step columns: seconds of the slowest rank of each step.
+
+    step_seconds_mean alone comes from the windows: it is the throughput's inverse, samples_per_step / images_per_s.
+    """
+    config = run.config
+    assert config is not None
+    slowest = np.max(run.step_seconds(), axis=0).tolist()
+    judged = steady.judge(slowest)
+    median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
+    return {
+        "log": run.path.name,
+        **{k: getattr(config, k) for k in ("cell", "backend", "transport", "settings", "world_size", "seed", "position")},
+        **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps")},
+        "curves": _curves(config),
+        "block": NO_BLOCK if config.block is None else config.block,
+        "images_per_s": run.images_per_s,
+        "step_seconds_mean": config.samples_per_step / run.images_per_s,
+        "step_seconds_median": median,
+        "step_seconds_p95": p95,
+        "step_seconds_p99": p99,
+        "steps": len(slowest),
+        "steady": judged.steady,
+        "not_steady_reason": judged.reason,
+        "mser_cut_steps": judged.mser_cut_steps,
+        "level_shift": judged.level_shift,
+        "outlier_steps": judged.outlier_steps,
+        "exit_code": run.exit.get("code"),
+        "parameters_sha256": run.end.get("parameters_sha256", ""),
+        "facts": equal.facts(config, run.host),
+    }
+
+
+def _curves(config: RunConfig) -> tuple[str, ...]:
+    """A run by hand names no curve: a batch per rank is weak scaling, a global batch strong."""
+    return config.curves or (("weak",) if config.batch_per_rank is not None else ("strong",))
+
+
+def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
+    """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds may differ by block."""
+    points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank"))].append(row)
+    kept, aside = [], []
+    for group in points.values():
+        work = [{k: v for k, v in r["facts"].items() if k in RunConfig.model_fields and k != "seed"} for r in group]
+        usual = Counter(tuple(w.items()) for w in work).most_common(1)[0][0]
+        for row, own in zip(group, work, strict=True):
+            other = equal.differences([own], [dict(usual)])
+            kept += [] if other else [row]
+            aside += (
+                [Unusable(row["log"], "ok", "work differs from its point's other runs: " + "; ".join(other))] if other else []
+            )
+    return sorted(kept, key=lambda r: r["log"]), aside

@@ -1,0 +1,114 @@
+"""Points and blocks: what was run, averaged inside each block, and which blocks two points share in equal work.
+
+Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates (Hoefler & Belli 2015,
+rule 3). `shipped` and `matched` settings are separate points and never meet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from plots import equal
+
+CURVES = ("weak", "strong", "batch")
+NO_BLOCK = -1  # runs started by hand name no block and together make one
+ALL_BLOCKS = -2  # stands for every block where two points share none
+NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
+
+
+class Point(NamedTuple):
+    """What was run, apart from block and repeat."""
+
+    settings: str
+    cell: str
+    world_size: int
+    samples_per_rank: int
+
+    @property
+    def samples_per_step(self) -> int:
+        return self.samples_per_rank * self.world_size
+
+    def fixed(self, curve: str) -> int:
+        """What stays the same along a curve: images per rank (weak), images per step (strong), ranks (batch)."""
+        return {"weak": self.samples_per_rank, "strong": self.samples_per_step, "batch": self.world_size}[curve]
+
+
+@dataclass(frozen=True)
+class BlockMean:
+    """One point in one block: mean seconds of a step over its repeats."""
+
+    step_seconds: float
+    runs: int
+    facts: tuple[equal.Facts, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All points by block, and the curves each point is part of."""
+
+    blocks: Mapping[Point, Mapping[int, BlockMean]]
+    curves: Mapping[Point, frozenset[str]]
+
+    def on(self, curve: str) -> list[Point]:
+        """Points of a curve, series by series, ranks and batch rising."""
+        points = [p for p, curves in self.curves.items() if curve in curves]
+        return sorted(
+            points, key=lambda p: (p.settings, p.fixed(curve), p.cell != "single", p.cell, p.world_size, p.samples_per_rank)
+        )
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A pair of points that should have been compared and was not, in one block or at all, with the reason."""
+
+    what: str
+    reason: str
+
+
+def tabulate(runs: pd.DataFrame) -> Table:
+    """Average the repeats of every point inside every block."""
+    groups: dict[Point, dict[int, list[tuple[float, equal.Facts]]]] = defaultdict(lambda: defaultdict(list))
+    curves: dict[Point, set[str]] = defaultdict(set)
+    for row in runs.to_dict("records"):
+        settings = NO_SETTINGS if row["cell"] == "single" else row["settings"]
+        point = Point(settings, row["cell"], row["world_size"], row["samples_per_rank"])
+        groups[point][row["block"]].append((row["step_seconds_mean"], row["facts"]))
+        curves[point].update(row["curves"])
+    blocks = {
+        point: {b: BlockMean(float(np.mean([s for s, _ in g])), len(g), tuple(f for _, f in g)) for b, g in sorted(found.items())}
+        for point, found in groups.items()
+    }
+    return Table(blocks, {p: frozenset(c) for p, c in curves.items()})
+
+
+def shared_blocks(
+    table: Table, a: Point, b: Point, ignore: tuple[str, ...]
+) -> tuple[list[float], list[float], dict[int, list[str]]]:
+    """Step seconds of two points in the blocks they share and did equal work in; and per shared block what differs."""
+    blocks = [block for block in table.blocks[a] if block in table.blocks[b]]
+    differ = {x: equal.differences(table.blocks[a][x].facts, table.blocks[b][x].facts, ignore) for x in blocks}
+    good = [x for x in blocks if not differ[x]]
+    seconds = [[table.blocks[p][x].step_seconds for x in good] for p in (a, b)]
+    return seconds[0], seconds[1], differ
+
+
+def describe(point: Point) -> str:
+    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank'."""
+    settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"
+    return f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images per rank"
+
+
+def ranks(n: int) -> str:
+    """'1 rank', '2 ranks'."""
+    return f"{n} rank" if n == 1 else f"{n} ranks"
+
+
+def block_name(block: int) -> str:
+    """'block 3', or what stands in its place."""
+    return {NO_BLOCK: "no block recorded", ALL_BLOCKS: "all blocks"}.get(block, f"block {block}")

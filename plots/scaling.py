@@ -1,0 +1,118 @@
+"""Throughput, and weak and strong scaling against a named baseline: pure functions of points by block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plots import equal, stats
+from plots.points import ALL_BLOCKS, CURVES, NO_SETTINGS, NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.stats import Estimate
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Images/s of one point of one curve; `step_seconds` is its inverse times the images of a step."""
+
+    curve: str
+    point: Point
+    images_per_s: Estimate
+    step_seconds: Estimate
+    runs: int
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's own one rank.
+
+    `efficiency` is T(p0)/T(p) for weak scaling and that over p for strong; `speedup` is efficiency times p;
+    `step_overhead_seconds` is T(p) - T(p0), which has a meaning for weak scaling only.
+    """
+
+    curve: str
+    point: Point
+    kind: str
+    baseline: Point
+    baseline_images_per_s: Estimate
+    efficiency: Estimate
+    speedup: Estimate
+    step_overhead_seconds: float | None
+    paired: bool
+    flags: tuple[str, ...]
+
+
+def throughput(table: Table) -> list[Throughput]:
+    """Images/s of every point of every curve: geometric mean over blocks with its t interval."""
+    rows = []
+    for curve in CURVES:
+        for point in table.on(curve):
+            means = table.blocks[point].values()
+            images_per_s = stats.geometric_mean([point.samples_per_step / m.step_seconds for m in means])
+            seconds = stats.geometric_mean([m.step_seconds for m in means])
+            rows.append(Throughput(curve, point, images_per_s, seconds, sum(m.runs for m in means), ()))
+    return [replace(r, flags=_flags(_before(r, rows), r)) for r in rows]
+
+
+def size(curve: str, point: Point) -> int:
+    """What grows along a curve."""
+    return point.samples_per_rank if curve == "batch" else point.world_size
+
+
+def _before(row: Throughput, rows: list[Throughput]) -> Throughput | None:
+    """The next smaller point of the same series; rows are in rising order."""
+
+    def series(r: Throughput) -> tuple[object, ...]:
+        return r.curve, r.point.settings, r.point.cell, r.point.fixed(r.curve)
+
+    smaller = [r for r in rows if series(r) == series(row) and size(r.curve, r.point) < size(row.curve, row.point)]
+    return smaller[-1] if smaller else None
+
+
+def _flags(before: Throughput | None, row: Throughput) -> tuple[str, ...]:
+    falls = before is not None and row.images_per_s.value < before.images_per_s.value
+    return ("not monotone: fewer images/s than the next smaller point",) if falls else ()
+
+
+def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
+    """Weak and strong scaling of every distributed point against the common and its own one-rank baseline."""
+    rows: list[Scaled] = []
+    missing: list[NotCompared] = []
+    for curve in ("weak", "strong"):
+        for point in table.on(curve):
+            batch = point.fixed(curve)
+            baselines = {"common": Point(NO_SETTINGS, "single", 1, batch), "own": Point(point.settings, point.cell, 1, batch)}
+            for kind, baseline in baselines.items():
+                if point.cell == "single" or (kind == "own" and point == baseline):
+                    continue
+                found, reasons = _scaled(table, curve, point, kind, baseline)
+                rows += [found] if found else []
+                missing += reasons
+    return rows, missing
+
+
+def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) -> tuple[Scaled | None, list[NotCompared]]:
+    what = f"{curve}: {describe(point)} against {describe(baseline)}"
+    if baseline not in table.blocks:
+        return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
+    before, after, differ = shared_blocks(table, baseline, point, equal.OF_THE_POINT)
+    paired = bool(differ)
+    if not paired:
+        before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
+        everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
+        differ = {ALL_BLOCKS: equal.differences(everywhere, (), (*equal.OF_THE_POINT, "seed"))}
+    missing = [NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d]
+    if not before or (missing and not paired):
+        return None, missing
+    ratio = stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
+    p = point.world_size
+    e = ratio if curve == "weak" else _times(ratio, 1 / p)
+    rate = stats.geometric_mean([baseline.samples_per_step / s for s in before])
+    overhead = None if curve == "strong" else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
+    flags = ("above 100 %",) if e.value > 1 else ()
+    return Scaled(curve, point, kind, baseline, rate, e, _times(e, p), overhead, paired, flags), missing
+
+
+def _times(e: Estimate, factor: float) -> Estimate:
+    return Estimate(e.value * factor, None if e.low is None else e.low * factor, None if e.high is None else e.high * factor, e.n)

@@ -1,0 +1,115 @@
+"""Horovod against DDP on the same transport, point by point, paired by block: ratio, verdict, price of knowing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from plots import stats
+from plots.points import CURVES, NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.stats import Paired, Verdict
+
+VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Horovod over DDP in images/s on one transport at one point; above 1, Horovod is faster."""
+
+    transport: str
+    settings: str
+    world_size: int
+    samples_per_rank: int
+    curves: tuple[str, ...]
+    paired: Paired
+    verdict: Verdict
+    holm_p: float | None
+    blocks_to_settle: int | None
+    half_width: float | None
+    blocks_for_visible_effect: int | None
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        return f"ddp/{self.transport}", f"horovod/{self.transport}"
+
+    @property
+    def samples_per_step(self) -> int:
+        return self.samples_per_rank * self.world_size
+
+
+def compare(table: Table, margin: float) -> tuple[list[Comparison], list[NotCompared]]:
+    """Horovod against DDP on each transport, point by point, paired by block; Holm over all that could be tested."""
+    rows: list[Comparison] = []
+    missing: list[NotCompared] = []
+    cells = {p.cell for p in table.blocks}
+    for a in sorted({p._replace(cell=_other(p.cell, "ddp")) for p in table.blocks if "/" in p.cell}):
+        b = a._replace(cell=_other(a.cell, "horovod"))
+        if not {a.cell, b.cell} <= cells:
+            continue
+        what = f"{describe(a)} against {b.cell}"
+        if lacking := [p.cell for p in (a, b) if p not in table.blocks]:
+            missing.append(NotCompared(what, f"no usable run of {lacking[0]}"))
+            continue
+        seconds_a, seconds_b, differ = shared_blocks(table, a, b, ())
+        missing += [NotCompared(f"{what}, {block_name(x)}", "; ".join(d)) for x, d in differ.items() if d]
+        missing += [] if differ else [NotCompared(what, "no block holds both")]
+        if seconds_a:
+            paired = stats.paired_ratio([1 / s for s in seconds_a], [1 / s for s in seconds_b])
+            rows.append(_comparison(table, a, b, paired, margin))
+    tested = [r for r in rows if r.verdict != "too few blocks" and r.paired.t_p is not None]
+    adjusted = dict(zip(map(id, tested), stats.holm([r.paired.t_p or 0.0 for r in tested]), strict=True))
+    return [replace(r, holm_p=adjusted.get(id(r))) for r in rows], missing
+
+
+def _other(cell: str, backend: str) -> str:
+    return f"{backend}/{cell.split('/')[1]}"
+
+
+def _comparison(table: Table, a: Point, b: Point, paired: Paired, margin: float) -> Comparison:
+    curves = tuple(c for c in CURVES if c in table.curves[a] | table.curves[b])
+    said = stats.verdict(paired, margin)
+    half = None if paired.ci95 is None else (paired.ci95[1] / paired.ci95[0]) ** 0.5 - 1
+    return Comparison(
+        a.cell.split("/")[1],
+        a.settings,
+        a.world_size,
+        a.samples_per_rank,
+        curves,
+        paired,
+        said,
+        None,
+        stats.blocks_to_settle(paired, margin) if said == "inconclusive" else None,
+        half,
+        _if_known(paired.sd_log, lambda sd: stats.blocks_for_power(sd, VISIBLE_EFFECT)),
+    )
+
+
+def _if_known(value: float | None, f: Callable[[float], int | None]) -> int | None:
+    return None if value is None else f(value)
+
+
+def sentence(c: Comparison, margin: float, tests: int) -> str:
+    """The verdict in words; `tests` is the number of comparisons that Holm's correction spans."""
+    ddp, horovod = c.cells
+    faster = horovod if c.paired.ratio > 1 else ddp
+    within = f"equivalent within {100 * margin:g} %"
+    if c.verdict == "too few blocks":
+        return "n=1, no interval, no verdict" if c.paired.n == 1 else f"no verdict below {stats.MIN_BLOCKS} blocks"
+    if c.verdict == "equivalent":
+        return within
+    if c.verdict == "inconclusive":
+        price = f"about {c.blocks_to_settle} blocks" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS} blocks"
+        return f"inconclusive; {price} would settle it"
+    holds = "" if c.holm_p is None or c.holm_p <= 0.05 else f" (not after Holm's correction over {tests} comparisons)"
+    if c.verdict == "small difference":
+        return f"{within}, with a real but small difference: {faster} faster by {100 * gain(c)[0]:.1f} %{holds}"
+    value, low, high = (100 * x for x in gain(c))
+    return f"{faster} faster by {value:.1f} % [{low:.1f}, {high:.1f}]{holds}"
+
+
+def gain(c: Comparison) -> tuple[float, float, float]:
+    """By what share the faster side is faster, with the ends of the 95 % interval: 0.07 is 7 %."""
+    low, high = c.paired.ci95 or (c.paired.ratio, c.paired.ratio)
+    if c.paired.ratio > 1:
+        return c.paired.ratio - 1, low - 1, high - 1
+    return 1 / c.paired.ratio - 1, 1 / high - 1, 1 / low - 1

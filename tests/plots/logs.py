@@ -1,0 +1,111 @@
+"""Synthetic studies, written through the real log writer: known true times, seeded noise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.config import RunConfig
+from bench.record import SCHEMA, RunLog, append_event
+
+ONE_STEP = {("single", 1): 0.100}  # seconds, of 16 images on one rank
+
+
+def host(world_size: int, **changes: Any) -> dict[str, Any]:
+    """Provenance as a real run records it; `changes` replaces entries of the whole."""
+    rank = {"hostname": "node1", "affinity": [0, 1], "threads": 1, "cpu": "Test CPU @ 2 GHz", "cpus_on_node": 2}
+    return {
+        "ranks": [{**rank, "rank": r, "local_rank": r, "pid": 100 + r} for r in range(world_size)],
+        "git": {"commit": "0123abc", "dirty": False},
+        "platform": "Linux-test",
+        "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "horovod": "0.28.1", "mpi": "Open MPI 5.0.11"},
+        "env": {"OMP_NUM_THREADS": "1"},
+        **changes,
+    }
+
+
+def config(cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any) -> RunConfig:
+    """A run of `cell` at `batch` images per rank; 4 windows of 5 steps after 10."""
+    backend, _, transport = cell.partition("/")
+    return RunConfig(
+        backend=backend,  # type: ignore[arg-type]
+        transport=transport or "none",  # type: ignore[arg-type]
+        world_size=world_size,
+        block=block,
+        **{"batch_per_rank": batch, "curves": ("weak",), "study": "test", **fields},
+    )
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def write(
+    path: Path,
+    run: RunConfig,
+    step_seconds: float,
+    noise: np.random.Generator | None = None,
+    *,
+    provenance: Mapping[str, Any] | None = None,
+    windows: int | None = None,
+    end: Mapping[str, Any] | None = None,
+) -> Path:
+    """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last; `step_seconds` is its time.
+
+    `windows` stops early and writes no end, `end` replaces fields of the end event.
+    """
+    log = RunLog(path)
+    provenance = host(run.world_size) if provenance is None else provenance
+    log.write("start", schema=SCHEMA, config=run.model_dump(mode="json"), host=provenance, workload={})
+    slower = 1 + 0.01 * np.arange(run.world_size)[:, None]
+    share = slower / slower[-1]
+    steps = run.steps_per_window
+
+    def seconds(n: int) -> Any:
+        jitter = np.ones(n) if noise is None else np.exp(noise.normal(0, 0.01, n))
+        return step_seconds * jitter * share
+
+    log.write("steps", phase="warmup", index=0, seconds=(1.5 * seconds(run.warmup_steps)).tolist())
+    for index in range(run.windows if windows is None else windows):
+        each = seconds(steps)
+        log.write("steps", phase="window", index=index, seconds=each.tolist())
+        log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()))
+    if windows is None:
+        checks = {"samples_per_step": True, "loss_finite": True, "parameters_equal": True}
+        sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
+        log.write("end", **{"status": "ok", "checks": checks, "parameters_sha256": sha, **(end or {})})
+        append_event(path, "exit", code=0, timed_out=False, limit_s=60.0)
+    return path
+
+
+def study(
+    folder: Path, blocks: int = 6, cells: Mapping[str, float] | None = None, sd: float = 0.02, seed: int = 0, **fields: Any
+) -> Path:
+    """A weak and strong study at 1 and 2 ranks. `cells` gives each cell's slowdown of a step against `single`.
+
+    True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two ranks (a shared machine);
+    times a factor of the block that all cells share, and noise of `sd` of the run's own.
+    """
+    noise = np.random.default_rng(seed)
+    cells = {"single": 1.0, "ddp/mpi": 1.05, "horovod/mpi": 1.155} if cells is None else cells
+    for block in range(blocks):
+        common = np.exp(noise.normal(0, 0.1))
+        for cell, slowdown in cells.items():
+            for world_size in (1,) if cell == "single" else (1, 2):
+                for curve, per_rank in (("weak", 16), ("strong", 32 // world_size)):
+                    run = config(cell, world_size, per_rank, block, curves=(curve,), seed=block, **fields)
+                    true = 0.1 * per_rank / 16 * slowdown * (1.5 if world_size == 2 else 1.0)
+                    name = f"{block}-{curve}-{cell.replace('/', '-')}-{world_size}.jsonl"
+                    write(folder / "runs" / name, run, true * common * np.exp(noise.normal(0, sd)), noise)
+    return folder
+
+
+def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "study.toml").write_text(
+        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\nseed = 1\n'
+    )
