@@ -1,0 +1,1 @@
+"""Turn a study into job scripts; run, follow and resume them. Needs no torch."""

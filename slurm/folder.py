@@ -1,0 +1,127 @@
+"""The folder of one study under results/: what is in it, who may work in it, and what has become of every run.
+
+study.toml           copy of the study as it was first run; its `blocks` is the planned number
+jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running
+job-001.sh, ...      the job scripts as they were executed
+runs/ID.jsonl, .out  run log, and what the run printed
+attempts/            logs of runs that did not end ok and were done again: ID.attempt-1.jsonl, .out
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from bench.config import UsageError
+from slurm.load import read_study
+from slurm.study import Study
+
+
+class StudyFolder:
+    """Paths of one study's folder, and the few changes made to it."""
+
+    def __init__(self, results: Path, study: Study) -> None:
+        self.path = results / study.name
+        self.runs = self.path / "runs"
+        self._copy = self.path / "study.toml"
+        self._jobs = self.path / "jobs.jsonl"
+        self._attempts = self.path / "attempts"
+
+    def lock(self) -> IO[str]:
+        """Take the folder for one job, until the returned file and all it was handed to are closed; makes the folder."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            file = self._jobs.open("a")
+        except OSError as error:
+            raise UsageError(f"{error.filename}: {error.strerror}; choose another --results") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UsageError(f"{self.path}: another job of this study is running; wait for it or stop it") from None
+        return file
+
+    def is_locked(self) -> bool:
+        """Whether a job of this study is running."""
+        try:
+            with self._jobs.open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def check_same(self, study: Study) -> None:
+        """Raise UsageError where the folder holds runs of a study that differs in more than its number of blocks."""
+        if not self._copy.exists():
+            return
+        old, new = _flat(read_study(self._copy)), _flat(study)
+        for key in sorted(old.keys() | new.keys() - {"blocks"}):
+            if key != "blocks" and old.get(key) != new.get(key):
+                raise UsageError(
+                    f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "
+                    "give the study a new name, or choose another --results"
+                )
+
+    def keep_study(self, source: Path) -> None:
+        """Copy the study file as it was first run: the report takes margin and planned blocks from it."""
+        if not self._copy.exists():
+            _write(self._copy, source.read_text())
+
+    def asked_blocks(self, study: Study) -> int:
+        """The study's blocks, or more if an earlier job added some."""
+        return max([study.blocks, *(int(job["blocks"]) for job in self._read_jobs())])
+
+    def planned_blocks(self, study: Study) -> int:
+        """The number of blocks decided before the first run."""
+        return read_study(self._copy).blocks if self._copy.exists() else study.blocks
+
+    def _read_jobs(self) -> list[dict[str, Any]]:
+        try:
+            return [json.loads(line) for line in self._jobs.read_text().splitlines()]
+        except FileNotFoundError:
+            return []
+        except ValueError as error:
+            raise UsageError(f"{self._jobs}: {error}; remove the broken line") from None
+
+    def add_job(self, jobs: IO[str], script: str, blocks: int, runs: int) -> Path:
+        """Keep a job script under the next free name, and record the job in the locked `jobs`."""
+        path = _free(self.path, "job-{:03d}.sh")
+        _write(path, script)
+        job = {"script": path.name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "blocks": blocks, "runs": runs}
+        jobs.write(json.dumps(job) + "\n")
+        jobs.flush()
+        return path
+
+    def set_aside(self, log: Path) -> None:
+        """Move what is left of a run that must be done again to attempts/."""
+        self._attempts.mkdir(exist_ok=True)
+        files = (log, log.with_suffix(".out"))
+        numbered = ([self._attempts / f"{f.stem}.attempt-{n}{f.suffix}" for f in files] for n in itertools.count(1))
+        free = next(targets for targets in numbered if not any(t.exists() for t in targets))
+        for file, target in zip(files, free, strict=True):
+            if file.exists():
+                file.rename(target)
+
+
+def _free(folder: Path, pattern: str) -> Path:
+    return next(path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists())
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _flat(study: Study) -> dict[str, Any]:
+    """Every value under its dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in study.model_dump(mode="json").items():
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return flat

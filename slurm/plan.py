@@ -1,0 +1,115 @@
+"""Expand a study into points, and points into blocks of runs in a random but reproducible order: pure functions of values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.config import Curve, RunConfig, Settings, make_config
+from slurm.study import Study
+
+
+@dataclass(frozen=True)
+class Point:
+    """One configuration, and every curve of the study that passes through it."""
+
+    cell: str
+    settings: Settings
+    world_size: int
+    batch_per_rank: int
+    curves: tuple[Curve, ...]
+
+    @property
+    def name(self) -> str:
+        """For people, in run ids and messages."""
+        mark = "" if self.settings == "shipped" else f"-{self.settings}"
+        return f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}{mark}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One planned run: a fresh process group that measures `point` and writes `config.log`."""
+
+    id: str
+    point: Point
+    config: RunConfig
+
+    @property
+    def log(self) -> Path:
+        """The run log, relative to the repository root unless the results folder is elsewhere."""
+        assert self.config.log is not None
+        return self.config.log
+
+
+def points(study: Study) -> list[Point]:
+    """Every configuration of the study once. Raises UsageError where a batch does not divide.
+
+    A configuration that several curves need is one point: at one rank weak and strong scaling often coincide.
+    """
+    curves: dict[tuple[str, Settings, int, int], list[Curve]] = {}
+    for cell in study.cells:
+        for settings in study.settings:
+            for curve, world_size, batch_per_rank in _sizes(study, cell):
+                through = curves.setdefault((cell, settings, world_size, batch_per_rank), [])
+                if curve not in through:
+                    through.append(curve)
+    return [Point(*key, curves=tuple(through)) for key, through in curves.items()]
+
+
+def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
+    """(curve, world size, batch per rank) of a cell; `single`, the common baseline, takes each curve's one-rank batch."""
+    alone = cell == "single"
+    world_sizes = (1,) if alone else study.world_sizes
+    if study.weak:
+        yield from (("weak", w, study.weak.batch_per_rank) for w in world_sizes)
+    if study.strong:
+        yield from (("strong", w, _share(study.strong.global_batch, w)) for w in world_sizes)
+    if study.batch:
+        for world_size in (1,) if alone else study.batch.world_sizes:
+            yield from (("batch", world_size, b) for b in study.batch.batch_per_rank)
+
+
+def _share(global_batch: int, world_size: int) -> int:
+    """Batch per rank of a global batch, by RunConfig's own rule."""
+    return make_config({"backend": "ddp", "world_size": world_size, "global_batch": global_batch}).samples_per_rank
+
+
+def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
+    """The runs of blocks 0 to blocks-1, each in its order. Raises UsageError where a run would be refused.
+
+    Each block depends on the study's seed and its own index alone, so more blocks leave the earlier ones as they were.
+    """
+    all_points = points(study)
+    return [
+        [_run(study, point, block, position, runs_dir) for position, point in enumerate(_shuffled(all_points, study.seed, block))]
+        for block in range(blocks)
+    ]
+
+
+def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
+    """A random order by hash: the same on every version of Python, which random.shuffle does not promise."""
+    return sorted(all_points, key=lambda p: hashlib.sha256(f"{seed}/{block}/{p.name}".encode()).digest())
+
+
+def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) -> Run:
+    run_id = f"b{block:02d}-{position:02d}-{point.name}"
+    backend, _, transport = point.cell.partition("/")
+    # The batch is always said per rank, also on the strong curve: one point has one description, whatever curves share it.
+    fields = {
+        **study.run,
+        "backend": backend,
+        "transport": transport or "none",
+        "settings": point.settings,
+        "batch_per_rank": point.batch_per_rank,
+        "world_size": point.world_size,
+        # equal for all cells of a block: same initial weights, same data, same order
+        "seed": study.seed + block,
+        "study": study.name,
+        "block": block,
+        "position": position,
+        "curves": point.curves,
+        "log": runs_dir / f"{run_id}.jsonl",
+    }
+    return Run(run_id, point, make_config(fields))

@@ -1,0 +1,74 @@
+"""Render runs as a job script: strict templates to text, nothing is written or started here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.config import RunConfig
+from slurm.plan import Run
+from slurm.site import Site
+from slurm.study import OWNED_FIELDS, Study
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+# Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and names the study once.
+_NOT_ON_THE_LINE = {"study", "world_size", "log"}
+
+
+def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
+    """The job script of `runs`, in their order, for a person to read, edit and run by hand from the repository root.
+
+    Raises jinja2.UndefinedError on a placeholder the template names and nobody fills.
+    """
+    import jinja2  # imported here: only rendering needs it, and the command line answers faster without
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # shell, not HTML: values pass through `quote`
+    )
+    environment.filters["quote"] = shlex.quote
+    environment.filters["join_quoted"] = shlex.join
+    return environment.get_template(f"{site.name}.sh.j2").render(
+        study=study,
+        site=site,
+        folder=str(folder),
+        common=_shared(study, runs),
+        blocks=_blocks(runs),
+        total=len(runs),
+    )
+
+
+def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
+    """The options that all runs share, one a line: all that [run] says, defaults too, lest a later default change them."""
+    return [shlex.join(_option(runs[0].config, name)) for name in ("study", *study.run)] if runs else []
+
+
+def _blocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Runs by block, each as its line: id, ranks and the options that are its own."""
+    blocks: dict[int, dict[str, Any]] = {}
+    for run in runs:
+        config = run.config
+        options = (_option(config, name) for name in OWNED_FIELDS if name not in _NOT_ON_THE_LINE)
+        words = [run.id, str(config.world_size), *(word for option in options for word in option)]
+        assert config.block is not None
+        block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})
+        block["runs"].append(shlex.join(words))
+    return list(blocks.values())
+
+
+def _option(config: RunConfig, name: str) -> list[str]:
+    """One field as words of bench's command line, as RunConfig.to_argv writes them."""
+    value = config.model_dump(mode="json")[name]
+    if value is None:
+        return []
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return [flag if value else "--no-" + flag[2:]]
+    return [flag, ",".join(value) if isinstance(value, list) else str(value)]

@@ -1,0 +1,147 @@
+"""Study: the question, what is compared, at which sizes and how often; everything that is decided before measuring."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bench.config import Backend, Curve, RunConfig, Settings, Transport
+
+CELLS = (
+    "single",
+    *(f"{b}/{t}" for b in get_args(Backend) if b != "single" for t in get_args(Transport) if t != "none"),
+)
+
+# Fields of RunConfig that the plan sets for every run, and where the study says what they become.
+OWNED_FIELDS = {
+    "backend": "list it in cells",
+    "transport": "list it in cells, as in 'ddp/mpi'",
+    "settings": "write settings at the top of the study",
+    "batch_per_rank": "write it in [weak] or [batch]",
+    "global_batch": "write it in [strong]",
+    "world_size": "write world_sizes at the top of the study",
+    "seed": "write seed at the top of the study",
+    "study": "it is the study's name",
+    "block": "leave it out",
+    "position": "leave it out",
+    "curves": "leave it out",
+    "log": "leave it out",
+}
+
+BatchPerRank = Annotated[int, Field(ge=1)]
+WorldSize = Annotated[int, Field(ge=1)]
+
+
+class Table(BaseModel):
+    """A table of a file a person writes: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Weak(Table):
+    """Weak scaling: every rank keeps its batch."""
+
+    batch_per_rank: BatchPerRank = Field(description="images per step on each rank, at every world size")
+
+
+class Strong(Table):
+    """Strong scaling: the ranks share one batch."""
+
+    global_batch: int = Field(ge=1, description="images per step over all ranks; divides by every world size")
+
+
+class Batch(Table):
+    """A sweep of the batch at fixed world sizes."""
+
+    batch_per_rank: tuple[BatchPerRank, ...] = Field(min_length=1, description="images per step on each rank, one point each")
+    world_sizes: tuple[WorldSize, ...] = Field(min_length=1, description="ranks at which the batch is swept")
+
+
+def _one_or_many(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class Study(Table):
+    """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
+
+    name: str = Field(description="names the study and its folder: lower-case letters, digits, '-' and '_'")
+    question: str = Field(min_length=1, description="one sentence: what the numbers are to answer")
+    cells: tuple[str, ...] = Field(min_length=1, description="what is compared: single, and framework/transport")
+    settings: Annotated[tuple[Settings, ...], BeforeValidator(_one_or_many)] = Field(
+        ("shipped",), min_length=1, description="'shipped', 'matched' or both; never mixed, each is a point of its own"
+    )
+    scaling: tuple[Curve, ...] = Field(min_length=1, description="curves to measure: weak, strong, batch; one table each")
+    world_sizes: tuple[WorldSize, ...] = Field((), description="ranks at which weak and strong scaling are measured")
+    blocks: int = Field(8, ge=1, description="planned blocks: randomised passes over all points; below 6 there is no verdict")
+    seed: int = Field(0, ge=0, description="seed of the order of runs; block b trains every cell with seed + b")
+    margin: float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
+    time_limit_s: int = Field(300, ge=1, description="seconds a run may take, start-up included, before it is ended")
+    weak: Weak | None = Field(None, description="weak scaling")
+    strong: Strong | None = Field(None, description="strong scaling")
+    batch: Batch | None = Field(None, description="batch sweep")
+    run: dict[str, Any] = Field(default_factory=dict, description="fields of bench's RunConfig that are the same in every run")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for rule in (_check_names, _check_lists, _check_cells, _check_curves, _check_run):
+            rule(self)
+        return self
+
+
+def near(name: str, valid: Iterable[str]) -> str:
+    """'; did you mean ...?' for the closest valid name, else ''."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _check_names(s: Study) -> None:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", s.name):
+        raise ValueError(f"name={s.name!r} also names a folder; use lower-case letters, digits, '-' and '_'")
+    if not s.question.isprintable():
+        raise ValueError(f"question={s.question!r} must be one line; join it into one sentence")
+
+
+def _check_lists(s: Study) -> None:
+    lists: dict[str, tuple[object, ...]] = {
+        "cells": s.cells,
+        "settings": s.settings,
+        "scaling": s.scaling,
+        "world_sizes": s.world_sizes,
+        "batch.batch_per_rank": s.batch.batch_per_rank if s.batch else (),
+        "batch.world_sizes": s.batch.world_sizes if s.batch else (),
+    }
+    for name, values in lists.items():
+        for value in values:
+            if values.count(value) > 1:
+                raise ValueError(f"{name} lists {value!r} {values.count(value)} times; once is enough, blocks repeat it")
+
+
+def _check_cells(s: Study) -> None:
+    for cell in s.cells:
+        if cell not in CELLS:
+            raise ValueError(f"cells: {cell!r} is not one of {', '.join(CELLS)}{near(cell, CELLS)}")
+
+
+def _check_curves(s: Study) -> None:
+    for curve in get_args(Curve):
+        given = getattr(s, curve) is not None
+        if curve in s.scaling and not given:
+            raise ValueError(f"scaling lists {curve!r} but there is no table [{curve}]; add it, or drop {curve!r} from scaling")
+        if given and curve not in s.scaling:
+            raise ValueError(f"[{curve}] has no effect, scaling lacks {curve!r}; add it to scaling, or drop the table")
+    if bool(s.world_sizes) != bool({"weak", "strong"} & set(s.scaling)):
+        if s.world_sizes:
+            raise ValueError("world_sizes has no effect without weak or strong scaling; write world_sizes in [batch] only")
+        raise ValueError("world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]")
+
+
+def _check_run(s: Study) -> None:
+    for name in s.run:
+        if name in OWNED_FIELDS:
+            raise ValueError(f"run.{name}={s.run[name]!r}: the plan sets {name} of each run; {OWNED_FIELDS[name]}")
+        if name not in RunConfig.model_fields:
+            raise ValueError(f"unknown key 'run.{name}'{near(name, RunConfig.model_fields.keys() - OWNED_FIELDS.keys())}")
