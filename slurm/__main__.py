@@ -92,7 +92,7 @@ def run(
 ) -> int:
     """Do all runs that are not ok yet, one after the other.
 
-    What failed, timed out or was interrupted before is done again; its logs are kept in attempts/.
+    What failed, timed out or was interrupted before is done again; its logs are kept as ID.attempt-1.jsonl.
     """
     _job(study, site, blocks, results)  # every mistake comes out before anything is made
     submit.find_launcher()

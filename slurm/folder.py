@@ -3,8 +3,7 @@
 study.toml           copy of the study as it was first run; its `blocks` is the planned number
 jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running
 job-001.sh, ...      the job scripts as they were executed
-runs/ID.jsonl, .out  run log, and what the run printed
-attempts/            logs of runs that did not end ok and were done again: ID.attempt-1.jsonl, .out
+runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was done again
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class StudyFolder:
         self.runs = self.path / "runs"
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
-        self._attempts = self.path / "attempts"
 
     def lock(self) -> IO[str]:
         """Take the folder for one job, until the returned file and all it was handed to are closed; makes the folder."""
@@ -99,10 +97,9 @@ class StudyFolder:
         return path
 
     def set_aside(self, log: Path) -> None:
-        """Move what is left of a run that must be done again to attempts/."""
-        self._attempts.mkdir(exist_ok=True)
+        """Rename what is left of a run that must be done again."""
         files = (log, log.with_suffix(".out"))
-        numbered = ([self._attempts / f"{f.stem}.attempt-{n}{f.suffix}" for f in files] for n in itertools.count(1))
+        numbered = ([f.with_name(f"{f.stem}.attempt-{n}{f.suffix}") for f in files] for n in itertools.count(1))
         free = next(targets for targets in numbered if not any(t.exists() for t in targets))
         for file, target in zip(files, free, strict=True):
             if file.exists():

@@ -32,7 +32,11 @@ def look(run: Run, job_is_running: bool) -> RunStatus:
     unfinished = ("running", "") if job_is_running else ("interrupted", "killed together with its job")
     if not run.log.exists():
         return RunStatus(run, *(unfinished if out.exists() else ("planned", "")))
-    log = read_run(run.log)
+    try:
+        log = read_run(run.log)
+        _ = log.state
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # an event lacks what the schema promises
+        return RunStatus(run, "failed", f"damaged log: {type(error).__name__}: {error}")
     wall_s = log.exit.get("wall_s")
     if log.config is not None and (difference := _difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {difference}", wall_s)
