@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -68,12 +69,11 @@ def _explain(error: ValidationError, kind: type[Table]) -> str:
     first = error.errors()[0]
     *parents, key = first["loc"] or ("",)
     where = ".".join(str(part) for part in first["loc"])
-    fields = _fields(kind, parents)
     if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}{near(str(key), fields)}"
+        return f"unknown key {where!r}{near(str(key), _fields(kind, parents))}"
     if first["type"] == "missing":
-        return f"key {where!r} is missing: {fields[str(key)]}"
-    return explain(error).replace("Input should", "should")
+        return f"key {where!r} is missing: {_fields(kind, parents)[str(key)]}"
+    return re.sub(r"(Input|Tuple) should", "should", explain(error))
 
 
 def _fields(kind: type[Table], parents: list[Any]) -> dict[str, str]:

@@ -1,0 +1,47 @@
+"""Small studies that the tests of slurm/ share."""
+
+from pathlib import Path
+
+from slurm.load import read_study
+from slurm.study import Study
+
+ROOT = Path(__file__).parents[2]
+
+SMALL = """\
+name = "small"
+question = "Which is faster?"
+cells = ["single", "ddp/mpi", "horovod/gloo"]
+scaling = ["weak", "strong"]
+world_sizes = [1, 2]
+blocks = 2
+seed = 7
+time_limit_s = 30
+
+[weak]
+batch_per_rank = 8
+
+[strong]
+global_batch = 8
+
+[run]
+dataset = "digits"
+windows = 2
+nesterov = true
+"""
+
+
+def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
+    """A study file; each change replaces the line of that key, or leaves it out if empty."""
+    lines = []
+    for line in text.splitlines():
+        key = line.partition(" =")[0]
+        new = changes.pop(key, line) if " =" in line else line
+        lines += [new] if new or not line else []
+    assert not changes, f"no such keys: {changes}"
+    path = folder / "study.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def small(folder: Path, **changes: str) -> Study:
+    return read_study(write(folder, **changes))

@@ -1,0 +1,118 @@
+"""The plan: the right points, each once per block, in an order that is random, reproducible and stable under more blocks."""
+
+from collections import Counter
+from pathlib import Path
+
+from slurm.load import find_study, read_study
+from slurm.plan import Point, Run, plan, points
+from tests.slurm.studies import SMALL, small, write
+
+RUNS = Path("results/small/runs")
+
+
+def flat(blocks: list[list[Run]]) -> list[Run]:
+    return [run for block in blocks for run in block]
+
+
+def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
+    both, weak, strong = ("weak", "strong"), ("weak",), ("strong",)
+    assert set(points(small(tmp_path))) == {
+        Point("single", "shipped", 1, 8, both),
+        Point("ddp/mpi", "shipped", 1, 8, both),
+        Point("ddp/mpi", "shipped", 2, 8, weak),
+        Point("ddp/mpi", "shipped", 2, 4, strong),
+        Point("horovod/gloo", "shipped", 1, 8, both),
+        Point("horovod/gloo", "shipped", 2, 8, weak),
+        Point("horovod/gloo", "shipped", 2, 4, strong),
+    }
+
+
+def test_different_one_rank_batches_stay_apart(tmp_path: Path) -> None:
+    study = small(tmp_path, global_batch="global_batch = 12", cells='cells = ["single", "ddp/mpi"]')
+    found = {(p.cell, p.world_size, p.batch_per_rank): p.curves for p in points(study)}
+    assert found == {
+        ("single", 1, 8): ("weak",),
+        ("single", 1, 12): ("strong",),
+        ("ddp/mpi", 1, 8): ("weak",),
+        ("ddp/mpi", 2, 8): ("weak",),
+        ("ddp/mpi", 1, 12): ("strong",),
+        ("ddp/mpi", 2, 6): ("strong",),
+    }
+
+
+def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) -> None:
+    text = SMALL.replace('["weak", "strong"]', '["weak", "strong", "batch"]')
+    text = text.replace("[run]", "[batch]\nbatch_per_rank = [2, 8]\nworld_sizes = [2, 3]\n\n[run]")
+    found = {(p.cell, p.world_size, p.batch_per_rank): p.curves for p in points(read_study(write(tmp_path, text)))}
+    assert found["ddp/mpi", 2, 8] == ("weak", "batch")
+    assert found["ddp/mpi", 2, 2] == found["ddp/mpi", 3, 2] == ("batch",)
+    assert found["single", 1, 8] == ("weak", "strong", "batch")
+    assert found["single", 1, 2] == ("batch",)  # the baseline of both world sizes, once
+    assert ("ddp/mpi", 1, 2) not in found
+
+
+def test_settings_are_points_of_their_own(tmp_path: Path) -> None:
+    one = points(small(tmp_path))
+    two = points(small(tmp_path, seed='settings = ["shipped", "matched"]'))
+    assert len(two) == 2 * len(one)
+    assert Counter(p.settings for p in two) == {"shipped": len(one), "matched": len(one)}
+    assert len({p.name for p in two}) == len(two)
+
+
+def test_every_block_has_every_point_once(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    for index, block in enumerate(plan(study, 3, RUNS)):
+        assert sorted(run.point.name for run in block) == sorted(p.name for p in points(study))
+        assert [run.config.position for run in block] == list(range(len(block)))
+        assert {run.config.block for run in block} == {index}
+
+
+def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    orders = [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
+    assert orders == [[run.point.name for run in block] for block in plan(study, 60, RUNS)]
+    assert orders[0] != [run.point.name for run in plan(small(tmp_path, seed="seed = 8"), 1, RUNS)[0]]
+    # a fair draw of 60 misses some point in first, or in last place, in one of 700 seeds; this seed does not
+    assert {order[0] for order in orders} == {order[-1] for order in orders} == {p.name for p in points(study)}
+    # pinned: another machine or Python must plan the same runs, or `run` could not resume there
+    assert [run.id for run in plan(study, 1, RUNS)[0]] == [
+        "b00-00-ddp-mpi-w2-b8",
+        "b00-01-horovod-gloo-w1-b8",
+        "b00-02-horovod-gloo-w2-b4",
+        "b00-03-ddp-mpi-w1-b8",
+        "b00-04-ddp-mpi-w2-b4",
+        "b00-05-horovod-gloo-w2-b8",
+        "b00-06-single-w1-b8",
+    ]
+
+
+def test_more_blocks_leave_the_earlier_ones_as_they_were(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    assert plan(study, 5, RUNS)[:2] == plan(study, 2, RUNS)
+
+
+def test_cells_of_a_block_share_their_seed_and_blocks_differ(tmp_path: Path) -> None:
+    seeds = [{run.config.seed for run in block} for block in plan(small(tmp_path), 3, RUNS)]
+    assert seeds == [{7}, {8}, {9}]
+
+
+def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
+    runs = {run.point.name: run for run in plan(small(tmp_path), 1, RUNS)[0]}
+    config = runs["horovod-gloo-w2-b4"].config
+    assert (config.backend, config.transport, config.world_size, config.samples_per_rank) == ("horovod", "gloo", 2, 4)
+    assert (config.study, config.block, config.curves, config.dataset) == ("small", 0, ("strong",), "digits")
+    assert config.log == RUNS / f"{runs['horovod-gloo-w2-b4'].id}.jsonl"
+    assert runs["single-w1-b8"].config.transport == "none"
+
+
+def test_single_runs_at_one_rank_only(tmp_path: Path) -> None:
+    runs = flat(plan(small(tmp_path, world_sizes="world_sizes = [2, 4]"), 1, RUNS))
+    assert {r.config.world_size for r in runs if r.point.cell == "single"} == {1}
+    assert {r.config.world_size for r in runs if r.point.cell != "single"} == {2, 4}
+
+
+def test_shipped_studies_have_the_advertised_size() -> None:
+    local = read_study(find_study("local"))
+    assert [len(block) for block in plan(local, local.blocks, RUNS)] == [7] * 6
+    transports = read_study(find_study("local-transports"))
+    assert [len(block) for block in plan(transports, transports.blocks, RUNS)] == [15] * 8

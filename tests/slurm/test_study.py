@@ -1,0 +1,105 @@
+"""A study with a mistake is refused when it is read, in one line with the value, the rule and the way out."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from slurm.load import find_study, read_site, read_study
+from tests.slurm.studies import SMALL, small, write
+
+CELLS = "single, ddp/mpi, ddp/gloo, horovod/mpi, horovod/gloo"
+
+BAD: list[tuple[str, str, str]] = [
+    # key, the line that replaces it, message after the file's name
+    ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
+    ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
+    ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
+    ("question", 'question = "one\\ntwo"', "question='one\\ntwo' must be one line; join it into one sentence"),
+    ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits, '-' and '_'"),
+    ("cells", 'cells = ["ddp/mip"]', f"cells: 'ddp/mip' is not one of {CELLS}; did you mean 'ddp/mpi'?"),
+    ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough, blocks repeat it"),
+    ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
+    (
+        "scaling",
+        'scaling = ["weak", "strong", "batch"]',
+        "scaling lists 'batch' but there is no table [batch]; add it, or drop 'batch' from scaling",
+    ),
+    (
+        "scaling",
+        'scaling = ["weak"]',
+        "[strong] has no effect, scaling lacks 'strong'; add it to scaling, or drop the table",
+    ),
+    ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]"),
+    ("world_sizes", "world_sizes = [1, 0]", "world_sizes.1=0: should be greater than or equal to 1"),
+    ("world_sizes", "world_sizes = [1, 3]", "global_batch=8 does not divide by world_size=3; use 6 or 9"),
+    (
+        "batch_per_rank",
+        "batch_per_rnak = 8",
+        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every world size",
+    ),
+    ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
+    ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
+    ("windows", "windows = 0", "windows=0: Input should be greater than or equal to 1"),
+    (
+        "windows",
+        "world_size = 2",
+        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top of the study",
+    ),
+    ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it in cells"),
+    (
+        "windows",
+        'settings = "matched"',
+        "run.settings='matched': the plan sets settings of each run; write settings at the top of the study",
+    ),
+    ("windows", "image_size = 33", "image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40"),
+    (
+        "windows",
+        "cycle_ms = 1.0",
+        "cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out",
+    ),
+    ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
+]
+
+
+@pytest.mark.parametrize(("key", "line", "message"), BAD, ids=[line or f"no {key}" for key, line, _ in BAD])
+def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, message: str) -> None:
+    path = write(tmp_path, **{key: line})
+    with pytest.raises(UsageError) as caught:
+        read_study(path)
+    assert str(caught.value) == f"{path}: {message}"
+
+
+def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
+    text = SMALL.replace('["weak", "strong"]', '["batch"]')
+    text = text.replace("[weak]\nbatch_per_rank = 8\n", "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n")
+    path = write(tmp_path, text.replace("[strong]\nglobal_batch = 8\n", ""))
+    with pytest.raises(UsageError, match="world_sizes has no effect without weak or strong scaling"):
+        read_study(path)
+
+
+def test_settings_may_be_one_word(tmp_path: Path) -> None:
+    assert small(tmp_path, seed='settings = "matched"').settings == ("matched",)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    study = small(tmp_path, blocks="", seed="", time_limit_s="")
+    assert (study.blocks, study.seed, study.margin, study.settings) == (8, 0, 0.02, ("shipped",))
+
+
+def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
+    assert find_study("local").name == "local.toml"
+    assert find_study(str(write(tmp_path))) == tmp_path / "study.toml"
+    with pytest.raises(UsageError) as caught:
+        find_study("locl")
+    assert str(caught.value) == (
+        "'locl' is neither a shipped study (local, local-transports) nor the path of a .toml file; did you mean 'local'?"
+    )
+
+
+def test_unknown_files_name_themselves(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.toml: No such file or directory$"):
+        read_study(tmp_path / "gone.toml")
+    with pytest.raises(UsageError) as caught:
+        read_site("lokal")
+    assert str(caught.value) == "'lokal' is not a known site (local); did you mean 'local'?"
