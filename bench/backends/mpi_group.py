@@ -1,0 +1,149 @@
+"""A torch.distributed process group over mpi4py, because PyTorch's stock wheel is built without MPI.
+
+Collectives are queued and one thread runs them in order as blocking MPI calls: DDP launches its buckets in the same order
+on every rank, so first-in-first-out needs no negotiation. mpi4py releases the interpreter lock inside MPI, so the
+exchange overlaps the backward pass.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future
+
+from bench.config import UsageError
+from bench.launch import Launch, require_mpi_world
+
+NAME = "mpi4py"
+
+
+def init(launch: Launch) -> None:
+    """Make MPI the default process group of torch.distributed; raises UsageError as `world` does."""
+    comm = world(launch)
+    if not hasattr(dist.Backend, NAME.upper()):
+        dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
+    # MPI itself is the rendezvous: ranks already know each other, and the store holds nothing that others must read
+    dist.init_process_group(NAME, store=dist.HashStore(), rank=comm.Get_rank(), world_size=comm.Get_size())
+
+
+def world(launch: Launch) -> Any:
+    """MPI's world communicator. Raises UsageError if MPI is missing or its world is not the launcher's."""
+    comm = _import_mpi().COMM_WORLD
+    require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
+    return comm
+
+
+def versions() -> dict[str, str]:
+    """The MPI library and its Python binding, for the run log."""
+    import mpi4py
+
+    library = _import_mpi().Get_library_version()
+    return {"mpi": library.split("\n")[0].split(",")[0].strip("\0 "), "mpi4py": mpi4py.__version__}
+
+
+def _import_mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(
+            f"transport=mpi needs mpi4py and an MPI library ({reason}); run make setup, or --transport gloo"
+        ) from None
+    return MPI
+
+
+def _make_group(options: Any, _: Any) -> MpiGroup:
+    return MpiGroup(options.group_rank, options.group_size)
+
+
+class MpiGroup(dist.ProcessGroup):
+    """The collectives that DDP and the loop use; a call of any other raises torch's own 'not implemented'."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        MPI = _import_mpi()
+        self._ops = {
+            dist.ReduceOp.SUM: MPI.SUM,
+            dist.ReduceOp.MAX: MPI.MAX,
+            dist.ReduceOp.MIN: MPI.MIN,
+            dist.ReduceOp.PRODUCT: MPI.PROD,
+        }
+        self._in_place = MPI.IN_PLACE
+        self._comm = MPI.COMM_WORLD.Dup()  # a context of its own: nothing else in the process can match our messages
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="mpi-collectives", daemon=True)
+        self._thread.start()
+        # a thread that outlives the interpreter ends some runs with "terminate called without an active exception"
+        atexit.register(self._stop)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def _stop(self) -> None:
+        self._calls.put(None)
+        self._thread.join()
+
+    def _enqueue(self, collective: Callable[[], None], result: list[torch.Tensor] | list[list[torch.Tensor]]) -> dist.Work:
+        future: torch.futures.Future[Any] = torch.futures.Future()
+
+        def call() -> None:
+            try:
+                collective()
+            except Exception as error:
+                future.set_exception(error)  # type: ignore[no-untyped-call]
+            else:
+                future.set_result(result)
+
+        self._calls.put(call)
+        return _create_work_from_future(future)
+
+    def allreduce(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
+        op = self._ops[options.reduceOp.op] if hasattr(options.reduceOp, "op") else self._ops[options.reduceOp]
+        arrays = [_array(t) for t in tensors]
+        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, a, op=op) for a in arrays] and None, tensors)
+
+    def broadcast(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
+        arrays = [_bytes(t) for t in tensors]
+        root = options.rootRank
+        return self._enqueue(lambda: [self._comm.Bcast(a, root=root) for a in arrays] and None, tensors)
+
+    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> dist.Work:
+        def collective() -> None:
+            for output, tensor in zip(outputs, inputs, strict=True):
+                gathered = torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype)
+                self._comm.Allgather(_bytes(tensor), _bytes(gathered))
+                for place, part in zip(output, gathered, strict=True):
+                    place.copy_(part)
+
+        return self._enqueue(collective, outputs)
+
+    def barrier(self, opts: Any) -> dist.Work:
+        return self._enqueue(self._comm.Barrier, [])
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def setTimeout(self, timeout: timedelta) -> None:
+        """MPI has no timeout; the job script bounds the whole run instead."""
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    """The tensor's own memory as numpy; raises if it is not contiguous, because a copy would be reduced in vain."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
+    return tensor.detach().numpy()
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    """The same as bytes, for collectives that only move data: covers types MPI does not know, such as bfloat16."""
+    if not tensor.is_contiguous():
+        raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy()

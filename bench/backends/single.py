@@ -1,0 +1,49 @@
+"""No framework: one process, every exchange an identity, so that the loop needs no `if distributed`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bench.backends import Reduction
+
+
+class Single:
+    """The common baseline of every comparison."""
+
+    versions: dict[str, str] = {}  # noqa: RUF012  nothing is ever added to it
+
+    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        self._optimizer = optimizer
+        return model, optimizer
+
+    def backward(self, loss: torch.Tensor) -> None:
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def finish_backward(self) -> None:
+        pass
+
+    def step(self) -> None:
+        self._optimizer.step()
+
+    def zero_grad(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def sync_buffers(self) -> None:
+        pass
+
+    def exchange_bytes(self) -> list[int]:
+        return []
+
+    def all_reduce(self, value: float, op: Reduction) -> float:
+        return float(value)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def barrier(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,104 @@
+"""How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through a file they all see.
+
+Choosing a port in advance collides sooner or later, and the first host of a job is not always rank 0's: so rank 0 says
+where it listens. The file's name holds the launch's key, and its nonce must be found in the store as well, so that a file
+left behind by an earlier launch is never followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import time
+import uuid
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+
+from bench.config import RunConfig, UsageError
+from bench.launch import Launch
+
+_POLL_S = 0.05
+
+
+def open_store(config: RunConfig, launch: Launch) -> dist.Store:
+    """A store all ranks of the launch share. Raises UsageError when the other ranks do not appear in time."""
+    timeout = timedelta(seconds=config.rendezvous_timeout_s)
+    if launch.source == "torchrun":
+        # torchrun's agent already serves a store for its ranks
+        return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, timeout)
+    if launch.size == 1:
+        return dist.HashStore()
+    path = _folder(config, launch) / f"rendezvous.{launch.source}.{launch.key}.json"
+    return _announce(path, launch, timeout) if launch.rank == 0 else _follow(path, launch, config.rendezvous_timeout_s)
+
+
+def host_address(launch: Launch) -> str:
+    """An address of this host that the other ranks can reach: loopback when all of them are here."""
+    if launch.local_size == launch.size:
+        return "127.0.0.1"
+    return socket.gethostbyname(socket.gethostname())
+
+
+def _folder(config: RunConfig, launch: Launch) -> Path:
+    if config.rendezvous_dir is not None:
+        return config.rendezvous_dir
+    if launch.local_size == launch.size:
+        return Path(tempfile.gettempdir())
+    if config.log is not None:
+        return config.log.parent
+    raise UsageError("ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log on shared storage")
+
+
+def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
+    address, nonce = host_address(launch), uuid.uuid4().hex
+    store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
+    store.set("nonce", nonce)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{nonce}.tmp")
+        partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
+        partial.rename(path)
+    except OSError as error:
+        raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
+    store.add("arrived", 1)
+    _wait_for_all(store, launch, timeout)
+    path.unlink(missing_ok=True)
+    return store
+
+
+def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        store = _try(path)
+        if store is not None:
+            store.add("arrived", 1)
+            return store
+        time.sleep(_POLL_S)
+    raise UsageError(
+        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all {launch.size} ranks start, "
+        "and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+    )
+
+
+def _try(path: Path) -> dist.TCPStore | None:
+    """The announced store, or None where the file is absent or stale."""
+    try:
+        there = json.loads(path.read_text())
+        store = dist.TCPStore(there["address"], there["port"], None, False, timedelta(seconds=2))
+        return store if store.get("nonce").decode() == there["nonce"] else None
+    except (OSError, ValueError, KeyError, RuntimeError):  # torch raises subclasses of RuntimeError: refused, timed out
+        return None
+
+
+def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta) -> None:
+    deadline = time.monotonic() + timeout.total_seconds()
+    while (arrived := store.add("arrived", 0)) < launch.size:
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start?"
+            )
+        time.sleep(_POLL_S)

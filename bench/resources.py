@@ -1,0 +1,35 @@
+"""Give every rank the same stated resources, whatever its launcher's habits: must run before torch or MPI is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from bench.config import RunConfig
+from bench.launch import Launch
+
+
+def environment(config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables to set for this rank, the same for every backend; `cores` is the size of its affinity mask.
+
+    Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun leaves all cores).
+    Yielding: where ranks fill the cores, Open MPI's busy polling takes the core from the computation, so that even an
+    idle Horovod costs 60-90 %; a value the user has set stays, and either way the run log records it.
+    """
+    threads = str(config.threads)
+    changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
+        changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    if launch.local_size == launch.size:  # one node: both frameworks' Gloo on the same interface
+        changes |= {name: "lo" for name in ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE") if name not in env}
+    return changes
+
+
+def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
+    """One line of warning where a rank is bound to fewer cores than its own threads and the exchange need, or None."""
+    if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
+        return (
+            f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and the exchange thread; "
+            "mpirun binds by default: use --bind-to none, or bind wider"
+        )
+    return None
