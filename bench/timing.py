@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 Clock = Callable[[], float]
 Sync = Callable[[], None]
@@ -26,4 +27,4 @@ def time_steps(step: Callable[[], None], steps: int, clock: Clock, sync: Sync) -
         marks.append(clock())
     sync()
     end = clock()
-    return Timed(end - marks[0], [after - before for before, after in zip(marks, marks[1:], strict=False)])
+    return Timed(end - marks[0], [after - before for before, after in pairwise(marks)])

@@ -1,0 +1,33 @@
+"""Small models for tests, reached through the user's own door: package.module:factory."""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+def plain(classes: int) -> nn.Module:
+    """Convolutions without BatchNorm: shards averaged equal the joined batch."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
+
+
+def normalised(classes: int) -> nn.Module:
+    """The same with BatchNorm: statistics per rank, buffers to keep in step."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
