@@ -148,12 +148,14 @@ def main() -> int:
         return app(standalone_mode=False) or 0
     except typer.Abort:  # Ctrl-C before a job was started: nothing has been changed
         return 130
-    except (UsageError, typer.TyperException) as error:
+    except (UsageError, OSError, typer.TyperException) as error:
         _say(f"error: {_one_line(error)}")
         return 2
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if isinstance(error, UsageError):
         return " ".join(str(error).split())
     message = error.format_message() if hasattr(error, "format_message") else str(error)

@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+from bench.config import Curve
 from slurm.load import find_study, read_study
 from slurm.plan import Point, Run, plan, points
 from tests.slurm.studies import SMALL, small, write
@@ -15,7 +16,9 @@ def flat(blocks: list[list[Run]]) -> list[Run]:
 
 
 def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
-    both, weak, strong = ("weak", "strong"), ("weak",), ("strong",)
+    both: tuple[Curve, ...] = ("weak", "strong")
+    weak: tuple[Curve, ...] = ("weak",)
+    strong: tuple[Curve, ...] = ("strong",)
     assert set(points(small(tmp_path))) == {
         Point("single", "shipped", 1, 8, both),
         Point("ddp/mpi", "shipped", 1, 8, both),

@@ -76,5 +76,5 @@ def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -
     text = (TEMPLATES / "local.sh.j2").read_text()
     assert right in text
     (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
-    with pytest.raises(jinja2.UndefinedError, match="totla|qeustion"):
+    with pytest.raises(jinja2.UndefinedError, match=r"totla|qeustion"):
         script(small(tmp_path), 1, templates=tmp_path)

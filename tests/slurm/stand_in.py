@@ -1,0 +1,110 @@
+"""Stands in for mpirun: writes the log of the run it is asked to start without training, or goes wrong in a chosen way.
+
+STAND_IN is JSON: what the run at each position of its block does; anything not named is "ok".
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.config import RunConfig, parse_argv
+from bench.record import SCHEMA, RunLog
+
+SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
+
+
+def start(config: RunConfig) -> RunLog:
+    """A log as far as its first event."""
+    log = RunLog(config.log)
+    host = {"ranks": [{"rank": rank} for rank in range(config.world_size)]}
+    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
+    return log
+
+
+def complete(config: RunConfig) -> None:
+    """The log of a run that did all it was asked to do."""
+    log = start(config)
+    for index in range(config.windows):
+        steps = [[0.25] * config.steps_per_window] * config.world_size
+        log.write("steps", phase="window", index=index, seconds=steps)
+        log.write("window", index=index, steps=config.steps_per_window, seconds=0.25 * config.steps_per_window)
+    log.write("end", status="ok", checks={"loss_finite": True})
+
+
+def fail(config: RunConfig) -> None:
+    start(config).write("error", rank=1, message="RuntimeError: boom")
+    sys.exit(1)
+
+
+def crash(config: RunConfig) -> None:
+    print("Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\nmpirun: a rank exited", flush=True)
+    sys.exit(1)
+
+
+def hang(config: RunConfig) -> None:
+    start(config)
+    time.sleep(60)
+
+
+def hang_early(config: RunConfig) -> None:
+    print("importing", flush=True)
+    time.sleep(60)
+
+
+def count_signals(config: RunConfig) -> None:
+    """Hang until stopped, then say how many SIGTERMs came: mpirun ends its ranks at once on the second."""
+    seen: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    start(config)
+    while not seen:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    print(f"{len(seen)} SIGTERM", flush=True)
+    sys.exit(1)
+
+
+def orphan(config: RunConfig) -> None:
+    """Complete, but leave a process behind as a killed mpirun does: in a process group of its own."""
+    child = subprocess.Popen(["sleep", "60"], process_group=0)
+    print(f"left {child.pid}", flush=True)
+    complete(config)
+
+
+def slow(config: RunConfig) -> None:
+    time.sleep(1)
+    complete(config)
+
+
+BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
+    "ok": complete,
+    "fail": fail,
+    "crash": crash,
+    "hang": hang,
+    "hang early": hang_early,
+    "count signals": count_signals,
+    "orphan": orphan,
+    "slow": slow,
+}
+
+
+def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[str, str]:
+    """Environment in which job scripts start this file instead of mpirun."""
+    command = folder / "stand-in-mpirun"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.slurm.stand_in "$@"\n')
+    command.chmod(0o755)
+    return {**os.environ, "PYTHON": sys.executable, "MPIRUN": str(command), "STAND_IN": json.dumps(behaviours or {})}
+
+
+def main(argv: list[str]) -> None:
+    print("mpirun", *argv[: argv.index("bench") + 1], *(f"{name}={os.environ.get(name)}" for name in SHOWN), flush=True)
+    config = parse_argv(argv[argv.index("bench") + 1 :])
+    BEHAVIOURS[json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok")](config)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,225 @@
+"""python -m slurm as a user meets it: run, resume, add blocks, interrupt, and every mistake in one line with exit code 2."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from slurm.plan import plan
+from tests.slurm.stand_in import environment
+from tests.slurm.studies import ROOT, small, write
+from tests.slurm.test_job_script import terminal_signals, wait_for
+
+
+class Cli:
+    """The command line on a small study, with results in a folder of its own and a stand-in for mpirun."""
+
+    def __init__(self, folder: Path, **changes: str) -> None:
+        self.top = folder
+        self.study_file = write(folder, **changes)
+        self.study = small(folder, **changes)
+        self.folder = folder / "results" / "small"
+
+    def command(self, *words: str) -> list[str]:
+        verb, *rest = words
+        return [sys.executable, "-m", "slurm", verb, str(self.study_file), "--results", str(self.top / "results"), *rest]
+
+    def start(self, *words: str, behaviours: dict[int, str] | None = None) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self.command(*words),
+            cwd=ROOT,
+            env=environment(self.top, behaviours),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=terminal_signals,
+        )
+
+    def __call__(self, *words: str, behaviours: dict[int, str] | None = None) -> tuple[int, str, str]:
+        process = self.start(*words, behaviours=behaviours)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def log(self, block: int, position: int) -> Path:
+        return plan(self.study, block + 1, self.folder / "runs")[block][position].log
+
+    def files(self) -> set[str]:
+        return {str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]')  # 4 runs a block
+
+
+def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
+    code, out, err = cli("run")
+    assert (code, err) == (0, "")
+    first = [run.id for run in plan(cli.study, 1, Path())[0]]
+    lines = out.splitlines()
+    assert lines[0] == f"{cli.folder}/job-001.sh: 4 runs, no estimate before a run has ended"
+    assert lines[1] == f"0/4 runs done, now {first[0]}, no estimate before a run has ended"
+    assert lines[-1] == "small: 4 runs: 4 ok"
+    logs = {f"runs/{run_id}{end}" for run_id in first for end in (".jsonl", ".out")}
+    assert cli.files() == {"study.toml", "jobs.jsonl", "job-001.sh"} | logs
+
+    before = {path: path.read_text() for path in (cli.folder / "runs").iterdir()}
+    assert cli("run")[1] == "4 runs: 4 ok; nothing to do\n"
+    code, out, _ = cli("run", "--blocks", "2")
+    assert code == 0
+    assert "job-002.sh: 4 runs, about " in out
+    assert out.splitlines()[-1] == "small: 8 runs: 8 ok"
+    assert {path: path.read_text() for path in before} == before
+    # planned and final number of blocks are both on record
+    assert (cli.folder / "study.toml").read_text() == cli.study_file.read_text()
+    jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
+    assert [(job["script"], job["blocks"], job["runs"]) for job in jobs] == [("job-001.sh", 1, 4), ("job-002.sh", 2, 4)]
+    # and the added blocks are remembered
+    assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
+    write(cli.top, blocks="blocks = 2", cells='cells = ["single", "ddp/mpi"]')  # the same by editing the study
+    assert cli("run")[1] == "8 runs: 8 ok; nothing to do\n"
+
+
+def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
+    code, out, err = cli("run", behaviours={1: "fail", 2: "crash"})
+    assert (code, err) == (1, "")
+    assert "small: 4 runs: 2 ok, 2 failed\n" in out
+    assert f"  {cli.log(0, 1).stem}: failed  rank 1: RuntimeError: boom\n" in out
+    assert out.splitlines()[-1].startswith("go on with: python -m slurm run ")
+    assert cli("run", behaviours={1: "fail"})[0] == 1
+    assert cli("run")[0] == 0
+    runs = {name for name in cli.files() if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")}
+    assert runs == {f"runs/{cli.log(0, 1).stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")}
+    assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
+    assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
+    assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 4 ok"
+    scripts = [(cli.folder / f"job-00{n}.sh").read_text() for n in (1, 2, 3)]
+    assert [script.count("\nrun b") for script in scripts] == [4, 2, 1]
+
+
+def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli) -> None:
+    code, script, err = cli("render")
+    assert (code, err.splitlines()) == (
+        0,
+        ["small: 1 blocks, 4 runs: 4 planned", "this script: 4 runs, no estimate before a run has ended"],
+    )
+    assert not cli.folder.exists()
+    cli("run")
+    assert (cli.folder / "job-001.sh").read_text() == script
+    assert cli("render") == (0, "", "small: 1 blocks, 4 runs: 4 ok\n")
+
+
+def test_status_shows_every_state(cli: Cli) -> None:
+    process = cli.start("run", behaviours={0: "fail", 2: "hang"})
+    wait_for(cli.log(0, 2).exists)
+    code, out, err = cli("status")
+    assert (code, err) == (0, "")
+    words = [line.split()[:2] for line in out.splitlines()]
+    states = ["failed", "ok", "running", "planned"]
+    assert words[:4] == [[cli.log(0, position).stem, state] for position, state in enumerate(states)]
+    assert out.splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
+    process.terminate()
+    process.communicate(timeout=20)
+    assert "1 ok, 1 planned, 1 failed, 1 interrupted" in cli("status")[1]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number: signal.Signals, code: int) -> None:
+    process = cli.start("run", behaviours={1: "hang"})
+    wait_for(cli.log(0, 1).exists)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (code, "")
+    assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
+    assert out.splitlines()[-1] == f"go on with: python -m slurm run {cli.study_file} --site local"
+    assert '"interrupted": true' in cli.log(0, 1).read_text()
+    assert cli("run")[0] == 0
+    assert cli.log(0, 1).with_suffix(".attempt-1.jsonl").exists()
+
+
+def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli) -> None:
+    process = cli.start("run", behaviours={0: "slow", 1: "slow"})
+    wait_for(cli.log(0, 0).exists)
+    process.kill()
+    process.wait()
+    code, _, err = cli("run")
+    assert (code, err) == (2, f"error: {cli.folder}: another job of this study is running; wait for it or stop it\n")
+    wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
+    process.communicate()
+
+
+def test_a_terminal_gets_a_bar(cli: Cli) -> None:
+    screen, terminal = pty.openpty()
+    env = {**environment(cli.top), "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(cli.command("run"), cwd=ROOT, env=env, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(screen, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(screen)
+    assert process.wait() == 0
+    assert b"4/4" in shown
+    assert b"\xe2\x94\x81" in shown  # the bar
+    assert cli.log(0, 0).stem.encode() in shown
+
+
+def test_a_changed_study_is_refused(cli: Cli) -> None:
+    assert cli("run")[0] == 0
+    write(cli.top, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]', windows="windows = 3")
+    before = cli.files()
+    for verb in ("run", "status", "render"):
+        assert cli(verb) == (
+            2,
+            "",
+            f"error: {cli.folder}/study.toml is of another study of this name: run.windows=2 there, 3 now; "
+            "give the study a new name, or choose another --results\n",
+        )
+    assert cli.files() == before
+
+
+def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
+    env = {**environment(cli.top), "MPIRUN": "no-such-mpirun"}
+    done = subprocess.run(cli.command("run"), cwd=ROOT, env=env, capture_output=True, text=True)
+    cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
+    assert (done.returncode, done.stderr) == (2, f"error: no-such-mpirun is not found; {cure}\n")
+    assert not cli.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Missing command; see python -m slurm --help"),
+        (["rnu", "local"], "No such command 'rnu'. Did you mean 'run'?; see python -m slurm --help"),
+        (["run"], "Missing argument 'STUDY'; see python -m slurm --help"),
+        (["status", "local", "--blok", "1"], "No such option: --blok (Possible options: --blocks); see python -m slurm --help"),
+        (["render", "local", "--site", "locla"], "'locla' is not a known site (local); did you mean 'local'?"),
+        (["render", "gone.toml"], "gone.toml: No such file or directory"),
+        (["run", "local", "--results", "/proc/none"], "/proc/none: No such file or directory; choose another --results"),
+        (["run", "local", "--results", "README/x"], "README/x/local/jobs.jsonl: Not a directory"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], message: str) -> None:
+    (tmp_path / "README").write_text("a file, not a folder")
+    env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-m", "slurm", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {message}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["render", "local-transports"], ["status", "local-transports"], ["run", "lokal"]])
+def test_answers_within_700_ms(words: list[str], tmp_path: Path) -> None:
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "slurm", *words], cwd=ROOT, capture_output=True)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.7

@@ -1,0 +1,209 @@
+"""The job script, run by bash for real, with a stand-in for mpirun: what it does when runs fail, hang or are interrupted."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.record import read_run
+from slurm.folder import StudyFolder
+from slurm.load import read_site
+from slurm.plan import Run, plan
+from slurm.render import render_job
+from slurm.status import look
+from slurm.study import Study
+from tests.slurm.stand_in import complete, environment
+from tests.slurm.studies import ROOT, small
+
+
+class Job:
+    """One block of the small study as a script in a folder of its own, ready to be started."""
+
+    def __init__(self, folder: Path, behaviours: dict[int, str] | None = None, limit_s: int = 30, runs: int = 7) -> None:
+        self.study: Study = small(folder, time_limit_s=f"time_limit_s = {limit_s}")
+        self.folder = folder / "results" / "small"
+        self.runs: list[Run] = plan(self.study, 1, self.folder / "runs")[0][:runs]
+        self.env = environment(folder, behaviours)
+        self.script = folder / "job.sh"
+        self.script.write_text(render_job(self.study, read_site("local"), self.runs, self.folder))
+
+    def start(self, cwd: Path = ROOT, **env: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["bash", str(self.script)],
+            cwd=cwd,
+            env={**self.env, **env},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=terminal_signals,
+        )
+
+    def finish(self, cwd: Path = ROOT, **env: str) -> tuple[int, str, str]:
+        job = self.start(cwd, **env)
+        out, err = job.communicate(timeout=60)
+        return job.returncode, out, err
+
+    def states(self) -> list[str]:
+        return [look(run, job_is_running=False).state for run in self.runs]
+
+
+def terminal_signals() -> None:
+    """A terminal's defaults, whatever started the tests: bash cannot trap a signal that it found ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def last_event(run: Run) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(run.log.read_text().splitlines()[-1])
+    return event
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "waited 20 s in vain"
+        time.sleep(0.02)
+
+
+def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    job = Job(tmp_path, {1: "fail", 2: "crash"}, runs=4)
+    code, out, err = job.finish()
+    assert (code, err) == (1, "")
+    assert job.states() == ["ok", "failed", "failed", "ok"]
+    wall_s = [last_event(run).pop("wall_s") for run in job.runs]
+    assert all(0 <= w < 20 for w in wall_s)
+    codes = [{**last_event(run), "wall_s": 0} for run in job.runs]
+    same = {"event": "exit", "timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 0}
+    assert codes == [{**same, "code": code} for code in (0, 1, 1, 0)]
+    assert [look(run, False).reason for run in job.runs[1:3]] == [
+        "rank 1: RuntimeError: boom",
+        "exit code 1: ModuleNotFoundError: No module named 'torch'",
+    ]
+    assert out.splitlines()[0] == f"[1/4] {job.runs[0].id}"
+    assert out.splitlines()[-1] == "done: 4 runs, 2 failed"
+
+
+def test_mpirun_gets_the_planned_ranks_and_the_sites_environment(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    assert job.finish()[0] == 0
+    for run in job.runs:
+        assert run.log.with_suffix(".out").read_text().splitlines()[0] == (
+            f"mpirun --bind-to none --map-by :OVERSUBSCRIBE -n {run.config.world_size} {sys.executable} -m bench "
+            "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
+        )
+        assert read_run(run.log).config == run.config
+
+
+@pytest.mark.parametrize("how", ["hang", "hang early"])
+def test_a_hanging_run_is_timed_out(tmp_path: Path, how: str) -> None:
+    job = Job(tmp_path, {0: how}, limit_s=2, runs=2)
+    assert job.finish()[0] == 1
+    assert job.states() == ["timed out", "ok"]
+    assert last_event(job.runs[0])["timed_out"] is True
+    assert last_event(job.runs[0])["code"] == 124
+    assert look(job.runs[0], False).reason == "timed out after 2 s"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_run_at_once_and_starts_no_other(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    job = Job(tmp_path, {1: "hang"})
+    process = job.start()
+    wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 2
+    assert (process.returncode, err) == (code, "")
+    assert job.states() == ["ok", "interrupted"] + ["planned"] * 5
+    assert last_event(job.runs[1])["interrupted"] is True
+    assert out.splitlines()[-1] == "stopped; the same command goes on with the next run"
+
+
+def test_a_run_stopped_before_it_has_a_log_is_interrupted_too(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "hang early"})
+    process = job.start()
+    out = job.runs[0].log.with_suffix(".out")
+    wait_for(lambda: out.exists() and "importing" in out.read_text())
+    assert look(job.runs[0], job_is_running=True).state == "running"
+    process.terminate()
+    process.communicate(timeout=20)
+    assert job.states() == ["interrupted"] + ["planned"] * 6
+
+
+def test_mpirun_is_signalled_once_even_if_we_are_signalled_twice(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "count signals"})
+    process = job.start()
+    wait_for(lambda: job.runs[0].log.exists())
+    process.terminate()
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert job.runs[0].log.with_suffix(".out").read_text().splitlines()[-1] == "1 SIGTERM"
+
+
+def test_a_run_whose_log_exists_is_skipped(tmp_path: Path) -> None:
+    job = Job(tmp_path, runs=2)
+    complete(job.runs[0].config)
+    before = job.runs[0].log.read_text()
+    code, out, _ = job.finish()
+    assert code == 0
+    assert job.runs[0].log.read_text() == before
+    assert job.runs[1].log.exists()
+    assert out.splitlines()[0] == f"[1/2] {job.runs[0].id}: its log exists, skipped"
+
+
+def test_nothing_of_a_run_outlives_it(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "orphan"}, runs=1)
+    assert job.finish()[0] == 0
+    left = int(job.runs[0].log.with_suffix(".out").read_text().split("left ")[1])
+    wait_for(lambda: not _alive(left))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_two_jobs_of_a_study_do_not_run_at_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "hang"})
+    folder = StudyFolder(tmp_path / "results", job.study)
+    first = job.start()
+    wait_for(job.runs[0].log.exists)
+    assert folder.is_locked()
+    assert job.finish() == (2, "", "error: another job of this study is running; wait for it or stop it\n")
+    first.terminate()
+    first.communicate(timeout=20)
+    assert not folder.is_locked()
+
+
+def test_a_lock_handed_down_is_not_taken_twice(tmp_path: Path) -> None:
+    job = Job(tmp_path, runs=1)
+    job.folder.mkdir(parents=True)
+    fd = os.open(job.folder / "jobs.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    assert job.finish()[0] == 2
+    done = subprocess.run(["bash", job.script], cwd=ROOT, env={**job.env, "STUDY_LOCK_FD": str(fd)}, pass_fds=(fd,))
+    os.close(fd)
+    assert done.returncode == 0
+
+
+def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
+    assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
+    assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
+    assert job.finish(cwd=tmp_path) == (2, "", f"error: no bench/ in {tmp_path}; run this script from the repository root\n")
+    assert not job.folder.exists()

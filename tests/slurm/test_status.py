@@ -1,0 +1,101 @@
+"""States of runs from their logs, counts, and estimates from what has finished."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.record import append_event
+from slurm.plan import Run, plan
+from slurm.status import RunStatus, count, duration, look, seconds_left
+from tests.slurm.stand_in import complete, start
+from tests.slurm.studies import small
+
+EXIT = {"code": 1, "timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 4}
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    found = plan(small(tmp_path), 1, tmp_path / "runs")[0]
+    (tmp_path / "runs").mkdir()
+    return found
+
+
+def test_planned(runs: list[Run]) -> None:
+    assert look(runs[0], True).state == look(runs[0], False).state == "planned"
+
+
+def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[Run]) -> None:
+    start(runs[0].config)
+    assert look(runs[0], job_is_running=True).state == "running"
+    assert look(runs[0], job_is_running=False) == RunStatus(runs[0], "interrupted", "killed together with its job")
+
+
+def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
+    complete(runs[0].config)
+    assert look(runs[0], True) == RunStatus(runs[0], "ok")
+    append_event(runs[0].log, "exit", **{**EXIT, "interrupted": True})  # stopped after its data were complete
+    assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4)
+
+
+def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
+    start(runs[0].config).write("end", status="failed: loss is not finite")
+    append_event(runs[0].log, "exit", **EXIT)
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", "loss is not finite", 4)
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("warning: x\nerror: dataset='digit' is unknown\nmpirun: rank 0 exited\n", ": error: dataset='digit' is unknown"),
+        ("torch.cuda.OutOfMemoryError: 3 GiB\n---\n", ": torch.cuda.OutOfMemoryError: 3 GiB"),
+        ("something\nlast line\n", ": last line"),
+        ("", ""),
+    ],
+)
+def test_failed_without_a_word_in_the_log_looks_at_the_output(runs: list[Run], out: str, said: str) -> None:
+    runs[0].log.write_text("\n" + json.dumps({"event": "exit", **EXIT}) + "\n")
+    runs[0].log.with_suffix(".out").write_text(out)
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", f"exit code 1{said}", 4)
+
+
+def test_timed_out_and_interrupted(runs: list[Run]) -> None:
+    start(runs[0].config)
+    append_event(runs[0].log, "exit", **{**EXIT, "code": 124, "timed_out": True})
+    assert look(runs[0], True) == RunStatus(runs[0], "timed out", "timed out after 30 s", 4)
+    start(runs[1].config).write("end", status="interrupted")
+    assert look(runs[1], True).state == "interrupted"
+    runs[2].log.write_text("\n" + json.dumps({"event": "exit", **EXIT, "interrupted": True}) + "\n")
+    assert look(runs[2], True) == RunStatus(runs[2], "interrupted", "", 4)
+
+
+def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
+    complete(runs[0].config.model_copy(update={"seed": 99}))
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", "the log is of another run: seed=99, planned 7")
+
+
+def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
+    complete(runs[0].config)
+    runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", "damaged log: KeyError: 'seconds'")
+
+
+def test_counts_name_what_there_is(runs: list[Run]) -> None:
+    states = ["ok", "ok", "failed", "planned", "planned", "planned", "timed out"]
+    statuses = [RunStatus(run, state) for run, state in zip(runs, states, strict=True)]
+    assert count(statuses) == "7 runs: 2 ok, 3 planned, 1 failed, 1 timed out"
+
+
+def test_an_estimate_prefers_runs_of_the_same_point(tmp_path: Path) -> None:
+    first, second = plan(small(tmp_path), 2, tmp_path)
+    done = [RunStatus(first[0], "ok", "", 10), RunStatus(first[1], "ok", "", 20), RunStatus(first[2], "failed", "", 1000)]
+    same = next(run for run in second if run.point == first[1].point)
+    other = next(run for run in second if run.point == first[3].point)
+    assert seconds_left([same], done) == 20
+    assert seconds_left([other], done) == 15
+    assert seconds_left([same, other], done) == 35
+    assert seconds_left([same], done[2:]) is None
+
+
+def test_durations_are_for_people() -> None:
+    assert [duration(s) for s in (None, 61.4, 600)] == ["no estimate before a run has ended", "about 61 s", "about 10 min"]
