@@ -93,3 +93,11 @@ def machine(host: dict[str, Any]) -> str:
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
     words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
     return ", ".join(words)
+
+
+def workload(a: Analysis) -> str:
+    """What was trained, in a few words, from the facts that all runs share."""
+    shared = {k: v for k, v in a.loaded.runs["facts"].iloc[0].items() if all(f.get(k) == v for f in a.loaded.runs["facts"])}
+    words = [shared.get("model", "several models"), f"{shared.get('dataset', 'several kinds of')} data"]
+    words += [f"{shared['image_size']} px"] if "image_size" in shared else []
+    return ", ".join([*words, *([shared["precision"]] if "precision" in shared else [])])

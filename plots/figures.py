@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.analysis import Analysis, machine
-from plots.points import NO_SETTINGS, Point, ranks
-from plots.scaling import Scaled, Throughput
+from plots.analysis import Analysis, machine, workload
+from plots.points import NO_SETTINGS, ranks
+from plots.scaling import Scaled, Throughput, size
 from plots.stats import Estimate
-from plots.versus import Comparison
+from plots.versus import Comparison, label
 
 # Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in every figure.
 CELLS = {
@@ -26,40 +28,37 @@ CELLS = {
     "horovod/gloo": ("#E69F00", "D"),
 }
 _OTHERS = (("#009E73", "v"), ("#CC79A7", "X"), ("#F0E442", "h"))
-_GREY = "#767676"
-STYLE: dict[str, Any] = {
+_GREY = "#666666"
+_STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid.axis": "y",
     "axes.grid": True,
-    "grid.color": "#e6e6e6",
+    "axes.grid.axis": "y",
     "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
-_DODGE = 0.11  # of the distance between two ticks: intervals of neighbours stay apart
+_LINE: dict[str, Any] = {"markersize": 6, "capsize": 3, "linewidth": 1.3, "elinewidth": 1.1}
+_LOG_FROM = 4  # from more than this ratio of ranks on, a true scale crowds the small ones and both axes become logarithmic
+Row = TypeVar("Row", Throughput, Scaled)
 
 
 def draw(a: Analysis) -> dict[str, Figure]:
     """All figures the study has points for, by file name without ending."""
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(_STYLE):
         figures: dict[str, Figure] = {}
+        every = {c.settings for c in a.comparisons}
+        for settings in sorted(every):
+            name = f"ratio-{settings}" if len(every) > 1 else "ratio"
+            figures[name] = _ratio(a, [c for c in a.comparisons if c.settings == settings])
         for name, rows in _groups(a.throughput).items():
-            if len({r.point for r in rows}) > 1:
-                figures[name + "-throughput"] = _throughput(a, rows)
-        for name, scaled in _groups([r for r in a.efficiency if r.kind == "common"]).items():
-            own = [r for r in a.efficiency if r.kind == "own" and (r.curve, _fixed(r)) == (scaled[0].curve, _fixed(scaled[0]))]
-            if scaled[0].curve == "weak":
-                figures[name + "-efficiency"] = _efficiency(a, scaled, own)
-            else:
-                figures[name + "-speedup"] = _speedup(a, scaled)
-        for settings in sorted({c.settings for c in a.comparisons}):
-            several = len({c.settings for c in a.comparisons}) > 1
-            figures["ratio" + (f"-{settings}" if several else "")] = _ratio(
-                a, [c for c in a.comparisons if c.settings == settings]
-            )
+            figures[name + "-throughput"] = _throughput(a, rows)
+        for name, scaled in _groups(a.efficiency).items():
+            weak = scaled[0].curve == "weak"
+            figures[name + ("-efficiency" if weak else "-speedup")] = _scaling(a, scaled, weak)
         return figures
 
 
@@ -67,192 +66,229 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     """Write each figure as .svg and .png, without dates, so that the same numbers give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(_STYLE):
         for name, figure in figures.items():
             for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 path = folder / f"{name}.{ending}"
                 temporary = path.with_name(path.name + ".tmp")
                 figure.savefig(temporary, format=ending, dpi=200, metadata=metadata)
-                os.replace(temporary, path)
+                temporary.replace(path)
                 written.append(path)
     return written
 
 
-def _fixed(row: Throughput | Scaled) -> tuple[str, int]:
-    return row.point.settings, row.point.fixed(row.curve)
+def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by figure: one curve, one settings, one fixed batch (or rank count); `single` joins every settings."""
 
+    def key(r: Row) -> tuple[str, str, int]:
+        return r.curve, r.point.settings, r.point.fixed(r.curve)
 
-def _groups[Row: (Throughput, Scaled)](rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows by figure: one curve, one settings, one fixed batch (or rank count). `single` joins every settings."""
-    rows = list(rows)
-    groups: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        settings, fixed = _fixed(row)
-        if settings != NO_SETTINGS:
-            groups.setdefault((row.curve, settings, fixed), [])
-    for row in rows:
-        for key, group in groups.items():
-            fixed = row.point.fixed(row.curve)
-            if (row.curve, fixed) == (key[0], key[2]) and row.point.settings in (key[1], NO_SETTINGS):
-                group.append(row)
-    return {_name(key, list(groups)): group for key, group in groups.items()}
+    keys = list(dict.fromkeys(key(r) for r in rows if r.point.settings != NO_SETTINGS))
+    groups = {_name(k, keys): [r for r in rows if key(r) in (k, (k[0], NO_SETTINGS, k[2]))] for k in keys}
+    return {name: group for name, group in groups.items() if len({r.point for r in group}) > 1}
 
 
 def _name(key: tuple[str, str, int], keys: Sequence[tuple[str, str, int]]) -> str:
     """'weak', or with what tells it from the study's other figures of that curve: 'weak-matched-16'."""
     same = [k for k in keys if k[0] == key[0]]
-    parts = [str(key[i]) for i in (1, 2) if len({k[i] for k in same}) > 1]
-    return "-".join([key[0], *parts])
+    return "-".join([key[0], *(str(key[i]) for i in (1, 2) if len({k[i] for k in same}) > 1)])
 
 
 def _look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
-    others = sorted(set(cells) - set(CELLS))
+    others = [c for c in cells if c not in CELLS]
     colour, marker = CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
     return {"color": colour, "marker": marker}
 
 
-def _order(cells: Iterable[str]) -> list[str]:
-    found = set(cells)
+def _cells(rows: Iterable[Throughput | Scaled]) -> list[str]:
+    found = {r.point.cell for r in rows}
     return [c for c in CELLS if c in found] + sorted(found - set(CELLS))
 
 
-def _series(
-    ax: Axes,
-    rows: Sequence[Any],
-    ticks: Sequence[int],
-    x: Callable[[Point], int],
-    y: Callable[[Any], Estimate],
-    label: str = "{}",
-    **look: Any,
-) -> None:
+class _Scale:
+    """Where a rank count or batch stands on the x axis: equally spaced, or true to scale where an ideal line is drawn."""
+
+    def __init__(self, values: Iterable[int], true_scale: bool, axis_inches: float) -> None:
+        self.values = sorted(set(values))
+        self.log = true_scale and self.values[-1] / self.values[0] > _LOG_FROM
+        self._true = true_scale
+        at = [self.at(v) for v in self.values]
+        gaps = [b - a for a, b in itertools.pairwise(at)] or [1.0]
+        self._low, self._high = at[0] - 0.45 * min(gaps), at[-1] + 0.45 * min(gaps)
+        marker = 0.11 * (self._high - self._low) / axis_inches
+        self.dodge = min(
+            marker, 0.16 * min(gaps)
+        )  # neighbours' intervals stay apart, and nearer to their own tick than to the next
+
+    def at(self, value: int) -> float:
+        if self.log:
+            return math.log2(value)
+        return float(value if self._true else self.values.index(value))
+
+    def apply(self, ax: Axes) -> None:
+        ax.set_xticks([self.at(v) for v in self.values], [str(v) for v in self.values])
+        ax.set_xlim(self._low, self._high)
+        if self.log:
+            ax.set_yscale("log", base=2)
+            ax.yaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        else:
+            ax.set_ylim(bottom=0)
+
+
+def _series(ax: Axes, rows: Sequence[Row], cells: Sequence[str], scale: _Scale, y: Callable[[Row], Estimate]) -> None:
     """One line with intervals per cell, side by side at each tick."""
-    cells = _order(r.point.cell for r in rows)
     for i, cell in enumerate(cells):
-        own = sorted((r for r in rows if r.point.cell == cell), key=lambda r: x(r.point))
-        at = [ticks.index(x(r.point)) + (i - (len(cells) - 1) / 2) * _DODGE for r in own]
+        own = sorted((r for r in rows if r.point.cell == cell), key=lambda r: size(r.curve, r.point))
+        at = [scale.at(size(r.curve, r.point)) + (i - (len(cells) - 1) / 2) * scale.dodge for r in own]
         values = [y(r) for r in own]
-        error = [
-            [e.value - (e.value if e.low is None else e.low) for e in values],
-            [(e.value if e.high is None else e.high) - e.value for e in values],
-        ]
-        drawn = {"markersize": 6, "capsize": 3, "linewidth": 1.3, "elinewidth": 1.1, **_look(cell, cells), **look}
-        ax.errorbar(at, [e.value for e in values], yerr=error, label=label.format(cell), **drawn)
+        ax.errorbar(at, [e.value for e in values], yerr=_bars(values), label=cell, **_LINE, **_look(cell, cells))
 
 
-def _axes(ticks: Sequence[int], xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(6.4, 3.8))
-    ax = figure.subplots()
-    ax.set_xticks(range(len(ticks)), [str(t) for t in ticks])
-    ax.set_xlim(-0.5, len(ticks) - 0.5)
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
-    return figure, ax
+def _bars(values: Sequence[Estimate]) -> list[list[float]] | None:
+    """Lengths below and above each value; None where no value has an interval."""
+    if all(e.low is None for e in values):
+        return None
+    low = [0.0 if e.low is None else e.value - e.low for e in values]
+    return [low, [0.0 if e.high is None else e.high - e.value for e in values]]
 
 
-def _words(a: Analysis, figure: Figure, ax: Axes, title: str, subtitle: str, notes: Sequence[str]) -> None:
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    ax.set_title(subtitle, loc="left", fontsize=9, color=_GREY)
-    caption = "\n".join([*notes, f"{machine(a.loaded.host)}. {_counts(a)}"])
-    figure.supxlabel(caption, x=0.01, ha="left", fontsize=7, color=_GREY)
-
-
-def _counts(a: Analysis) -> str:
-    if a.blocks == 1:
-        return "n = 1 block: no interval."
-    return f"n = {a.blocks} blocks; bars: 95 % Student t interval over blocks, on logs."
+def _words(a: Analysis, figure: Figure, title: str, subtitle: str, estimates: Sequence[Estimate], notes: Sequence[str]) -> None:
+    """Finding on top, conditions below it, and at the foot the machine, n and how to read the bars."""
+    height = figure.get_figheight()
+    fits = 72 * 0.97 * figure.get_figwidth() / (0.64 * len(title))  # a bold letter is 0.64 of its size wide
+    figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=min(11, fits), fontweight="bold")
+    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", color=_GREY)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
+    n = sorted({e.n for e in estimates})
+    count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+    bars = ": one block, no interval" if n[-1] == 1 else " blocks; bars: 95 % Student t interval over blocks, on logs"
+    foot = [*notes, f"{machine(a.loaded.host)}. {count}{bars}."]
+    figure.supxlabel("\n".join(foot), x=0.01, ha="left", fontsize=7, color=_GREY)
 
 
 def _legend(ax: Axes) -> None:
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.2)
+    handles, labels = ax.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: labels[i].startswith("ideal"))
+    ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def _baseline(row: Scaled) -> str:
-    e = row.baseline_images_per_s
-    return f"Baseline: {row.baseline.cell}, 1 rank, {row.baseline.samples_per_rank} images per step: {e.value:.4g} images/s."
+def _conditions(a: Analysis, curve: str, rows: Sequence[Row]) -> str:
+    fixed = rows[0].point.fixed(curve)
+    what = {"weak": f"{fixed} images per rank", "strong": f"{fixed} images per step in all", "batch": ranks(fixed)}[curve]
+    settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
+    return f"{what}; {workload(a)}; settings: {', '.join(settings)}"
 
 
-def _setting(settings: Iterable[str]) -> str:
-    found = sorted(set(settings) - {NO_SETTINGS})
-    return f"settings: {', '.join(found)}" if found else ""
+def _finding(rows: Sequence[Row], y: Callable[[Row], Estimate], form: str) -> str:
+    """The largest point in words: each cell's value where two cells fit in a title, else the range."""
+    last = max(size(r.curve, r.point) for r in rows)
+    found = [(r.point.cell, form.format(y(r).value)) for r in rows if size(r.curve, r.point) == last]
+    if len(found) <= 2:
+        return ", ".join(f"{cell} {value}" for cell, value in found)
+    values = sorted(y(r).value for r in rows if size(r.curve, r.point) == last)
+    return f"{form.format(values[0])} to {form.format(values[-1])}"
 
 
 def _throughput(a: Analysis, rows: list[Throughput]) -> Figure:
-    curve, fixed = rows[0].curve, next(r.point.fixed(r.curve) for r in rows)
-    batch = curve == "batch"
-
-    def x(p: Point) -> int:
-        return p.samples_per_rank if batch else p.world_size
-
-    ticks = sorted({x(r.point) for r in rows})
-    figure, ax = _axes(ticks, "images per rank and step" if batch else "ranks", "throughput (images/s)")
-    _series(ax, rows, ticks, x, lambda r: r.images_per_s)
-    notes = []
-    base = next((r for r in rows if r.point.cell == "single"), None)
-    if base is not None and not batch:
-        ideal = [base.images_per_s.value * t for t in ticks]
-        ax.plot(range(len(ticks)), ideal, "--", color=_GREY, linewidth=1.1, label="ideal: single × ranks", zorder=1)
-        notes.append(f"Ideal: {base.images_per_s.value:.4g} images/s of the single process × ranks.")
-    ax.set_ylim(bottom=0)
+    curve = rows[0].curve
+    figure = Figure(figsize=(6.4, 3.9))
+    ax = figure.subplots()
+    scale = _Scale((size(curve, r.point) for r in rows), curve != "batch", 4.2)
+    _series(ax, rows, _cells(rows), scale, lambda r: r.images_per_s)
+    base = next((r.images_per_s for r in rows if r.point.cell == "single"), None)
+    notes = ["To compare cells use the paired ratio: these bars hold the machine's drift between blocks, which pairing removes."]
+    if base is not None and curve != "batch":
+        _ideal(ax, scale, base.value)
+        notes.append(f"Ideal: ranks x {base.value:.4g} images/s of the single process.")
+    scale.apply(ax)
+    ax.set_xlabel("images per rank" if curve == "batch" else "ranks")
+    ax.set_ylabel("throughput (images/s)")
     _legend(ax)
-    title = {"weak": "Throughput, weak scaling", "strong": "Throughput, strong scaling", "batch": "Throughput against batch"}[
-        curve
-    ]
-    what = {"weak": f"{fixed} images per rank", "strong": f"{fixed} images per step in all", "batch": ranks(fixed)}[curve]
-    _words(a, figure, ax, title, f"{what}; {_setting(r.point.settings for r in rows)}", notes)
+    last = max(scale.values)
+    where = f"{last} images per rank" if curve == "batch" else f"{ranks(last)}, {curve} scaling"
+    title = f"Images/s at {where}: {_finding(rows, lambda r: r.images_per_s, '{:.3g}')}"
+    _words(a, figure, title, _conditions(a, curve, rows), [r.images_per_s for r in rows], notes)
     return figure
 
 
-def _efficiency(a: Analysis, rows: list[Scaled], own: list[Scaled]) -> Figure:
-    ticks = sorted({r.point.world_size for r in rows})
-    figure, ax = _axes(ticks, "ranks", "weak efficiency T(1)/T(p)")
-    _series(ax, rows, ticks, lambda p: p.world_size, lambda r: r.efficiency)
-    if own:
-        _series(
-            ax, own, ticks, lambda p: p.world_size, lambda r: r.efficiency, "{}, own baseline", mfc="white", ls=":", alpha=0.55
-        )
-    ax.axhline(1, ls="--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
-    ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-    ax.set_ylim(0, max(1.05, *((r.efficiency.high or r.efficiency.value) * 1.05 for r in [*rows, *own])))
-    _legend(ax)
-    subtitle = f"{rows[0].point.samples_per_rank} images per rank; {_setting(r.point.settings for r in rows)}"
-    _words(a, figure, ax, "Weak scaling efficiency against one plain process", subtitle, [_baseline(rows[0])])
+def _ideal(ax: Axes, scale: _Scale, one: float) -> None:
+    at = [scale.at(v) for v in scale.values]
+    ax.plot(at, [one * v for v in scale.values], "--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
+
+
+def _scaling(a: Analysis, rows: list[Scaled], weak: bool) -> Figure:
+    """Two panels with one y axis: against the common baseline, and against each cell's own, which tells another story."""
+    figure = Figure(figsize=(7.2, 3.9))
+    panels = figure.subplots(1, 2, sharey=True)
+    cells = _cells(rows)
+
+    def y(r: Scaled) -> Estimate:
+        return r.efficiency if weak else r.speedup
+
+    kinds = ("common", "own")
+    for ax, kind, heading in zip(panels, kinds, ("against one plain process", "against its own one rank"), strict=True):
+        shown = [r for r in rows if r.kind == kind] + (_anchors(rows) if kind == "own" else [])
+        scale = _Scale((r.point.world_size for r in rows), not weak, 2.3)
+        _series(ax, shown, cells, scale, y)
+        if weak:
+            ax.axhline(1, ls="--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
+        else:
+            _ideal(ax, scale, 1.0)
+        scale.apply(ax)
+        ax.set_title(heading, fontsize=9)
+        ax.set_xlabel("ranks")
+    panels[0].set_ylabel("weak efficiency T(1)/T(p)" if weak else "speed-up T(1)/T(p)")
+    if weak:
+        panels[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        panels[0].set_ylim(0, 1.05 * max(1.0, *(y(r).high or y(r).value for r in rows)))
+    _legend(panels[1])
+    common = [r for r in rows if r.kind == "common"]
+    notes = [f"Common baseline: {_baseline(common[0])}."] if common else ["No usable common baseline."]
+    finding = _finding(common or rows, y, "{:.0%}" if weak else "{:.2f}").replace("%", " %")
+    title = f"{'Weak efficiency' if weak else 'Strong speed-up'} at {ranks(max(r.point.world_size for r in rows))}: {finding}"
+    _words(a, figure, title, _conditions(a, rows[0].curve, rows), [y(r) for r in rows], notes)
     return figure
 
 
-def _speedup(a: Analysis, rows: list[Scaled]) -> Figure:
-    ticks = sorted({r.point.world_size for r in rows})
-    figure, ax = _axes(ticks, "ranks", "speed-up T(1)/T(p)")
-    _series(ax, rows, ticks, lambda p: p.world_size, lambda r: r.speedup)
-    ax.plot(range(len(ticks)), ticks, "--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
-    ax.set_ylim(bottom=0)
-    _legend(ax)
-    subtitle = f"{rows[0].point.samples_per_step} images per step in all; {_setting(r.point.settings for r in rows)}"
-    _words(a, figure, ax, "Strong scaling speed-up over one plain process", subtitle, [_baseline(rows[0])])
-    return figure
+def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
+    """Each cell against itself at one rank: 1 by definition, so that its line starts where it is measured from."""
+    one = Estimate(1.0, None, None, 1)
+    own = {r.baseline: r for r in rows if r.kind == "own"}
+    return [replace(r, point=baseline, efficiency=one, speedup=one) for baseline, r in own.items()]
+
+
+def _baseline(row: Scaled) -> str:
+    b = row.baseline
+    return (
+        f"{b.cell}, {ranks(b.world_size)}, {b.samples_per_step} images per step: {row.baseline_images_per_s.value:.4g} images/s"
+    )
 
 
 def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     """Forest plot: one row per point, the margin shaded, 1 marked."""
-    rows = sorted(rows, key=lambda c: (c.transport, c.world_size, c.samples_per_rank))
-    figure = Figure(figsize=(7.2, 1.9 + 0.34 * len(rows)))
+    rows = sorted(rows, key=lambda c: (c.transport != "mpi", c.transport, c.world_size, c.samples_per_rank))
+    figure = Figure(figsize=(7.2, 1.9 + 0.36 * len(rows)))
     ax = figure.subplots()
     margin = a.loaded.study.margin
-    ax.axvspan(
-        1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0, label=f"equivalent within {100 * margin:g} %"
-    )
+    ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=_GREY, linewidth=1)
     for i, c in enumerate(rows):
         e = c.paired.estimate
-        error = None if e.low is None or e.high is None else [[e.value - e.low], [e.high - e.value]]
-        ax.errorbar([e.value], [i], xerr=error, capsize=3, markersize=6, linewidth=1.3, **_look(c.cells[1], list(CELLS)))
-        text = f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else "") + f"  n={e.n}"
-        ax.annotate(f"{text}\n{c.verdict}", (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
-    ax.set_yticks(
-        range(len(rows)), [f"{c.transport}, {ranks(c.world_size)},\n{c.samples_per_rank} per rank" for c in rows], fontsize=8
-    )
+        ax.errorbar([e.value], [i], xerr=_bars([e]), **_LINE, **_look(c.cells[1], [c.cells[1]]))
+        interval = "" if e.low is None or e.high is None else f" [{e.low:.3f}, {e.high:.3f}]"
+        text = f"{e.value:.3f}{interval}, n = {e.n}\n{label(c)}"
+        ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
+    names = [f"{ranks(c.world_size)}, {c.samples_per_rank} per rank\n{c.transport}: {', '.join(c.curves)}" for c in rows]
+    ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlabel("throughput ratio Horovod / DDP on the same transport\n← DDP faster      Horovod faster →")
+    ax.set_xlabel(
+        "images/s of Horovod over images/s of DDP, same transport, paired by block\n(left of 1: DDP faster; right: Horovod)"
+    )
     ax.grid(visible=True, axis="x")
     ax.grid(visible=False, axis="y")
-    _words(a, figure, ax, "Horovod against DDP", _setting(c.settings for c in rows), [])
+    counts = {word: sum(label(c) == word for c in rows) for word in dict.fromkeys(map(label, rows))}
+    title = f"Horovod against DDP at {len(rows)} points: " + ", ".join(f"{n} {word}" for word, n in counts.items())
+    title = f"Horovod against DDP: {label(rows[0])} at all {len(rows)} points" if len(counts) == 1 < len(rows) else title
+    subtitle = f"{workload(a)}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
+    _words(a, figure, title, subtitle, [c.paired.estimate for c in rows], [])
     return figure

@@ -76,8 +76,8 @@ def load(folder: Path) -> Loaded:
             hosts.append(run.host)
     rows, mixed = _set_mixed_aside(rows)
     superseded = tuple(_superseded(path) for path in old)
-    host = dict(max(hosts, key=lambda h: len(h.get("ranks", ())), default={}))  # the run that saw most of the machine
-    return Loaded(study, pd.DataFrame(rows), (*unusable, *mixed), superseded, notes, host)
+    widest = max(hosts, key=lambda h: len(h.get("ranks", ())), default=None)  # the run that saw most of the machine
+    return Loaded(study, pd.DataFrame(rows), (*unusable, *mixed), superseded, notes, dict(widest or {}))
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:

@@ -113,3 +113,10 @@ def gain(c: Comparison) -> tuple[float, float, float]:
     if c.paired.ratio > 1:
         return c.paired.ratio - 1, low - 1, high - 1
     return 1 / c.paired.ratio - 1, 1 / high - 1, 1 / low - 1
+
+
+def label(c: Comparison) -> str:
+    """The verdict in two words, for a figure."""
+    if c.verdict == "different":
+        return "Horovod faster" if c.paired.ratio > 1 else "DDP faster"
+    return "equivalent" if c.verdict == "small difference" else c.verdict

@@ -1,0 +1,254 @@
+"""report.md: the answer first, then figures, tables and how each number is made; rounding happens only here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from plots import stats, versus
+from plots.analysis import Analysis, machine, workload
+from plots.equal import DigestCheck
+from plots.load import Unusable
+from plots.points import NO_SETTINGS, Point, describe, ranks
+from plots.scaling import Scaled
+from plots.stats import Estimate
+
+
+def markdown(a: Analysis, drawn: list[str]) -> str:
+    """The page, with `drawn` the names of the figures beside it."""
+    folder = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    loaded = a.loaded
+    return environment.get_template("report.md.j2").render(
+        study=loaded.study,
+        answers=_answers(a),
+        blocks=a.blocks,
+        machine=machine(loaded.host),
+        workload=workload(a),
+        notes=[*loaded.notes, *(f"not the same in all runs: {v}" for v in a.varying)],
+        figures=drawn,
+        ratios=_ratios(a),
+        checks=_checks(a),
+        visible=versus.VISIBLE_EFFECT,
+        not_compared=a.not_compared,
+        throughput=_throughput(a),
+        scaling=_scaling(a),
+        step_times=_step_times(a),
+        not_steady=[f"`{r['log']}`: {r['not_steady_reason']}" for r in loaded.runs.to_dict("records") if not r["steady"]],
+        equal_work=_equal_work(a),
+        usable=len(loaded.runs),
+        crashed=int((loaded.runs["exit_code"].fillna(0) != 0).sum()),
+        unusable=loaded.unusable,
+        superseded=loaded.superseded,
+        unusable_table=_logs(loaded.unusable),
+        superseded_table=_logs(loaded.superseded),
+        provenance=_provenance(loaded.host),
+        min_blocks=stats.MIN_BLOCKS,
+        percent=lambda x: f"{100 * x:g} %",
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _text(e: Estimate, form: Callable[[float], str]) -> str:
+    """'64.7 % [62.3, 67.2]', or the value and why it has no interval."""
+    if e.low is None or e.high is None:
+        return f"{form(e.value)} (n={e.n}, no interval)"
+    return f"{form(e.value)} [{form(e.low)}, {form(e.high)}]".replace(" %,", ",").replace(" %]", "]")
+
+
+def _rate(x: float) -> str:
+    return f"{x:.1f}" if x < 1000 else f"{x:.0f}"
+
+
+def _ratio(x: float) -> str:
+    return f"{x:.3f}"
+
+
+def _percent(x: float) -> str:
+    return f"{100 * x:.1f} %"
+
+
+def _ms(x: float) -> str:
+    return f"{1000 * x:.1f}"
+
+
+def _p(x: float | None) -> str:
+    return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
+
+
+def _or_dash(x: object) -> str:
+    return "-" if x is None or x == "" else str(x)
+
+
+def _settings(p: Point) -> str:
+    return "-" if p.settings == NO_SETTINGS else p.settings
+
+
+def _answers(a: Analysis) -> list[str]:
+    lines = []
+    for c in a.comparisons:
+        where = (
+            f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} ({', '.join(c.curves)}; {c.settings})"
+        )
+        said = versus.sentence(c, a.loaded.study.margin, a.tests)
+        numbers = (
+            f"Horovod / DDP = {_text(c.paired.estimate, _ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
+        )
+        lines.append(f"**{where}:** {said}. {numbers}.")
+    if not lines:
+        lines = ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
+    return lines + _scaling_answers(a)
+
+
+def _scaling_answers(a: Analysis) -> list[str]:
+    """One line per curve, settings and batch: the largest point against the common baseline."""
+    series: dict[tuple[str, str, int], list[Scaled]] = {}
+    for s in a.efficiency:
+        if s.kind == "common":
+            series.setdefault((s.curve, s.point.settings, s.point.fixed(s.curve)), []).append(s)
+    lines = []
+    for (curve, settings, fixed), rows in series.items():
+        last = [s for s in rows if s.point.world_size == max(r.point.world_size for r in rows)]
+        weak = curve == "weak"
+        values = ", ".join(f"{s.point.cell} {_text(s.efficiency, _percent) if weak else _text(s.speedup, _ratio)}" for s in last)
+        batch = f"{fixed} images per {'rank' if weak else 'step'}"
+        base = f"one plain process at {_rate(last[0].baseline_images_per_s.value)} images/s"
+        name = "Weak efficiency" if weak else "Strong speed-up"
+        lines.append(f"{name} at {ranks(last[0].point.world_size)} against {base} ({batch}; {settings}): {values}.")
+    return lines
+
+
+def _ratios(a: Analysis) -> str:
+    head = [
+        "ranks",
+        "images per rank",
+        "transport",
+        "settings",
+        "curves",
+        "Horovod / DDP [95 %]",
+        "90 % interval",
+        "n",
+        "verdict",
+    ]
+    rows = []
+    for c in a.comparisons:
+        ci90 = "-" if c.paired.ci90 is None else f"[{_ratio(c.paired.ci90[0])}, {_ratio(c.paired.ci90[1])}]"
+        said = versus.sentence(c, a.loaded.study.margin, a.tests)
+        where = [c.world_size, c.samples_per_rank, c.transport, c.settings, ", ".join(c.curves)]
+        rows.append([*where, _text(c.paired.estimate, _ratio), ci90, c.paired.n, said])
+    return table(head, rows)
+
+
+def _checks(a: Analysis) -> str:
+    head = [
+        "ranks",
+        "images per rank",
+        "transport",
+        "settings",
+        "paired sd",
+        "half-width",
+        f"blocks for {100 * versus.VISIBLE_EFFECT:g} %",
+    ]
+    head += ["t test p", "Holm p", "sign flip p", "Wilcoxon p"]
+    rows = []
+    for c in a.comparisons:
+        noise = [c.paired.sd_log, c.half_width]
+        price = c.blocks_for_visible_effect if c.paired.n > 1 else None
+        p = [_p(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
+        where = [c.world_size, c.samples_per_rank, c.transport, c.settings]
+        rows.append([*where, *("-" if x is None else _percent(x) for x in noise), _or_dash(price), *map(_or_dash, p)])
+    return table(head, rows)
+
+
+def _throughput(a: Analysis) -> str:
+    head = ["curve", "cell", "settings", "ranks", "images per rank", "images/s [95 %]", "step ms [95 %]", "n", "runs", "flags"]
+    rows = []
+    for t in a.throughput:
+        where = [t.curve, t.point.cell, _settings(t.point), t.point.world_size, t.point.samples_per_rank]
+        step = _text(t.step_seconds, _ms)
+        rows.append([*where, _text(t.images_per_s, _rate), step, t.images_per_s.n, t.runs, "; ".join(t.flags) or "-"])
+    return table(head, rows)
+
+
+def _scaling(a: Analysis) -> str:
+    head = ["curve", "cell", "settings", "ranks", "baseline", "baseline images/s", "speed-up [95 %]", "efficiency [95 %]"]
+    head += ["step overhead ms", "n", "flags"]
+    rows = []
+    for s in a.efficiency:
+        where = [s.curve, s.point.cell, _settings(s.point), s.point.world_size]
+        kind = "common" if s.kind == "common" else "own"
+        base = f"{kind}: {describe(s.baseline)}"
+        overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
+        flags = [*s.flags, *([] if s.paired else ["no shared block: Welch's interval"])]
+        values = [_text(s.speedup, _ratio), _text(s.efficiency, _percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
+        rows.append([*where, base, _text(s.baseline_images_per_s, _rate), *values])
+    return table(head, rows)
+
+
+def _step_times(a: Analysis) -> str:
+    head = [
+        "cell",
+        "settings",
+        "ranks",
+        "images per rank",
+        "runs",
+        "steps per run",
+        "median ms",
+        "p95 ms",
+        "p99 ms",
+        "outliers",
+        "not steady",
+    ]
+    rows = []
+    for s in a.step_times:
+        where = [s.point.cell, _settings(s.point), s.point.world_size, s.point.samples_per_rank, s.runs, s.steps_per_run]
+        rows.append([*where, *map(_median, (s.median_seconds, s.p95_seconds, s.p99_seconds)), s.outlier_steps, s.not_steady_runs])
+    return table(head, rows)
+
+
+def _median(e: Estimate) -> str:
+    return _ms(e.value) if e.low is None or e.high is None else _text(e, _ms)
+
+
+def _equal_work(a: Analysis) -> list[str]:
+    excluded = len(a.not_compared)
+    lines = [
+        f"Pairs set aside because the work differed, or one side is missing: {excluded} (listed above)."
+        if excluded
+        else "Every pair that was compared agrees on everything but the framework."
+    ]
+    return [*(_parameters(d) for d in a.digests), *lines]
+
+
+def _parameters(d: DigestCheck) -> str:
+    what = f"All cells of a block ended with bit-identical parameters at {ranks(d.world_size)}"
+    if not d.groups:
+        return f"{what}: not checked, no block holds two cells that did the same training."
+    if d.mismatches:
+        return f"{what}: **NO**, {len(d.mismatches)} of {d.groups} groups differ: {'; '.join(d.mismatches)}."
+    return f"{what}: yes, {d.groups} groups of {d.runs} runs checked."
+
+
+def _logs(logs: Sequence[Unusable]) -> str:
+    return table(["log", "state", "reason"], [[f"`{u.log}`", u.state, " ".join(u.reason.split())[:300]] for u in logs])
+
+
+def _provenance(host: Mapping[str, Any]) -> str:
+    """What the widest run recorded about where it ran."""
+    rows: list[list[str]] = [["machine", machine(dict(host))]]
+    for part in ("versions", "git", "env"):
+        found = host.get(part)
+        if isinstance(found, dict) and found:
+            rows.append([part, ", ".join(f"{k} {v}" for k, v in found.items())])
+    rows += [["platform", str(host["platform"])]] if "platform" in host else []
+    return table(["of the run with most ranks", ""], rows)

@@ -1,0 +1,88 @@
+"""summary.json: everything a report prints, as plain unrounded values for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from plots import versus
+from plots.analysis import Analysis, machine, workload
+from plots.points import Point
+from plots.scaling import Scaled
+from plots.stats import Estimate
+
+SCHEMA = 1
+
+
+def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
+    """Everything as plain values, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    return {
+        "schema": SCHEMA,
+        "study": {**a.loaded.study.model_dump(), "blocks_planned": a.loaded.study.blocks, "blocks_usable": a.blocks},
+        "machine": machine(a.loaded.host),
+        "workload": workload(a),
+        "throughput": [
+            {"curve": t.curve, **_point(t.point), "runs": t.runs, "images_per_s": _estimate(t.images_per_s)}
+            | {"step_seconds": _estimate(t.step_seconds), "flags": list(t.flags)}
+            for t in a.throughput
+        ],
+        "scaling": [_scaled(s) for s in a.efficiency],
+        "comparisons": [_compared(c, a) for c in a.comparisons],
+        "not_compared": [asdict(n) for n in a.not_compared],
+        "step_times": [
+            {**_point(s.point), "runs": s.runs, "steps_per_run": s.steps_per_run}
+            | {k: _estimate(getattr(s, k)) for k in ("median_seconds", "p95_seconds", "p99_seconds")}
+            | {"outlier_steps": s.outlier_steps, "not_steady_runs": s.not_steady_runs}
+            for s in a.step_times
+        ],
+        "equal_parameters": [asdict(d) for d in a.digests],
+        "varying": a.varying,
+        "runs": a.loaded.runs.drop(columns=["facts", "curves"])
+        .astype(object)
+        .where(lambda f: f.notna(), None)
+        .to_dict("records"),
+        "unusable": [asdict(u) for u in a.loaded.unusable],
+        "superseded": [asdict(u) for u in a.loaded.superseded],
+        "notes": list(a.loaded.notes),
+        "figures": drawn,
+    }
+
+
+def _point(p: Point) -> dict[str, Any]:
+    return {**p._asdict(), "samples_per_step": p.samples_per_step}
+
+
+def _estimate(e: Estimate) -> dict[str, Any]:
+    return {"value": e.value, "low95": e.low, "high95": e.high, "n": e.n}
+
+
+def _scaled(s: Scaled) -> dict[str, Any]:
+    return {
+        "curve": s.curve,
+        **_point(s.point),
+        "baseline_kind": s.kind,
+        "baseline": _point(s.baseline),
+        "baseline_images_per_s": _estimate(s.baseline_images_per_s),
+        "efficiency": _estimate(s.efficiency),
+        "speedup": _estimate(s.speedup),
+        "step_overhead_seconds": s.step_overhead_seconds,
+        "paired_by_block": s.paired,
+        "flags": list(s.flags),
+    }
+
+
+def _compared(c: versus.Comparison, a: Analysis) -> dict[str, Any]:
+    where = {k: getattr(c, k) for k in ("transport", "settings", "world_size", "samples_per_rank", "samples_per_step")}
+    return {
+        **where,
+        "curves": list(c.curves),
+        "ratio": "images/s of Horovod over images/s of DDP",
+        **asdict(c.paired),
+        "half_width_ratio": c.half_width,
+        "margin": a.loaded.study.margin,
+        "verdict": c.verdict,
+        "verdict_text": versus.sentence(c, a.loaded.study.margin, a.tests),
+        "holm_p": c.holm_p,
+        "blocks_to_settle": c.blocks_to_settle,
+        "blocks_for_2_percent": c.blocks_for_visible_effect,
+    }
