@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+LIMIT = 0.02  # a change of the run's level that matters
+_RESOLVED = 4.0  # standard errors; noise alone then raises the flag in at most 4 % of runs of 15 steps or more (simulated)
 _KEEP = 5  # batches that must remain: MSER's statistic is 0 for one batch and would always choose the end (White 1997)
 _ENOUGH_FOR_BATCHES = 50  # steps; below that batches of five are too few to judge, and single steps are used
-SHIFT_LIMIT = 0.02
-_SHIFT_RESOLVED = 3.0  # standard errors; a few noisy steps differ by 2 % for no reason
+
+
+Logs = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -35,16 +39,6 @@ def mser_cut(values: Sequence[float], batch: int = 5) -> int:
     return int(np.argmin(scores)) * batch
 
 
-def level_shift(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """Level of `after` over that of `before`, minus one, and how many standard errors that is (Welch's, on logs)."""
-    if min(len(before), len(after)) < 2:
-        return 0.0, 0.0
-    first, second = (np.log(np.asarray(x, float)) for x in (before, after))
-    shift = float(second.mean() - first.mean())
-    error = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
-    return math.expm1(shift), abs(shift) / error if error > 0 else math.inf if shift else 0.0
-
-
 def tukey_outliers(values: Sequence[float]) -> list[float]:
     """Values beyond 1.5 interquartile ranges from the quartiles (Tukey 1977), in their order."""
     q1, q3 = np.percentile(values, [25, 75])
@@ -55,17 +49,40 @@ def tukey_outliers(values: Sequence[float]) -> list[float]:
 def judge(step_seconds: Sequence[float]) -> Steadiness:
     """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds, structural warm-up already cut.
 
-    Not steady: the halves differ, or MSER would cut more than half and what it cuts differs from the rest; in both cases
-    by more than 2 % and beyond noise. Without that condition noise alone makes MSER cut more than half in one run of ten
-    (20 steps). All timed steps are judged, because all of them are in the reported throughput.
+    Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by more than 2 % and
+    beyond noise. (Without that condition noise alone makes MSER cut more than half in one run of ten of 20 steps.) All
+    timed steps are judged, because all of them are in the reported throughput.
     """
-    n = len(step_seconds)
-    cut = mser_cut(np.log(np.asarray(step_seconds, float)).tolist(), 5 if n >= _ENOUGH_FOR_BATCHES else 1)
-    for at in [n // 2, *([cut] if cut > n / 2 else [])]:
-        shift, errors = level_shift(step_seconds[:at], step_seconds[at:])
-        if abs(shift) > SHIFT_LIMIT and errors > _SHIFT_RESOLVED:
-            reason = f"step time shifts by {100 * shift:+.1f} % at step {at} of {n}"
-            return Steadiness(False, cut, shift, len(tukey_outliers(step_seconds)), reason)
-    return Steadiness(
-        True, cut, level_shift(step_seconds[: n // 2], step_seconds[n // 2 :])[0], len(tukey_outliers(step_seconds)), ""
-    )
+    logs = np.log(np.asarray(step_seconds, float))
+    n = len(logs)
+    cut = mser_cut(logs.tolist(), 5 if n >= _ENOUGH_FOR_BATCHES else 1)
+    shift, errors = _shift(logs[: n // 2], logs[n // 2 :])
+    moved, cut_errors = _moved(logs, cut)
+    reasons = []
+    if abs(shift) > LIMIT and errors > _RESOLVED:
+        reasons.append(f"second half {100 * shift:+.1f} % against the first")
+    if abs(moved) > LIMIT and cut_errors > _RESOLVED:
+        reasons.append(f"without its first {cut} of {n} steps (MSER) the mean step is {100 * moved:+.1f} %")
+    return Steadiness(not reasons, cut, shift, len(tukey_outliers(step_seconds)), "; ".join(reasons))
+
+
+def _shift(first: Logs, second: Logs) -> tuple[float, float]:
+    """Second over first, minus one, and how many standard errors that is (Welch's)."""
+    if min(len(first), len(second)) < 2:
+        return 0.0, 0.0
+    error = math.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    return _ratio(float(second.mean() - first.mean()), error)
+
+
+def _moved(logs: Logs, cut: int) -> tuple[float, float]:
+    """Mean after the cut over the mean of all, minus one; its error from the noise after the cut, as before it is warm-up."""
+    before, after = logs[:cut], logs[cut:]
+    if cut == 0 or len(after) < 2:
+        return 0.0, 0.0
+    error = float(after.std(ddof=1)) * math.sqrt(1 / len(before) + 1 / len(after))
+    _, errors = _ratio(float(after.mean() - before.mean()), error)
+    return math.expm1(float(after.mean() - logs.mean())), errors
+
+
+def _ratio(difference: float, error: float) -> tuple[float, float]:
+    return math.expm1(difference), abs(difference) / error if error > 0 else math.inf if difference else 0.0

@@ -32,8 +32,8 @@ def config(cell: str, world_size: int = 1, batch: int = 16, block: int | None = 
     """A run of `cell` at `batch` images per rank; 4 windows of 5 steps after 10."""
     backend, _, transport = cell.partition("/")
     return RunConfig(
-        backend=backend,  # type: ignore[arg-type]
-        transport=transport or "none",  # type: ignore[arg-type]
+        backend=backend,
+        transport=transport or "none",
         world_size=world_size,
         block=block,
         **{"batch_per_rank": batch, "curves": ("weak",), "study": "test", **fields},

@@ -1,0 +1,202 @@
+"""Every log is either a row of the frame or listed with its reason; nothing disappears."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.config import UsageError
+from bench.record import append_event
+from plots import equal
+from plots.analysis import analyse
+from plots.load import Loaded, load
+from tests.plots import logs
+
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "run-schema-1.jsonl"
+
+
+def reasons(loaded: Loaded) -> dict[str, str]:
+    return {u.log: u.reason for u in loaded.unusable}
+
+
+def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
+    run = logs.config("ddp/mpi", 2, 16, block=3, position=1, curves=("weak", "strong"), seed=5)
+    logs.write(tmp_path / "a.jsonl", run, 0.2)
+    row = load(tmp_path).runs.iloc[0]
+    assert row["cell"] == "ddp/mpi"
+    assert row["curves"] == ("weak", "strong")
+    assert (row["world_size"], row["samples_per_rank"], row["samples_per_step"]) == (2, 16, 32)
+    assert (row["block"], row["position"], row["seed"], row["steps"], row["exit_code"]) == (3, 1, 5, 20, 0)
+    assert row["step_seconds_mean"] == pytest.approx(0.2)
+    assert row["images_per_s"] == pytest.approx(32 / 0.2)
+
+
+def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None:
+    path = logs.write(tmp_path / "a.jsonl", logs.config("ddp/mpi", 2), 0.2)
+    text = path.read_text().replace("0.2,", "0.1,", 1)  # one warm-up step: must not matter
+    path.write_text(text)
+    row = load(tmp_path).runs.iloc[0]
+    assert row["step_seconds_median"] == pytest.approx(0.2)  # rank 0 takes 0.198 s
+    assert row["step_seconds_p99"] == pytest.approx(0.2)
+
+
+def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
+    shutil.copy(FIXTURE, tmp_path)
+    loaded = load(tmp_path)
+    assert not loaded.unusable
+    row = loaded.runs.iloc[0]
+    assert row["step_seconds_mean"] == pytest.approx((0.07516447099988 + 0.10251181699959488) / 6)
+    assert row["step_seconds_median"] == pytest.approx(
+        np.median([0.023136873, 0.030126396, 0.026879689, 0.022785429 + 0.000277283, 0.032636256, 0.046810686]), rel=1e-6
+    )
+    facts = row["facts"]
+    assert facts["hostnames"] == "node1"
+    assert facts["versions.torch"] == "2.13.0+cpu"
+    assert facts["env.OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert not [name for name in facts if "HOROVOD" in name]  # one framework's own; it would make any pair differ
+
+
+def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
+    good = logs.config("single")
+    logs.write(tmp_path / "good.jsonl", good, 0.1)
+    logs.write(tmp_path / "killed.jsonl", good, 0.1, windows=2)
+    append_event(tmp_path / "killed.jsonl", "exit", code=-9, timed_out=False, limit_s=60.0)
+    logs.write(tmp_path / "slow.jsonl", good, 0.1, windows=1)
+    append_event(tmp_path / "slow.jsonl", "exit", code=124, timed_out=True, limit_s=60.0)
+    logs.write(tmp_path / "failed.jsonl", good, 0.1, end={"status": "failed: loss is nan"})
+    logs.write(tmp_path / "unequal.jsonl", good, 0.1, end={"checks": {"parameters_equal": False}})
+    logs.write(tmp_path / "rank.jsonl", good, 0.1, windows=1)
+    append_event(tmp_path / "rank.jsonl", "error", rank=1, message="out of memory")
+    new = logs.write(tmp_path / "newer.jsonl", good, 0.1)
+    new.write_text(new.read_text().replace('"schema": 1', '"schema": 99'))
+    torn = logs.write(tmp_path / "torn.jsonl", good, 0.1)
+    torn.write_text("".join(torn.read_text().splitlines(keepends=True)[:4])[:-30])
+    zero = logs.write(tmp_path / "zero.jsonl", good, 0.1)
+    zero.write_text(zero.read_text().replace("[[0.1, ", "[[NaN, "))
+    damaged = logs.write(tmp_path / "damaged.jsonl", good, 0.1)
+    damaged.write_text(damaged.read_text().replace('"seconds"', '"secs"'))
+    (tmp_path / "empty.jsonl").write_text("")
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["good.jsonl"]
+    expected = {
+        "killed.jsonl": "exit code -9",
+        "slow.jsonl": "timed out after 60.0 s",
+        "failed.jsonl": "loss is nan",
+        "unequal.jsonl": "parameters_equal",
+        "rank.jsonl": "rank 1: out of memory",
+        "newer.jsonl": "no usable start event",
+        "torn.jsonl": "no end event",
+        "zero.jsonl": "no positive duration",
+        "damaged.jsonl": "damaged log",
+        "empty.jsonl": "no end event",
+    }
+    found = reasons(loaded)
+    assert found.keys() == expected.keys()
+    for log, part in expected.items():
+        assert part in found[log], log
+
+
+def test_superseded_attempts_are_kept_apart(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    logs.write(tmp_path / "runs" / "a.attempt-1.jsonl", logs.config("single"), 9.9, windows=1)
+    logs.write(tmp_path / "runs" / "a.attempt-2.jsonl", logs.config("single"), 9.9)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["a.jsonl"]
+    assert [(u.log, u.reason) for u in loaded.superseded] == [
+        ("a.attempt-1.jsonl", "no end event: killed or still running"),
+        ("a.attempt-2.jsonl", "complete, but repeated"),
+    ]
+
+
+def test_a_crash_after_complete_data_is_usable_and_recorded(tmp_path: Path) -> None:
+    path = logs.write(tmp_path / "a.jsonl", logs.config("single"), 0.1)
+    append_event(path, "exit", code=139, timed_out=False, limit_s=60.0)
+    assert load(tmp_path).runs["exit_code"].tolist() == [139]
+
+
+def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
+    for block in range(3):
+        model = "resnet18" if block == 1 else "resnet50"
+        logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block, seed=block, model=model), 0.1)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]  # another seed per block is no other work
+    assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: model: resnet18, resnet50"}
+
+
+def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    loaded = load(tmp_path)
+    assert (loaded.study.margin, loaded.study.blocks) == (0.02, None)
+    assert "margin of 2 %" in loaded.notes[0]
+    logs.study_toml(tmp_path, blocks=8, margin=0.03)
+    loaded = load(tmp_path)
+    assert (loaded.study.margin, loaded.study.blocks, loaded.study.question) == (0.03, 8, "Which is faster?")
+    assert loaded.notes == ()
+    (tmp_path / "study.toml").write_text("margin = 'wide'")
+    with pytest.raises(UsageError, match="margin='wide'"):
+        load(tmp_path)
+    (tmp_path / "study.toml").write_text("margin = ")
+    with pytest.raises(UsageError, match=r"study\.toml"):
+        load(tmp_path)
+
+
+def test_no_logs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no run logs"):
+        load(tmp_path)
+    with pytest.raises(UsageError, match="no such folder"):
+        load(tmp_path / "nowhere")
+
+
+def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
+    logs.write(tmp_path / "a.jsonl", logs.config("single", block=None, curves=()), 0.1)
+    strong = logs.config("ddp/mpi", 2, block=None, curves=(), batch_per_rank=None, global_batch=16)
+    logs.write(tmp_path / "b.jsonl", strong, 0.1)
+    runs = load(tmp_path).runs
+    assert runs["curves"].tolist() == [("weak",), ("strong",)]
+    assert runs["block"].nunique() == 1
+
+
+def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
+    base = equal.facts(logs.config("ddp/mpi", 2), logs.host(2))
+    for change in ({"momentum": 0.5}, {"threads": 2}, {"seed": 9}, {"weight_decay": 0.0}, {"image_size": 64}, {"windows": 3}):
+        other = equal.facts(logs.config("ddp/mpi", 2, **change), logs.host(2))
+        assert [d.split(":")[0] for d in equal.differences([base], [other])] == list(change)
+    same = equal.facts(logs.config("horovod/mpi", 2, fusion_mib=1.0, cycle_ms=5.0, position=4), logs.host(2))
+    assert equal.differences([base], [same]) == []
+
+
+def test_matched_settings_must_match_in_bucket_bytes() -> None:
+    ddp = equal.facts(logs.config("ddp/mpi", 2, settings="matched"), {})
+    horovod = equal.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {})
+    assert equal.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
+        ({"git": {"commit": "fedcba", "dirty": False}}, "git.commit: 0123abc, fedcba"),
+        ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
+        ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
+        ({"ranks": [{"hostname": "node1", "affinity": [0]}] * 2}, "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
+    ],
+)
+def test_another_machine_is_named(changes: dict[str, object], field: str) -> None:
+    run = logs.config("ddp/mpi", 2)
+    assert equal.differences([equal.facts(run, logs.host(2))], [equal.facts(run, logs.host(2, **changes))]) == [field]
+
+
+def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=2)
+    one, two = analyse(load(tmp_path)).digests
+    assert (one.world_size, one.groups, one.runs, one.mismatches) == (1, 4, 12, ())
+    assert (two.world_size, two.groups, two.runs, two.mismatches) == (2, 2, 8, ())
+    path = tmp_path / "runs" / "1-weak-ddp-mpi-2.jsonl"
+    wrong = logs.digest("another")
+    text = path.read_text()
+    right = text.split('"parameters_sha256": "')[1][:64]
+    path.write_text(text.replace(right, wrong))
+    _, two = analyse(load(tmp_path)).digests
+    assert len(two.mismatches) == 1
+    assert two.mismatches[0].startswith("block 1: ")

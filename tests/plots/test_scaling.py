@@ -1,0 +1,238 @@
+"""Known true ratios and efficiencies, put into synthetic logs, must come back; what may not be compared must not be."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plots import scaling, stats, versus
+from plots.analysis import Analysis, analyse
+from plots.load import load
+from plots.points import Point
+from tests.plots import logs
+
+
+def analysed(folder: Path) -> Analysis:
+    return analyse(load(folder))
+
+
+def near(e: stats.Estimate, truth: float) -> bool:
+    """Within 1 %, four standard errors of eight blocks of pairs with 0.5 % noise a run, and with an interval of that size."""
+    assert e.low is not None
+    assert e.high is not None
+    assert 0 < e.high / e.low - 1 < 0.03
+    return e.value == pytest.approx(truth, rel=0.01)
+
+
+def comparison(a: Analysis, world_size: int = 2, settings: str = "shipped") -> versus.Comparison:
+    (found,) = [c for c in a.comparisons if (c.world_size, c.settings, c.samples_per_rank) == (world_size, settings, 16)]
+    return found
+
+
+def scaled(a: Analysis, cell: str, kind: str = "common", curve: str = "weak", world_size: int = 2) -> scaling.Scaled:
+    (found,) = [s for s in a.efficiency if (s.curve, s.point.cell, s.kind, s.point.world_size) == (curve, cell, kind, world_size)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return analysed(logs.study(tmp_path_factory.mktemp("study"), blocks=8, sd=0.005))
+
+
+def test_the_true_ratio_comes_back(study: Analysis) -> None:
+    """Block noise of 10 % drowns the 10 % effect unless it is paired away; the run noise is 0.5 %."""
+    c = comparison(study)
+    assert near(c.paired.estimate, 1.05 / 1.155)
+    assert c.half_width is not None
+    assert c.half_width < 0.01
+    assert (c.paired.n, c.verdict, c.curves) == (8, "different", ("weak", "strong"))
+    assert versus.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
+    gain, low, high = versus.gain(c)
+    assert low < gain < high
+    assert low < 0.1 < high
+
+
+def test_true_efficiency_comes_back(study: Analysis) -> None:
+    weak, own = scaled(study, "ddp/mpi"), scaled(study, "ddp/mpi", "own")
+    assert near(weak.efficiency, 1 / (1.05 * 1.5))
+    assert near(own.efficiency, 1 / 1.5)
+    assert weak.baseline == Point("none", "single", 1, 16)
+    assert own.baseline == Point("shipped", "ddp/mpi", 1, 16)
+    assert weak.paired
+    assert weak.step_overhead_seconds == pytest.approx(0.1 * (1.05 * 1.5 - 1), rel=0.15)  # the block noise is 10 %
+    strong = scaled(study, "horovod/mpi", curve="strong")
+    assert strong.baseline == Point("none", "single", 1, 32)
+    assert near(strong.speedup, 2 / (1.155 * 1.5))
+    assert near(strong.efficiency, 1 / (1.155 * 1.5))
+    assert strong.step_overhead_seconds is None
+
+
+def test_one_rank_against_the_common_baseline_shows_what_its_own_hides(study: Analysis) -> None:
+    assert near(scaled(study, "horovod/mpi", world_size=1).efficiency, 1 / 1.155)
+    assert not [s for s in study.efficiency if s.kind == "own" and s.point.world_size == 1]
+
+
+def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
+    """Two repeats of 0.1 and 0.3 s a step are 0.2 s, 80 images/s; the mean of their rates would be 106.7."""
+    for block, repeats in enumerate(((0.1, 0.3), (0.2, 0.2))):
+        for i, seconds in enumerate(repeats):
+            logs.write(tmp_path / f"{block}-{i}.jsonl", logs.config("single", block=block), seconds)
+    (t,) = scaling.throughput(analysed(tmp_path).table)
+    assert (t.images_per_s.n, t.runs) == (2, 4)
+    assert t.images_per_s.value == pytest.approx(80.0)
+    assert t.step_seconds.value == pytest.approx(0.2)
+    assert t.images_per_s.high == pytest.approx(80.0)
+
+
+def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
+    a = analysed(logs.study(tmp_path, blocks=1))
+    c = comparison(a)
+    assert c.verdict == "too few blocks"
+    assert (c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p) == (None, None, None, None)
+    assert versus.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
+    assert all((t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1) for t in a.throughput)
+    assert all(s.efficiency.low is None for s in a.efficiency)
+
+
+def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) -> None:
+    a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
+    c = comparison(a)
+    assert c.paired.ci95 is not None
+    assert versus.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
+
+
+def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
+    a = analysed(logs.study(tmp_path, blocks=2, cells={"ddp/mpi": 1.05, "horovod/mpi": 1.155}))
+    assert {s.kind for s in a.efficiency} == {"own"}
+    lacking = [n for n in a.not_compared if "against single" in n.what]
+    assert len(lacking) == 8  # two cells, one and two ranks, two curves
+    assert {n.reason for n in lacking} == {"the baseline was not run, or no run of it is usable"}
+
+
+def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=6, sd=0.005)
+    path = tmp_path / "runs" / "2-weak-horovod-mpi-2.jsonl"
+    path.write_text(path.read_text().replace("2.13.0+cpu", "2.12.1+cpu"))
+    a = analysed(tmp_path)
+    assert comparison(a).paired.n == 5
+    assert comparison(a, 1).paired.n == 6
+    reason = "versions.torch: 2.12.1+cpu, 2.13.0+cpu"
+    blocked = [n for n in a.not_compared if n.reason == reason]
+    assert "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 2" in [n.what for n in blocked]
+    assert scaled(a, "horovod/mpi").efficiency.n == 5
+    assert scaled(a, "ddp/mpi").efficiency.n == 6
+    assert a.varying == [reason]
+
+
+def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
+    a = analysed(logs.study(tmp_path / "right", blocks=2))  # the seed is the block's number
+    assert not [n for n in a.not_compared if "seed" in n.reason]
+    for cell, seed in (("ddp/mpi", 1), ("horovod/mpi", 2)):
+        logs.write(tmp_path / "wrong" / f"{seed}.jsonl", logs.config(cell, 2, seed=seed), 0.1)
+    a = analysed(tmp_path / "wrong")
+    assert a.comparisons == []
+    assert [n.reason for n in a.not_compared if "against horovod/mpi, block 0" in n.what] == ["seed: 1, 2"]
+
+
+def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
+    cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.2}
+    logs.study(tmp_path, blocks=6, sd=0.002, cells={"single": 1.0, **cells})
+    for block in range(6):
+        for cell, slowdown in (("ddp/mpi", 1.0), ("horovod/mpi", 0.9)):
+            run = logs.config(cell, 2, 16, block, settings="matched", seed=block)
+            name = f"m{block}-{cell.split('/')[0]}.jsonl"
+            logs.write(tmp_path / "runs" / name, run, 0.15 * slowdown * math.exp(0.001 * (-1) ** block))
+    a = analysed(tmp_path)
+    assert near(comparison(a).paired.estimate, 1 / 1.2)
+    assert comparison(a, settings="matched").paired.ratio == pytest.approx(1 / 0.9)
+    matched = [s for s in a.efficiency if s.point.settings == "matched"]
+    assert {s.kind for s in matched} == {"common"}  # no matched one-rank run: shipped's does not stand in
+    assert {s.baseline.cell for s in matched} == {"single"}
+
+
+def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:
+    cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.1, "ddp/gloo": 2.0, "horovod/gloo": 1.8}
+    a = analysed(logs.study(tmp_path, blocks=6, sd=0.002, cells=cells))
+    found = {c.transport: c.paired.ratio for c in a.comparisons if c.world_size == 2}
+    assert found == {"gloo": pytest.approx(2.0 / 1.8, rel=0.01), "mpi": pytest.approx(1 / 1.1, rel=0.01)}
+
+
+def test_a_point_without_its_partner_is_named(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1)
+    for path in (tmp_path / "runs").glob("*ddp-mpi-2.jsonl"):
+        path.unlink()
+    a = analysed(tmp_path)
+    lacking = [n for n in a.not_compared if n.what == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi"]
+    assert [n.reason for n in lacking] == ["no usable run of ddp/mpi"]
+    assert len(a.comparisons) == 2
+
+
+def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) -> None:
+    for block, seconds in enumerate((0.100, 0.102, 0.098)):
+        logs.write(tmp_path / f"s{block}.jsonl", logs.config("single", block=block), seconds)
+        logs.write(tmp_path / f"d{block}.jsonl", logs.config("ddp/mpi", 2, block=block + 10), 1.5 * seconds)
+    s = scaled(analysed(tmp_path), "ddp/mpi")
+    assert not s.paired
+    assert s.efficiency == stats.Estimate(pytest.approx(1 / 1.5), s.efficiency.low, s.efficiency.high, 3)  # type: ignore[arg-type]
+    assert s.efficiency.low is not None
+    assert s.efficiency.low < 1 / 1.5 - 0.01  # paired, the interval would have no width
+
+
+def test_odd_curves_are_flagged(tmp_path: Path) -> None:
+    times = {1: 0.1, 2: 0.09, 4: 0.5}
+    logs.write(tmp_path / "s.jsonl", logs.config("single"), 0.1)
+    for p, seconds in times.items():
+        logs.write(tmp_path / f"d{p}.jsonl", logs.config("ddp/mpi", p), seconds)
+    a = analysed(tmp_path)
+    assert {t.point.world_size: bool(t.flags) for t in a.throughput if t.point.cell != "single"} == {1: False, 2: False, 4: True}
+    assert scaled(a, "ddp/mpi").flags == ("above 100 %",)
+    assert scaled(a, "ddp/mpi", world_size=4).flags == ()
+
+
+def test_batch_sweep_has_throughput_and_ratio(tmp_path: Path) -> None:
+    for cell, slowdown in (("ddp/mpi", 1.0), ("horovod/mpi", 1.25)):
+        for batch in (4, 8, 16):
+            run = logs.config(cell, 2, batch, curves=("batch",))
+            logs.write(tmp_path / f"{cell.replace('/', '-')}-{batch}.jsonl", run, slowdown * (0.05 + 0.01 * batch))
+    a = analysed(tmp_path)
+    assert [(t.curve, t.point.cell, t.point.samples_per_rank) for t in a.throughput[:3]] == [
+        ("batch", "ddp/mpi", b) for b in (4, 8, 16)
+    ]
+    assert a.throughput[2].images_per_s.value == pytest.approx(32 / 0.21)
+    assert [c.paired.ratio for c in a.comparisons] == [pytest.approx(0.8)] * 3
+    assert a.efficiency == []
+
+
+def test_holm_spans_the_tested_comparisons(study: Analysis) -> None:
+    assert study.tests == len(study.comparisons) == 3
+    raw = [c.paired.t_p for c in study.comparisons]
+    assert [c.holm_p for c in study.comparisons] == stats.holm([p for p in raw if p is not None])
+
+
+def paired(logs_of_ratio: list[float]) -> versus.Comparison:
+    p = stats.paired_ratio(np.ones(len(logs_of_ratio)).tolist(), logs_of_ratio)
+    settle = stats.blocks_to_settle(p, 0.02)
+    return versus.Comparison("mpi", "shipped", 2, 16, ("weak",), p, stats.verdict(p, 0.02), 0.01, settle, 0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "said", "label"),
+    [
+        ([1.001, 0.999, 1.002, 0.998, 1.0, 1.001], "equivalent within 2 %", "equivalent"),
+        (
+            [0.991, 0.989, 0.990, 0.988, 0.992, 0.990],
+            "equivalent within 2 %, with a real but small difference: ddp/mpi faster by 1.0 %",
+            "equivalent",
+        ),
+        ([1.25] * 3 + [1.2500001] * 3, "horovod/mpi faster by 25.0 % [25.0, 25.0]", "Horovod faster"),
+        ([0.8] * 3 + [0.8000001] * 3, "ddp/mpi faster by 25.0 % [25.0, 25.0]", "DDP faster"),
+        ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "inconclusive; about N blocks would settle it", "inconclusive"),
+    ],
+)
+def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
+    c = paired(ratios)
+    assert re.sub(r"\d+ blocks", "N blocks", versus.sentence(c, 0.02, 1)) == said
+    assert versus.label(c) == label
+    assert "no difference" not in versus.sentence(c, 0.02, 1)
