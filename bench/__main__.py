@@ -76,6 +76,7 @@ def _run(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     passed = _write_end(log, backend, facts)
     if launch.rank == 0:
         _say_result(config, passed, facts)
+    del loop  # it holds the wrapped model, which must be gone before its process group
     backend.close()
     return 0 if passed else 1
 

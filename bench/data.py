@@ -17,8 +17,11 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 class Images(Protocol):
     """A data set: `classes`, `samples` (None if endless) and batches by sample index."""
 
-    classes: int
-    samples: int | None
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def samples(self) -> int | None: ...
 
     def __getitems__(self, indices: list[int]) -> Batch:
         """Images [len(indices), 3, size, size] and int64 labels [len(indices)]."""
@@ -110,10 +113,10 @@ class _RankSteps(Sampler[list[int]]):
 
 def batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
     """This rank's batches, for ever: the union over ranks is the step's global batch."""
-    loader = DataLoader(
+    loader: DataLoader[Batch] = DataLoader(
         images,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         batch_sampler=_RankSteps(config, rank, images.samples),
-        collate_fn=_as_it_is,
+        collate_fn=_as_it_is,  # type: ignore[arg-type]
         num_workers=config.num_workers,
         # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike
         multiprocessing_context="spawn" if config.num_workers else None,

@@ -48,7 +48,7 @@ class Horovod:
         return model, self._optimizer
 
     def backward(self, loss: torch.Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
     def finish_backward(self) -> None:
         self._optimizer.synchronize()
@@ -107,7 +107,7 @@ def _environment(config: RunConfig) -> dict[str, str]:
     for name in _FOREIGN:
         if name in os.environ:
             raise UsageError(f"{name}={os.environ[name]!r} would change Horovod unseen; unset it (--fusion-mib, --cycle-ms)")
-    variables = {"HOROVOD_CONTROLLER": config.transport, "HOROVOD_CPU_OPERATIONS": config.transport}
+    variables: dict[str, str] = {"HOROVOD_CONTROLLER": config.transport, "HOROVOD_CPU_OPERATIONS": config.transport}
     if config.fusion_mib is not None:
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * _MIB))
     if config.cycle_ms is not None:
@@ -126,10 +126,12 @@ def _import_horovod() -> Any:
     return hvd
 
 
-def _init_mpi(hvd: Any, launch: Launch) -> None:
+def _init_mpi(hvd: Any, launch: Launch) -> Any:
+    """Start Horovod on MPI's world once that is known to be the launcher's; there is no server to stop later."""
     from bench.backends import mpi_group
 
     hvd.init(comm=mpi_group.world(launch))
+    return None
 
 
 def _mpi_version(config: RunConfig) -> dict[str, str]:

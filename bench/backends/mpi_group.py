@@ -11,12 +11,11 @@ import atexit
 import queue
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
+from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in torch's stubs
 
 from bench.config import UsageError
 from bench.launch import Launch, require_mpi_world
@@ -67,7 +66,7 @@ class MpiGroup(dist.ProcessGroup):
     """The collectives that DDP and the loop use; a call of any other raises torch's own 'not implemented'."""
 
     def __init__(self, rank: int, size: int) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]  # the stub knows the other constructor only
         MPI = _import_mpi()
         self._ops = {
             dist.ReduceOp.SUM: MPI.SUM,
@@ -91,31 +90,35 @@ class MpiGroup(dist.ProcessGroup):
         self._calls.put(None)
         self._thread.join()
 
-    def _enqueue(self, collective: Callable[[], None], result: list[torch.Tensor] | list[list[torch.Tensor]]) -> dist.Work:
+    def _enqueue(self, collective: Callable[[], object], result: list[torch.Tensor] | list[list[torch.Tensor]]) -> dist.Work:
         future: torch.futures.Future[Any] = torch.futures.Future()
 
         def call() -> None:
             try:
                 collective()
             except Exception as error:
-                future.set_exception(error)  # type: ignore[no-untyped-call]
+                future.set_exception(error)
             else:
                 future.set_result(result)
 
         self._calls.put(call)
-        return _create_work_from_future(future)
+        work: dist.Work = _create_work_from_future(future)
+        return work
 
-    def allreduce(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
-        op = self._ops[options.reduceOp.op] if hasattr(options.reduceOp, "op") else self._ops[options.reduceOp]
+    # torch calls these four by position or by the name `opts`; its stubs overload them with forms it never uses on us
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
+        op = self._ops[opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp]
         arrays = [_array(t) for t in tensors]
-        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, a, op=op) for a in arrays] and None, tensors)
+        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, a, op=op) for a in arrays], tensors)
 
-    def broadcast(self, tensors: list[torch.Tensor], options: Any) -> dist.Work:
+    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         arrays = [_bytes(t) for t in tensors]
-        root = options.rootRank
-        return self._enqueue(lambda: [self._comm.Bcast(a, root=root) for a in arrays] and None, tensors)
+        return self._enqueue(lambda: [self._comm.Bcast(a, root=opts.rootRank) for a in arrays], tensors)
 
-    def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], options: Any) -> dist.Work:
+    def allgather(  # type: ignore[override]
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> dist.Work:
         def collective() -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
                 gathered = torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype)
@@ -125,14 +128,11 @@ class MpiGroup(dist.ProcessGroup):
 
         return self._enqueue(collective, outputs)
 
-    def barrier(self, opts: Any) -> dist.Work:
+    def barrier(self, opts: Any) -> dist.Work:  # type: ignore[override]
         return self._enqueue(self._comm.Barrier, [])
 
     def getBackendName(self) -> str:
         return NAME
-
-    def setTimeout(self, timeout: timedelta) -> None:
-        """MPI has no timeout; the job script bounds the whole run instead."""
 
 
 def _array(tensor: torch.Tensor) -> Any:

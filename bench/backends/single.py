@@ -19,7 +19,7 @@ class Single:
         return model, optimizer
 
     def backward(self, loss: torch.Tensor) -> None:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
     def finish_backward(self) -> None:
         pass

@@ -21,7 +21,11 @@ PLAIN_LINE_EVERY_SECONDS = 30.0
 
 # What the log of a failed step says -> (why, what to do). The first match wins.
 HINTS = (
-    (r"No space left on device", "the disk is full", "free some space (df -h shows where), then run it again"),
+    (
+        r"No space left on device",
+        "the disk is full",
+        "free some space (df -h shows where; TMPDIR=/path builds elsewhere), then run it again",
+    ),
     (r"Killed signal|cc1plus.*[Kk]illed|MemoryError", "memory ran out", "close other programs, then run it again"),
     (
         r"name resolution|Connection refused|NewConnectionError|ConnectTimeout|ReadTimeout|Network is unreachable",
@@ -39,6 +43,7 @@ HINTS = (
         "a library was not found at run time",
         "if MPI_HOME is set, load that MPI's module (or set LD_LIBRARY_PATH) and run it again",
     ),
+    (r"Could NOT find MPI", "CMake found no MPI that compiles", "check that mpicxx of MPI_HOME compiles a program"),
     (r"Permission denied: '([^']+)'", "{0} is not writable", "use a folder of your own: make setup VENV=/path"),
 )
 
@@ -172,10 +177,12 @@ class Runner:
             stop(process)
 
     def _note(self, start: int, estimate_seconds: float | None) -> str:
+        """How far the build is."""
         if estimate_seconds is None:
             return ""
         done = percent(self._output(max(start, self.log.stat().st_size - NOTE_LOG_BYTES)))
-        return f" of about {estimate_seconds:.0f} s" + (f", {done} % compiled" if done is not None else "")
+        note = f" (about {estimate_seconds:.0f} s on an idle machine)"
+        return note + (f", {done} % compiled" if done is not None else "")
 
     def _output(self, start: int) -> str:
         with self.log.open("rb") as log:

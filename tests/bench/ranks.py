@@ -1,0 +1,46 @@
+"""Start real ranks for tests: the launchers of this environment, with a time limit, and their output in the failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_BIN = Path(sys.executable).parent
+# a launch of this test process must not leak into the launches that it makes
+_LAUNCH_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "TORCHELASTIC", "HOROVOD_", "PRTE_")
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A clean environment in which a launcher of the virtual environment works, also for root."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCH_PREFIXES)}
+    clean["PATH"] = f"{_BIN}{os.pathsep}{clean.get('PATH', '')}"
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {**clean, **root, **(extra or {})}
+
+
+def mpirun(ranks: int, *words: str) -> list[str]:
+    """`python words...` on `ranks` ranks of this machine, unbound, more ranks than cores allowed."""
+    return ["mpirun", "-n", str(ranks), "--bind-to", "none", "--oversubscribe", sys.executable, *words]
+
+
+def torchrun(ranks: int, *words: str) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *words]
+
+
+def run(
+    command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 180
+) -> subprocess.CompletedProcess[str]:
+    """Run to the end; its output is captured, and a hang fails the test with what was printed so far."""
+    return subprocess.run(
+        command, cwd=ROOT, env=environment(extra), capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+    )
+
+
+def bench(ranks: int, *argv: str, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """`python -m bench argv...`, alone or under mpirun."""
+    words = ["-m", "bench", *argv]
+    return run([sys.executable, *words] if ranks == 1 else mpirun(ranks, *words), extra)

@@ -1,0 +1,104 @@
+"""Launch table: who wins, what is refused, and that a world of the wrong size names its cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.config import UsageError
+from bench.launch import Launch, discover, expand_tasks_per_node, require_mpi_world, require_world
+
+TORCHRUN = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "TORCHELASTIC_RUN_ID": "none",
+    "MASTER_PORT": "29500",
+}
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "PMIX_NAMESPACE": "prterun-n1-77@1",
+}
+HYDRA = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+SRUN = {
+    "SLURM_JOB_ID": "42",
+    "SLURM_STEP_ID": "7",
+    "SLURM_PROCID": "4",
+    "SLURM_STEP_NUM_TASKS": "5",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "3,1(x2)",
+    "SLURM_NTASKS": "5",
+}
+BATCH_SHELL = {"SLURM_JOB_ID": "42", "SLURM_PROCID": "0", "SLURM_NTASKS": "5", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+
+def test_each_launcher() -> None:
+    assert discover(TORCHRUN) == Launch("torchrun", 5, 8, 1, 4, "none.29500")
+    assert discover(MPIRUN) == Launch("mpirun", 3, 4, 1, 2, "prterun-n1-77_1")
+    assert discover(HYDRA) == Launch("hydra", 2, 3, 0, 1, "unnamed")
+    assert discover(SRUN) == Launch("srun", 4, 5, 0, 1, "42.7")
+    assert discover(SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}).local_size == 3
+    assert discover({}) == Launch("none", 0, 1, 0, 1, "alone")
+
+
+def test_precedence() -> None:
+    inherited = SRUN | {"SLURM_PROCID": "0"}  # what ranks of mpirun inside a job see
+    assert discover(inherited | MPIRUN).source == "mpirun"
+    assert discover(inherited | MPIRUN | TORCHRUN).source == "torchrun"
+    pmi2 = SRUN | {"PMI_RANK": "4", "PMI_SIZE": "5"}  # srun --mpi=pmi2
+    assert discover(pmi2).source == "srun"
+
+
+def test_a_requeued_step_has_another_key() -> None:
+    assert discover(SRUN | {"SLURM_RESTART_COUNT": "1"}).key != discover(SRUN).key
+
+
+@pytest.mark.parametrize("step", ["", "batch", "interactive", "4294967290", "4294967291"])
+def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
+    assert discover(SRUN | {"SLURM_STEP_ID": step}).source == "none"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
+        ({"WORLD_SIZE": "2"}, ["WORLD_SIZE='2'", "RANK is not"]),
+        ({k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")}, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
+        (TORCHRUN | {"RANK": "8"}, ["rank 8 of 8", "impossible"]),
+        (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
+        (TORCHRUN | {"LOCAL_WORLD_SIZE": "9"}, ["local rank 1 of 9", "impossible"]),
+        (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
+        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3;1"}, ["'3;1'", "3,1(x2)"]),
+        (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
+    ],
+)
+def test_half_set_and_impossible_launches(env: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(UsageError) as error:
+        discover(env)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_tasks_per_node() -> None:
+    assert expand_tasks_per_node("2") == [2]
+    assert expand_tasks_per_node("4(x3),1") == [4, 4, 4, 1]
+
+
+def test_a_world_of_another_size_names_the_cure() -> None:
+    require_world(discover(MPIRUN), 4, {})
+    with pytest.raises(UsageError, match=r"world_size=2 .* mpirun started 4 ranks; use --world-size 4 or start 2"):
+        require_world(discover(MPIRUN), 2, {})
+    with pytest.raises(UsageError, match=r"alone .*mpirun -n 2 --bind-to none python -m bench"):
+        require_world(discover({}), 2, {})
+    with pytest.raises(UsageError, match=r"batch shell.*srun"):
+        require_world(discover(BATCH_SHELL), 5, BATCH_SHELL)
+
+
+def test_silent_worlds_of_one_rank_are_an_error() -> None:
+    require_mpi_world(discover(SRUN), 5, "Open MPI v5")
+    with pytest.raises(UsageError, match=r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix"):
+        require_mpi_world(discover(SRUN), 1, "Open MPI v5")
