@@ -55,7 +55,8 @@ def draw(a: Analysis) -> dict[str, Figure]:
             name = f"ratio-{settings}" if len(every) > 1 else "ratio"
             figures[name] = _ratio(a, [c for c in a.comparisons if c.settings == settings])
         for name, rows in _groups(a.throughput).items():
-            figures[name + "-throughput"] = _throughput(a, rows)
+            if len({r.point for r in rows}) > 1:
+                figures[name + "-throughput"] = _throughput(a, rows)
         for name, scaled in _groups(a.efficiency).items():
             weak = scaled[0].curve == "weak"
             figures[name + ("-efficiency" if weak else "-speedup")] = _scaling(a, scaled, weak)
@@ -84,8 +85,7 @@ def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
         return r.curve, r.point.settings, r.point.fixed(r.curve)
 
     keys = list(dict.fromkeys(key(r) for r in rows if r.point.settings != NO_SETTINGS))
-    groups = {_name(k, keys): [r for r in rows if key(r) in (k, (k[0], NO_SETTINGS, k[2]))] for k in keys}
-    return {name: group for name, group in groups.items() if len({r.point for r in group}) > 1}
+    return {_name(k, keys): [r for r in rows if key(r) in (k, (k[0], NO_SETTINGS, k[2]))] for k in keys}
 
 
 def _name(key: tuple[str, str, int], keys: Sequence[tuple[str, str, int]]) -> str:
@@ -228,14 +228,14 @@ def _scaling(a: Analysis, rows: list[Scaled], weak: bool) -> Figure:
     kinds = ("common", "own")
     for ax, kind, heading in zip(panels, kinds, ("against one plain process", "against its own one rank"), strict=True):
         shown = [r for r in rows if r.kind == kind] + (_anchors(rows) if kind == "own" else [])
-        scale = _Scale((r.point.world_size for r in rows), not weak, 2.3)
+        scale = _Scale([1, *(r.point.world_size for r in rows)], not weak, 2.3)
         _series(ax, shown, cells, scale, y)
         if weak:
             ax.axhline(1, ls="--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
         else:
             _ideal(ax, scale, 1.0)
         scale.apply(ax)
-        ax.set_title(heading, fontsize=9)
+        ax.set_title(heading if shown else f"{heading}: not measured", fontsize=9)
         ax.set_xlabel("ranks")
     panels[0].set_ylabel("weak efficiency T(1)/T(p)" if weak else "speed-up T(1)/T(p)")
     if weak:

@@ -1,0 +1,233 @@
+"""The report and the command line: numbers agree with summary.json, reasons are printed, no torch is needed."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.record import append_event
+from plots.__main__ import main
+from tests.plots import logs
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with blemishes: one failed run, one superseded attempt, one crash after complete data."""
+    folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
+    logs.study_toml(folder, blocks=8)
+    logs.write(folder / "runs" / "x.jsonl", logs.config("single", block=6), 0.1, end={"status": "failed: loss | is nan"})
+    logs.write(folder / "runs" / "x.attempt-1.jsonl", logs.config("single", block=6), 0.1, windows=1)
+    append_event(folder / "runs" / "0-weak-single-1.jsonl", "exit", code=139, timed_out=False, limit_s=60.0)
+    assert main(["report", str(folder)]) == 0
+    return folder
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return loaded
+
+
+def page(folder: Path) -> str:
+    return (folder / "report.md").read_text()
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """Cells of the first table under a heading."""
+    lines = text.split(f"## {heading}\n")[1].splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    table = [line for line in lines[start:] if line][
+        : next((i for i, x in enumerate(lines[start:]) if not x.startswith("|")), None)
+    ]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
+
+
+def test_the_answer_comes_first(study: Path) -> None:
+    text = page(study)
+    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **1 rank, ")
+    for c in summary(study)["comparisons"]:
+        line = next(
+            x for x in text.splitlines() if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
+        )
+        assert c["verdict_text"] in line
+        assert f"= {c['ratio']:.3f} [{c['ci95'][0]:.3f}, {c['ci95'][1]:.3f}], n = 6, margin 2 %" in line
+    assert "Blocks planned: 8; blocks with usable runs: 6." in text
+
+
+def test_numbers_agree_with_the_summary(study: Path) -> None:
+    text, values = page(study), summary(study)
+    printed = rows(text, "Throughput")
+    assert len(printed) == len(values["throughput"]) == 10
+    for row, t in zip(printed, values["throughput"], strict=True):
+        e = t["images_per_s"]
+        assert row[:2] == [t["curve"], t["cell"]]
+        assert row[5] == f"{e['value']:.1f} [{e['low95']:.1f}, {e['high95']:.1f}]"
+        assert row[7] == str(e["n"]) == "6"
+    printed = rows(text, "Scaling")
+    assert len(printed) == len(values["scaling"]) == 12
+    for row, s in zip(printed, values["scaling"], strict=True):
+        e = s["efficiency"]
+        assert row[7] == f"{100 * e['value']:.1f} % [{100 * e['low95']:.1f}, {100 * e['high95']:.1f}]"
+        assert row[4].startswith(f"{s['baseline_kind']}: {s['baseline']['cell']}")
+    printed = rows(text, "Step times")
+    for row, s in zip(printed, values["step_times"], strict=True):
+        e = s["median_seconds"]
+        assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
+
+
+def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> None:
+    values = summary(study)
+
+    def log_rates(cell: str) -> list[float]:
+        point = [r for r in values["runs"] if (r["cell"], r["world_size"], r["samples_per_rank"]) == (cell, 1, 16)]
+        return [math.log(r["images_per_s"]) for r in sorted(point, key=lambda r: r["block"])]
+
+    ratio = math.exp(sum(b - a for a, b in zip(log_rates("ddp/mpi"), log_rates("horovod/mpi"), strict=True)) / 6)
+    (c,) = [c for c in values["comparisons"] if (c["world_size"], c["samples_per_rank"]) == (1, 16)]
+    assert c["ratio"] == pytest.approx(ratio, rel=1e-12)
+    assert c["ratio"] != round(c["ratio"], 6)
+
+
+def test_nothing_is_dropped_silently(study: Path) -> None:
+    text, values = page(study), summary(study)
+    assert "60 usable runs in 6 blocks; 1 unusable logs; 1 superseded attempts" in text
+    assert r"| `x.jsonl` | failed | failed: loss \| is nan |" in text
+    assert "| `x.attempt-1.jsonl` | running | no end event: killed or still running |" in text
+    assert "1 usable runs ended with an exit code other than 0" in text
+    assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
+    assert len(values["runs"]) == 60
+
+
+def test_equal_work_and_provenance_are_printed(study: Path) -> None:
+    text = page(study)
+    assert "bit-identical parameters at 2 ranks: yes, 6 groups of 24 runs checked" in text
+    assert "torch 2.13.0+cpu" in text
+    assert "Test CPU @ 2 GHz, 2 cores per node, 1 node" in text
+    assert "None" not in text
+    assert "nan" not in text.replace("is nan", "")
+
+
+def test_every_figure_is_shown_and_there(study: Path) -> None:
+    shown = re.findall(r"!\[.*\]\((figures/.*\.svg)\)", page(study))
+    assert [Path(s).stem for s in shown] == summary(study)["figures"]
+    assert all((study / s).stat().st_size > 5000 for s in shown)
+    assert all((study / s).with_suffix(".png").stat().st_size > 5000 for s in shown)
+    assert not list(study.rglob("*.tmp"))
+
+
+def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
+    assert main(["report", str(study), "--out", str(tmp_path / "again")]) == 0
+    for path in (tmp_path / "again").rglob("*.*"):
+        assert path.read_bytes() == (study / path.relative_to(tmp_path / "again")).read_bytes(), path.name
+
+
+def test_figures_that_no_longer_belong_are_removed(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1)
+    assert main(["report", str(tmp_path)]) == 0
+    (tmp_path / "figures" / "mine.svg").write_text("not ours")
+    for path in (tmp_path / "runs").glob("*strong*"):
+        path.unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert not (tmp_path / "figures" / "strong-throughput.svg").exists()
+    assert (tmp_path / "figures" / "mine.svg").exists()
+
+
+def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1)
+    assert main(["report", str(tmp_path)]) == 0
+    text = page(tmp_path)
+    assert "n=1, no interval, no verdict" in text
+    assert "margin of 2 % is an assumption" in text
+    assert all("(n=1, no interval)" in row[5] for row in rows(text, "Throughput"))
+
+
+def test_a_study_of_one_cell_still_reports(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=2, cells={"single": 1.0})
+    assert main(["report", str(tmp_path)]) == 0
+    assert "Horovod and DDP were not compared" in page(tmp_path)
+
+
+def test_no_usable_log_names_the_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(3):
+        logs.write(tmp_path / f"{i}.jsonl", logs.config("single"), 0.1, end={"status": "failed: loss is nan"})
+    logs.write(tmp_path / "4.jsonl", logs.config("single"), 0.1, windows=1)
+    assert main(["report", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "none of 4 logs is usable: 3 x failed: loss is nan; 1 x no end event: killed or still running" in error
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        (["report", "/nowhere"], "no such folder"),
+        (["report"], "Missing argument 'STUDY'"),
+        (["reprot", "x"], "Did you mean 'report'?"),
+        (["report", "x", "--ot", "y"], "--out"),
+        ([], "Missing command"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert part in error
+
+
+def test_an_unwritable_folder_is_one_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(study), "--out", str(tmp_path / "file")]) == 2
+    assert "choose another folder with --out" in capsys.readouterr().err
+
+
+WITHOUT_TORCH = """
+import importlib, importlib.abc, pkgutil, sys
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in ('torch', 'torchvision', 'horovod', 'mpi4py', 'sklearn'):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocker())
+import plots
+for module in pkgutil.walk_packages(plots.__path__, 'plots.'):
+    importlib.import_module(module.name)
+from plots.__main__ import main
+code = main(sys.argv[1:])
+try:
+    import torch
+except ModuleNotFoundError:
+    print('blocked')
+sys.exit(code)
+"""
+
+HEAVY = """
+import sys
+from plots.__main__ import main
+main(sys.argv[1:])
+print('heavy:', *sorted({'numpy', 'pandas', 'scipy', 'matplotlib', 'pydantic', 'jinja2'} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *argv], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_a_report_is_made_where_torch_is_not_installed(study: Path, tmp_path: Path) -> None:
+    done = python(WITHOUT_TORCH, "report", str(study), "--out", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("blocked\n")
+    assert page(tmp_path) == page(study)
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["report", "--help"], ["report", "/nowhere"]])
+def test_help_and_errors_load_nothing_slow(argv: list[str]) -> None:
+    """What keeps them below 0.7 s; pydantic is the price of the shared UsageError."""
+    done = python(HEAVY, *argv)
+    assert done.stderr.splitlines()[-1] == "heavy: pydantic"
