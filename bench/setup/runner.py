@@ -48,15 +48,12 @@ HINTS = (
 )
 
 
-@dataclass(frozen=True)
 class SetupError(Exception):
     """A step failed: which, why, what to do, and the last lines of its output where they help."""
 
-    step: str
-    why: str
-    cure: str
-    log_lines: Sequence[str] = ()
-    log: Path | None = None
+    def __init__(self, step: str, why: str, cure: str, log_lines: Sequence[str] = (), log: Path | None = None) -> None:
+        super().__init__(f"{step}: {why}; {cure}")
+        self.step, self.why, self.cure, self.log_lines, self.log = step, why, cure, log_lines, log
 
     def text(self) -> str:
         lines = [f"set-up stopped at: {self.step}", f"  why:        {self.why}", f"  what to do: {self.cure}"]
