@@ -59,11 +59,11 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 
 def _create(path: Path) -> int:
+    if path.exists():
+        raise UsageError(f"log={str(path)!r} exists and is never overwritten; choose another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        raise UsageError(f"log={str(path)!r} exists and is never overwritten; choose another name") from None
     except OSError as error:
         raise UsageError(f"log={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
 
@@ -98,7 +98,8 @@ class Run:
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
         """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup' for the cut steps."""
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
-        return [[s for part in parts for s in part[rank]] for rank in range(len(parts[0]))] if parts else []
+        ranks = min((len(part) for part in parts), default=0)
+        return [[s for part in parts for s in part[rank]] for rank in range(ranks)]
 
     @property
     def images_per_s(self) -> float:

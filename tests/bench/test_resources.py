@@ -1,0 +1,47 @@
+"""Resources: stated for every rank, the same for every backend."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.config import RunConfig, make_config
+from bench.launch import Launch
+from bench.resources import advice, environment
+
+HERE = Launch("mpirun", 0, 2, 0, 2, "k")
+APART = Launch("srun", 0, 2, 0, 1, "k")
+
+
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+@pytest.mark.parametrize("transport", ["mpi", "gloo"])
+def test_all_backends_get_the_same(backend: str, transport: str) -> None:
+    config = make_config({"backend": backend, "transport": transport, "world_size": 2, "batch_per_rank": 1, "threads": 3})
+    assert environment(config, HERE, 4, {}) == {
+        "OMP_NUM_THREADS": "3",
+        "MKL_NUM_THREADS": "3",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "HOROVOD_GLOO_IFACE": "lo",
+    }
+
+
+def test_yield_only_where_ranks_fill_the_cores() -> None:
+    config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
+    name = "OMPI_MCA_mpi_yield_when_idle"
+    assert name in environment(config, HERE, 2, {})
+    assert name not in environment(config, HERE, 3, {})
+    assert name not in environment(config, HERE, 2, {name: "0"}), "the user's own choice stays"
+
+
+def test_interfaces_are_left_alone_between_nodes() -> None:
+    config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
+    assert "GLOO_SOCKET_IFNAME" not in environment(config, APART, 8, {})
+    assert environment(config, HERE, 8, {"GLOO_SOCKET_IFNAME": "ib0"}).get("GLOO_SOCKET_IFNAME") is None
+
+
+def test_a_rank_bound_to_one_core_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
+    assert "--bind-to none" in str(advice(config, HERE, 1))
+    assert advice(config, HERE, 2) is None
+    assert advice(config, Launch("none", 0, 1, 0, 1, "alone"), 1) is None

@@ -1,0 +1,79 @@
+"""The rooms and who may import whom, read from the syntax tree: this test is the diagram."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("bench", "slurm", "plots")
+ALLOWED = {
+    "bench": {"bench"},
+    "slurm": {"slurm", "bench.config", "bench.record", "plots.stats"},
+    "plots": {"plots", "bench.config", "bench.record"},
+}
+# third-party modules that only the named files may import; torch is bench's alone, and absent from its light part
+ONLY_IN = {
+    "horovod": {"bench/backends/hvd.py", "bench/overhead.py", "bench/setup/verify.py"},
+    "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py"},
+    "matplotlib": {"plots/figures.py"},
+}
+TORCH_FREE = {"bench/config.py", "bench/record.py", "bench/launch.py", "bench/resources.py", "bench/host.py", "bench/__init__.py"}
+
+
+def sources() -> list[Path]:
+    return [p for room in ROOMS for p in sorted((ROOT / room).rglob("*.py"))]
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, at any depth of the file, as dotted names; `from a import b` counts as a.b and a."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def below(module: str, parents: set[str]) -> bool:
+    return any(module == parent or module.startswith(parent + ".") for parent in parents)
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(sources()) > 20
+    assert below("torch.distributed", {"torch"})
+    assert not below("torchvision", {"torch"})
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_rooms_meet_only_where_they_may(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    ours = {module for module in imports(path) if below(module, {*ROOMS, "tests"})}
+    # `from bench import x` names a module x of the room, or the room itself
+    forbidden = {module for module in ours if not below(module, ALLOWED[room])}
+    assert not forbidden, f"{name(path)} may import only {sorted(ALLOWED[room])}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
+    modules = imports(path)
+    for library, files in ONLY_IN.items():
+        if name(path) not in files:
+            assert not any(below(m, {library}) for m in modules), f"{library} belongs in {sorted(files)}"
+    if not name(path).startswith("bench/") or name(path) in TORCH_FREE:
+        assert not any(below(m, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}) for m in modules)
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring
+    assert docstring.split("\n")[0].rstrip().endswith((".", ":", ";")), docstring.split("\n")[0]
