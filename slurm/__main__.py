@@ -134,7 +134,8 @@ def status(
     """
     job = _job(study, site, blocks, results)
     for run_id, state, rest in table(job.statuses):
-        typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS[state.strip()])}  {rest}".rstrip())
+        padding = " " * (13 - len(state)) if rest else ""
+        typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS[state])}{padding}{rest}")
     print(f"{job.study.name}: {job.blocks} blocks ({job.folder.planned_blocks(job.study)} planned), {count(job.statuses)}")
 
 

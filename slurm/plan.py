@@ -52,9 +52,7 @@ def points(study: Study) -> list[Point]:
     for cell in study.cells:
         for settings in study.settings:
             for curve, world_size, batch_per_rank in _sizes(study, cell):
-                through = curves.setdefault((cell, settings, world_size, batch_per_rank), [])
-                if curve not in through:
-                    through.append(curve)
+                curves.setdefault((cell, settings, world_size, batch_per_rank), []).append(curve)
     return [Point(*key, curves=tuple(through)) for key, through in curves.items()]
 
 

@@ -87,11 +87,11 @@ def count(statuses: Iterable[RunStatus]) -> str:
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str]]:
-    """Per run: id padded to a column, state padded to a column, and what else is known."""
+    """Per run: id, padded to a column, state, and what else is known."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
-        yield status.run.id.ljust(width), status.state.ljust(11), "  ".join(filter(None, (seconds, status.reason)))
+        yield status.run.id.ljust(width), status.state, "  ".join(filter(None, (seconds, status.reason)))
 
 
 def seconds_left(pending: Iterable[Run], statuses: Iterable[RunStatus]) -> float | None:

@@ -56,16 +56,29 @@ def hang_early(config: RunConfig) -> None:
     time.sleep(60)
 
 
-def count_signals(config: RunConfig) -> None:
-    """Hang until stopped, then say how many SIGTERMs came: mpirun ends its ranks at once on the second."""
-    seen: list[int] = []
-    signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+def name_signals(config: RunConfig) -> None:
+    """Hang until stopped, then name the signals that came: mpirun ends its ranks at once on a second one.
+
+    `timeout` without --foreground signals twice, and gives itself away by a SIGCONT.
+    """
+    seen: list[str] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        signal.signal(number, lambda number, _: seen.append(signal.Signals(number).name))
     start(config)
     while not seen:
         time.sleep(0.01)
     time.sleep(0.2)
-    print(f"{len(seen)} SIGTERM", flush=True)
+    print(*seen, flush=True)
     sys.exit(1)
+
+
+def torn(config: RunConfig) -> None:
+    """Killed in the middle of writing a line."""
+    start(config)
+    assert config.log is not None
+    with config.log.open("a") as file:
+        file.write('{"event": "steps", "seco')
+    sys.exit(137)
 
 
 def orphan(config: RunConfig) -> None:
@@ -86,7 +99,8 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "crash": crash,
     "hang": hang,
     "hang early": hang_early,
-    "count signals": count_signals,
+    "name signals": name_signals,
+    "torn": torn,
     "orphan": orphan,
     "slow": slow,
 }
@@ -101,6 +115,7 @@ def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[
 
 
 def main(argv: list[str]) -> None:
+    print("stdin", Path("/proc/self/fd/0").readlink())
     print("mpirun", *argv[: argv.index("bench") + 1], *(f"{name}={os.environ.get(name)}" for name in SHOWN), flush=True)
     config = parse_argv(argv[argv.index("bench") + 1 :])
     BEHAVIOURS[json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok")](config)

@@ -84,6 +84,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
     write(cli.top, blocks="blocks = 2", cells='cells = ["single", "ddp/mpi"]')  # the same by editing the study
     assert cli("run")[1] == "8 runs: 8 ok; nothing to do\n"
+    assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
 
 
 def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:

@@ -96,10 +96,11 @@ def test_mpirun_gets_the_planned_ranks_and_the_sites_environment(tmp_path: Path)
     job = Job(tmp_path)
     assert job.finish()[0] == 0
     for run in job.runs:
-        assert run.log.with_suffix(".out").read_text().splitlines()[0] == (
+        assert run.log.with_suffix(".out").read_text().splitlines() == [
+            "stdin /dev/null",
             f"mpirun --bind-to none --map-by :OVERSUBSCRIBE -n {run.config.world_size} {sys.executable} -m bench "
-            "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
-        )
+            "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1",
+        ]
         assert read_run(run.log).config == run.config
 
 
@@ -140,7 +141,7 @@ def test_a_run_stopped_before_it_has_a_log_is_interrupted_too(tmp_path: Path) ->
 
 
 def test_mpirun_is_signalled_once_even_if_we_are_signalled_twice(tmp_path: Path) -> None:
-    job = Job(tmp_path, {0: "count signals"})
+    job = Job(tmp_path, {0: "name signals"})
     process = job.start()
     wait_for(lambda: job.runs[0].log.exists())
     process.terminate()
@@ -148,7 +149,14 @@ def test_mpirun_is_signalled_once_even_if_we_are_signalled_twice(tmp_path: Path)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 143
-    assert job.runs[0].log.with_suffix(".out").read_text().splitlines()[-1] == "1 SIGTERM"
+    assert job.runs[0].log.with_suffix(".out").read_text().splitlines()[-1] == "SIGTERM"
+
+
+def test_the_launchers_line_survives_a_torn_one(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "torn"}, runs=1)
+    assert job.finish()[0] == 1
+    assert last_event(job.runs[0])["code"] == 137
+    assert job.states() == ["failed"]
 
 
 def test_a_run_whose_log_exists_is_skipped(tmp_path: Path) -> None:
@@ -166,10 +174,11 @@ def test_nothing_of_a_run_outlives_it(tmp_path: Path) -> None:
     job = Job(tmp_path, {0: "orphan"}, runs=1)
     assert job.finish()[0] == 0
     left = int(job.runs[0].log.with_suffix(".out").read_text().split("left ")[1])
-    wait_for(lambda: not _alive(left))
+    wait_for(lambda: not alive(left))
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether a process still runs; a zombie nobody has collected yet does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
