@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analysis import Analysis, machine, workload
+from plots.layout import CELLS, Scale, bars, cut_bars, look, reach
 from plots.points import NO_SETTINGS, ranks
 from plots.scaling import Scaled, Throughput, size
 from plots.stats import Estimate
 from plots.versus import Comparison, label
 
-# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in every figure.
-CELLS = {
-    "single": ("#000000", "P"),
-    "ddp/mpi": ("#0072B2", "o"),
-    "horovod/mpi": ("#D55E00", "^"),
-    "ddp/gloo": ("#56B4E9", "s"),
-    "horovod/gloo": ("#E69F00", "D"),
-}
-_OTHERS = (("#009E73", "v"), ("#CC79A7", "X"), ("#F0E442", "h"))
 _GREY = "#666666"
 _STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
@@ -42,7 +32,6 @@ _STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "figure.constrained_layout.use": True,
 }
 _LINE: dict[str, Any] = {"markersize": 6, "capsize": 3, "linewidth": 1.3, "elinewidth": 1.1}
-_LOG_FROM = 4  # from more than this ratio of ranks on, a true scale crowds the small ones and both axes become logarithmic
 Row = TypeVar("Row", Throughput, Scaled)
 
 
@@ -94,62 +83,28 @@ def _name(key: tuple[str, str, int], keys: Sequence[tuple[str, str, int]]) -> st
     return "-".join([key[0], *(str(key[i]) for i in (1, 2) if len({k[i] for k in same}) > 1)])
 
 
-def _look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
-    others = [c for c in cells if c not in CELLS]
-    colour, marker = CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
-    return {"color": colour, "marker": marker}
-
-
 def _cells(rows: Iterable[Throughput | Scaled]) -> list[str]:
     found = {r.point.cell for r in rows}
     return [c for c in CELLS if c in found] + sorted(found - set(CELLS))
 
 
-class _Scale:
-    """Where a rank count or batch stands on the x axis: equally spaced, or true to scale where an ideal line is drawn."""
-
-    def __init__(self, values: Iterable[int], true_scale: bool, axis_inches: float) -> None:
-        self.values = sorted(set(values))
-        self.log = true_scale and self.values[-1] / self.values[0] > _LOG_FROM
-        self._true = true_scale
-        at = [self.at(v) for v in self.values]
-        gaps = [b - a for a, b in itertools.pairwise(at)] or [1.0]
-        self._low, self._high = at[0] - 0.45 * min(gaps), at[-1] + 0.45 * min(gaps)
-        marker = 0.11 * (self._high - self._low) / axis_inches
-        self.dodge = min(
-            marker, 0.16 * min(gaps)
-        )  # neighbours' intervals stay apart, and nearer to their own tick than to the next
-
-    def at(self, value: int) -> float:
-        if self.log:
-            return math.log2(value)
-        return float(value if self._true else self.values.index(value))
-
-    def apply(self, ax: Axes) -> None:
-        ax.set_xticks([self.at(v) for v in self.values], [str(v) for v in self.values])
-        ax.set_xlim(self._low, self._high)
-        if self.log:
-            ax.set_yscale("log", base=2)
-            ax.yaxis.set_major_formatter(lambda v, _: f"{v:g}")
-        else:
-            ax.set_ylim(bottom=0)
+def _apply(scale: Scale, ax: Axes, low: float, high: float) -> None:
+    """Set ticks and limits; `low` and `high` are the y axis's, which starts at 0 unless it is logarithmic."""
+    ax.set_xticks([scale.at(v) for v in scale.values], [str(v) for v in scale.values])
+    ax.set_xlim(*scale.ends)
+    if scale.log:
+        ax.set_yscale("log", base=2)
+        ax.yaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    ax.set_ylim(low if scale.log else 0, high)
 
 
-def _series(ax: Axes, rows: Sequence[Row], cells: Sequence[str], scale: _Scale, y: Callable[[Row], Estimate]) -> None:
+def _series(ax: Axes, rows: Sequence[Row], cells: Sequence[str], scale: Scale, y: Callable[[Row], Estimate]) -> None:
     """One line with intervals per cell, side by side at each tick."""
     for i, cell in enumerate(cells):
         own = sorted((r for r in rows if r.point.cell == cell), key=lambda r: size(r.curve, r.point))
         at = [scale.at(size(r.curve, r.point)) + (i - (len(cells) - 1) / 2) * scale.dodge for r in own]
         values = [y(r) for r in own]
-        ax.errorbar(at, [e.value for e in values], yerr=_bars(values), label=cell, **_LINE, **_look(cell, cells))
-
-
-def _bars(values: Sequence[Estimate]) -> list[list[float]] | None:
-    """Lengths below and above each value; None where no value has an interval."""
-    if all(e.low is None for e in values):
-        return None
-    low = [0.0 if e.low is None else e.value - e.low for e in values]
-    return [low, [0.0 if e.high is None else e.high - e.value for e in values]]
+        ax.errorbar(at, [e.value for e in values], yerr=bars(values), label=cell, **_LINE, **look(cell, cells))
 
 
 def _words(a: Analysis, figure: Figure, title: str, subtitle: str, estimates: Sequence[Estimate], notes: Sequence[str]) -> None:
@@ -193,25 +148,28 @@ def _throughput(a: Analysis, rows: list[Throughput]) -> Figure:
     curve = rows[0].curve
     figure = Figure(figsize=(6.4, 3.9))
     ax = figure.subplots()
-    scale = _Scale((size(curve, r.point) for r in rows), curve != "batch", 4.2)
+    scale = Scale((size(curve, r.point) for r in rows), curve != "batch", 4.2)
     _series(ax, rows, _cells(rows), scale, lambda r: r.images_per_s)
     base = next((r.images_per_s for r in rows if r.point.cell == "single"), None)
     notes = ["To compare cells use the paired ratio: these bars hold the machine's drift between blocks, which pairing removes."]
     if base is not None and curve != "batch":
         _ideal(ax, scale, base.value)
         notes.append(f"Ideal: ranks x {base.value:.4g} images/s of the single process.")
-    scale.apply(ax)
+    shown = [r.images_per_s for r in rows]
+    low, high = reach(shown, *([base.value * max(scale.values)] if base is not None and curve != "batch" else []))
+    _apply(scale, ax, low, high)
+    notes += cut_bars(shown, low if scale.log else 0, high)
     ax.set_xlabel("images per rank" if curve == "batch" else "ranks")
     ax.set_ylabel("throughput (images/s)")
     _legend(ax)
     last = max(scale.values)
     where = f"{last} images per rank" if curve == "batch" else f"{ranks(last)}, {curve} scaling"
     title = f"Images/s at {where}: {_finding(rows, lambda r: r.images_per_s, '{:.3g}')}"
-    _words(a, figure, title, _conditions(a, curve, rows), [r.images_per_s for r in rows], notes)
+    _words(a, figure, title, _conditions(a, curve, rows), shown, notes)
     return figure
 
 
-def _ideal(ax: Axes, scale: _Scale, one: float) -> None:
+def _ideal(ax: Axes, scale: Scale, one: float) -> None:
     at = [scale.at(v) for v in scale.values]
     ax.plot(at, [one * v for v in scale.values], "--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
 
@@ -225,25 +183,27 @@ def _scaling(a: Analysis, rows: list[Scaled], weak: bool) -> Figure:
     def y(r: Scaled) -> Estimate:
         return r.efficiency if weak else r.speedup
 
-    kinds = ("common", "own")
-    for ax, kind, heading in zip(panels, kinds, ("against one plain process", "against its own one rank"), strict=True):
+    low, high = reach([y(r) for r in rows], 1.0, 1.0 if weak else max(r.point.world_size for r in rows))
+    for ax, kind, heading in zip(
+        panels, ("common", "own"), ("against one plain process", "against its own one rank"), strict=True
+    ):
         shown = [r for r in rows if r.kind == kind] + (_anchors(rows) if kind == "own" else [])
-        scale = _Scale([1, *(r.point.world_size for r in rows)], not weak, 2.3)
+        scale = Scale([1, *(r.point.world_size for r in rows)], not weak, 2.3)
         _series(ax, shown, cells, scale, y)
         if weak:
             ax.axhline(1, ls="--", color=_GREY, linewidth=1.1, label="ideal", zorder=1)
         else:
             _ideal(ax, scale, 1.0)
-        scale.apply(ax)
+        _apply(scale, ax, low, high)
         ax.set_title(heading if shown else f"{heading}: not measured", fontsize=9)
         ax.set_xlabel("ranks")
     panels[0].set_ylabel("weak efficiency T(1)/T(p)" if weak else "speed-up T(1)/T(p)")
     if weak:
         panels[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        panels[0].set_ylim(0, 1.05 * max(1.0, *(y(r).high or y(r).value for r in rows)))
     _legend(panels[1])
     common = [r for r in rows if r.kind == "common"]
     notes = [f"Common baseline: {_baseline(common[0])}."] if common else ["No usable common baseline."]
+    notes += cut_bars([y(r) for r in rows], low if scale.log else 0, high)
     finding = _finding(common or rows, y, "{:.0%}" if weak else "{:.2f}").replace("%", " %")
     title = f"{'Weak efficiency' if weak else 'Strong speed-up'} at {ranks(max(r.point.world_size for r in rows))}: {finding}"
     _words(a, figure, title, _conditions(a, rows[0].curve, rows), [y(r) for r in rows], notes)
@@ -274,10 +234,12 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     ax.axvline(1, color=_GREY, linewidth=1)
     for i, c in enumerate(rows):
         e = c.paired.estimate
-        ax.errorbar([e.value], [i], xerr=_bars([e]), **_LINE, **_look(c.cells[1], [c.cells[1]]))
+        ax.errorbar([e.value], [i], xerr=bars([e]), **_LINE, **look(c.cells[1], [c.cells[1]]))
         interval = "" if e.low is None or e.high is None else f" [{e.low:.3f}, {e.high:.3f}]"
         text = f"{e.value:.3f}{interval}, n = {e.n}\n{label(c)}"
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
+    low, high = reach([c.paired.estimate for c in rows], 1 / (1 + margin), 1 + margin)
+    ax.set_xlim(low, high)
     names = [f"{ranks(c.world_size)}, {c.samples_per_rank} per rank\n{c.transport}: {', '.join(c.curves)}" for c in rows]
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -290,5 +252,5 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     title = f"Horovod against DDP at {len(rows)} points: " + ", ".join(f"{n} {word}" for word, n in counts.items())
     title = f"Horovod against DDP: {label(rows[0])} at all {len(rows)} points" if len(counts) == 1 < len(rows) else title
     subtitle = f"{workload(a)}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
-    _words(a, figure, title, subtitle, [c.paired.estimate for c in rows], [])
+    _words(a, figure, title, subtitle, [c.paired.estimate for c in rows], cut_bars([c.paired.estimate for c in rows], low, high))
     return figure

@@ -212,3 +212,16 @@ def test_drawing_again_gives_the_same_bytes(analysis: Analysis, tmp_path: Path) 
     assert first == {p.name: p.read_bytes() for p in (tmp_path / "b").iterdir()}
     assert {p.suffix for p in (tmp_path / "a").iterdir()} == {".svg", ".png"}
     assert b"<dc:date>" not in first["ratio.svg"]
+
+
+def test_endless_bars_do_not_flatten_the_values(tmp_path: Path) -> None:
+    """Two blocks of different speed: t intervals of one degree of freedom span orders of magnitude."""
+    for block, factor in enumerate((1.0, 2.0)):
+        for p in (1, 2):
+            logs.write(tmp_path / f"{block}-{p}.jsonl", logs.config("ddp/mpi", p, block=block), 0.1 * factor)
+    figure = figures.draw(analyse(load(tmp_path)))["weak-throughput"]
+    (ax,) = figure.axes
+    points = values(bars(ax)["ddp/mpi"])
+    assert ends(bars(ax)["ddp/mpi"])[0][1] > 100 * max(points)
+    assert max(points) < ax.get_ylim()[1] < 2 * max(points)
+    assert "Bars that leave the frame are cut" in figure.get_supxlabel()
