@@ -43,13 +43,18 @@ HINTS = (
         "a library was not found at run time",
         "if MPI_HOME is set, load that MPI's module (or set LD_LIBRARY_PATH) and run it again",
     ),
+    (
+        r"Could NOT find (CUDA\w*|NCCL)",
+        "HOROVOD_GPU_OPERATIONS asks for GPU code and {0} is not complete here",
+        "load the CUDA that torch was built for, or unset it to build for CPUs",
+    ),
     (r"Could NOT find MPI", "CMake found no MPI that compiles", "check that mpicxx of MPI_HOME compiles a program"),
     (r"Permission denied: '([^']+)'", "{0} is not writable", "use a folder of your own: make setup VENV=/path"),
 )
 
 
 class SetupError(Exception):
-    """A step failed: which, why, what to do, and the last lines of its output where they help."""
+    """A step failed: which, why, what to do, and the lines of its output that tell."""
 
     def __init__(self, step: str, why: str, cure: str, log_lines: Sequence[str] = (), log: Path | None = None) -> None:
         super().__init__(f"{step}: {why}; {cure}")
@@ -58,10 +63,24 @@ class SetupError(Exception):
     def text(self) -> str:
         lines = [f"set-up stopped at: {self.step}", f"  why:        {self.why}", f"  what to do: {self.cure}"]
         if self.log_lines:
-            lines += ["  last lines of its output:", *(f"    {line}" for line in self.log_lines)]
+            lines += ["  from its output:", *(f"    {line}" for line in self.log_lines)]
         if self.log:
             lines.append(f"  all of it:  {self.log}")
         return "\n".join(lines)
+
+
+FIRST_ERROR = re.compile(r"CMake Error|\b(fatal )?error: |\b\w*(Error|ERROR): |undefined reference")
+LEAD_LINES = 3
+
+
+def telling_lines(output: str) -> list[str]:
+    """The lines to show: from just before the first error, which causes the later ones; else the last."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    first = next((n for n, line in enumerate(lines) if FIRST_ERROR.search(line)), None)
+    if first is None:
+        return lines[-SHOWN_LOG_LINES:]
+    start = max(0, first - LEAD_LINES)
+    return lines[start : start + SHOWN_LOG_LINES]
 
 
 def explain(log_text: str) -> tuple[str, str] | None:
@@ -188,13 +207,12 @@ class Runner:
 
     def _failure(self, output: str, returncode: int, cure: str, timeout_seconds: float | None) -> SetupError:
         self.screen.clear()
-        lines = [line.rstrip() for line in output.splitlines() if line.strip()]
         why = f"the command ended with exit status {returncode}"
         if timeout_seconds is not None:
             why = f"the command did not end within {timeout_seconds:.0f} s"
-        elif hint := explain("\n".join(lines[-HINT_LOG_LINES:])):
+        elif hint := explain("\n".join([*telling_lines(output), *output.splitlines()[-HINT_LOG_LINES:]])):
             why, cure = hint
-        return SetupError(self.screen.title, why, cure, lines[-SHOWN_LOG_LINES:], self.log)
+        return SetupError(self.screen.title, why, cure, telling_lines(output), self.log)
 
 
 def stop(process: subprocess.Popen[bytes], grace_seconds: float = 3.0) -> None:

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 MPI_SCRIPTS = ("mpirun", "mpiexec", "mpicc", "mpicxx", "ompi_info")
 MPI_TIMEOUT_SECONDS = 180.0
 NETWORK_CURE = "read the lines below; `pip config list` shows which indexes pip uses"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FRESH_CURE = "make clean, then run it again"
 MPI_CURE = (
     "where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's module is loaded, "
@@ -134,6 +135,8 @@ class Setup:
             self.pip_install(*extra, requirement)
             build = self.runner.run([self.venv / "bin" / "python", "-c", TORCH_PROBE], cure=FRESH_CURE)
             result(f"build {build.splitlines()[-1]}")
+        if "CUDA" in build and not Path("/dev/nvidiactl").exists():
+            print(f"    (no GPU here: make setup TORCH_INDEX_URL={CPU_INDEX} would take 5 GB less)")
 
     def torchvision(self) -> None:
         """Without its dependencies: it names a torch of its own liking, and numpy and pillow are pinned below."""

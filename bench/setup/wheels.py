@@ -16,7 +16,8 @@ from bench.setup import needs
 from bench.setup.runner import Runner, SetupError
 
 HERE = Path(__file__).resolve().parent
-WRAPPER = HERE / "cxx20"
+COMPILER = HERE / "cxx20"
+CMAKE = HERE / "cmake-cpu"
 
 # CMAKE_POLICY_VERSION_MINIMUM: CMake 4 refuses the old minimum that Horovod's third-party projects state.
 RECIPE = {
@@ -98,10 +99,12 @@ def estimate_seconds(job_count: int) -> float:
 
 
 def build_environment(mpi_home: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Horovod's recipe, with the user's linker flags kept."""
+    """Horovod's recipe, with the user's linker flags kept; for CPUs unless HOROVOD_GPU_OPERATIONS asks for more."""
     flags = [TORCH_BESIDE] if mpi_home else [MPI_BESIDE, TORCH_BESIDE]
     flags += [env["LDFLAGS"]] if env.get("LDFLAGS") else []
-    return {**RECIPE, "CXX": str(WRAPPER), "LDFLAGS": " ".join(flags)}
+    for_gpu = any(name.startswith("HOROVOD_GPU") and value for name, value in env.items())
+    cmake = {} if for_gpu else {"HOROVOD_CMAKE": str(CMAKE)}
+    return {**RECIPE, **cmake, "CXX": str(COMPILER), "LDFLAGS": " ".join(flags)}
 
 
 def mpi4py_environment(mpi_home: str, env: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +129,7 @@ def ingredients(runner: Runner, venv: Path, mpi_home: str, pins: Mapping[str, st
     own_mpi = runner.run([bin_folder / "mpicxx", "-show"], cure="mpicxx does not start: check MPI_HOME") if mpi_home else ""
     compiler = runner.run([needs.compiler(runner.env), "--version"], cure="check HOROVOD_CXX")
     recipe = user_settings(runner.env) | build_environment(mpi_home, runner.env)
-    del recipe["CXX"]  # the wrapper's text counts, not the folder of this clone
+    recipe |= {name: Path(value).name for name, value in recipe.items() if name in ("CXX", "HOROVOD_CMAKE")}
     return {
         **facts,
         **pins,
@@ -135,7 +138,7 @@ def ingredients(runner: Runner, venv: Path, mpi_home: str, pins: Mapping[str, st
         "compiler": compiler.splitlines()[0],
         "build_tools": " ".join(f"{name}=={version}" for name, version in sorted(tools.items())),
         "recipe": " ".join(f"{name}={value}" for name, value in sorted(recipe.items())),
-        "wrapper": hashlib.sha256(WRAPPER.read_bytes()).hexdigest()[:16],
+        "wrappers": hashlib.sha256(COMPILER.read_bytes() + CMAKE.read_bytes()).hexdigest()[:16],
     }
 
 

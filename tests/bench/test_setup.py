@@ -213,7 +213,7 @@ SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n
 def wrap(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
     env = {"PATH": PATH, "HOROVOD_CXX": str(compiler)}
-    return subprocess.run([str(wheels.WRAPPER), *arguments], capture_output=True, text=True, env=env, check=False)
+    return subprocess.run([str(wheels.COMPILER), *arguments], capture_output=True, text=True, env=env, check=False)
 
 
 @pytest.mark.parametrize("asked", [f"-std={dialect}++{year}" for dialect in ("gnu", "c") for year in (11, 14, 17)])
@@ -230,8 +230,46 @@ def test_wrapper_leaves_every_other_argument_and_the_status_alone(tmp_path: Path
 
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
-    command = [str(wheels.WRAPPER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
+    command = [str(wheels.COMPILER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
     subprocess.run(command, input=needs.CXX20_PROBE, text=True, check=True)
+
+
+# Horovod's CMake files
+
+FIND_PYTORCH = """\
+string(REGEX REPLACE "No runtime" "" Pytorch_CUDA "${Pytorch_CUDA}")
+string(TOUPPER "${Pytorch_CUDA}" Pytorch_CUDA)
+string(TOUPPER "${Pytorch_ROCM}" Pytorch_ROCM)
+string(TOUPPER ${Pytorch_CXX11} Pytorch_CXX11)
+"""
+
+
+def configure(tmp_path: Path, module: str) -> subprocess.CompletedProcess[str]:
+    source = tmp_path / "horovod 0.28.1"
+    (source / "cmake" / "Modules").mkdir(parents=True)
+    (source / "cmake" / "Modules" / "FindPytorch.cmake").write_text(module)
+    executable(tmp_path / "bin" / "cmake", SHOW_ARGUMENTS)
+    env = {"PATH": f"{tmp_path / 'bin'}:{PATH}"}
+    return subprocess.run([str(wheels.CMAKE), str(source), "-D A=b"], capture_output=True, text=True, env=env, check=False)
+
+
+def test_a_build_for_cpus_takes_no_notice_of_cuda(tmp_path: Path) -> None:
+    done = configure(tmp_path, FIND_PYTORCH)
+    assert (done.returncode, done.stdout) == (7, f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n")
+    module = (tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake").read_text().splitlines()
+    assert module[1:3] == ["set(Pytorch_CUDA FALSE)", "set(Pytorch_ROCM FALSE)"]
+    assert [module[0], module[3]] == [FIND_PYTORCH.splitlines()[0], FIND_PYTORCH.splitlines()[3]]
+
+
+def test_another_horovod_is_not_changed_blindly(tmp_path: Path) -> None:
+    done = configure(tmp_path, "set(Pytorch_CUDA TRUE)\n")
+    assert done.returncode == 1
+    assert "is not the one this script knows" in done.stderr
+
+
+def test_gpu_operations_are_built_where_asked_for() -> None:
+    assert "HOROVOD_CMAKE" in wheels.build_environment("", {"HOROVOD_GPU_OPERATIONS": ""})
+    assert "HOROVOD_CMAKE" not in wheels.build_environment("", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
 
 
 # What is missing
@@ -390,6 +428,14 @@ def test_the_usual_troubles_are_explained(log: str, why: str, cure: str) -> None
     assert why in explained[0]
     assert cure in explained[1]
     assert runner.explain("all is well") is None
+
+
+def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
+    noise = [f"warning {n}: errors may follow" for n in range(100)]
+    output = "\n".join([*noise, "a.cc:3:9: error: no member", "make: *** [a.o] Error 1", *noise, "ERROR: Failed to build"])
+    shown = runner.telling_lines(output)
+    assert shown[:5] == [*noise[-3:], "a.cc:3:9: error: no member", "make: *** [a.o] Error 1"]
+    assert len(shown) == 15
 
 
 def test_a_step_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
