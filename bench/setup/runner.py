@@ -34,7 +34,7 @@ HINTS = (
     ),
     (r"CERTIFICATE_VERIFY_FAILED", "the index's certificate is not trusted", "set pip's `cert` (see `pip config`)"),
     (
-        r"No matching distribution found for (\S+)",
+        r"(?:No matching distribution found for|Cannot install) (\S+)",  # the latter where it is also in the constraints
         "no index pip knows has {0} for this Python and machine",
         "check `pip config list`, or use another Python: make setup PYTHON=python3.11",
     ),

@@ -419,6 +419,7 @@ def test_a_failed_step_says_which_why_and_what_to_do(tmp_path: Path) -> None:
         ("OSError: [Errno 28] No space left on device", "the disk is full", "TMPDIR"),
         ("NewConnectionError ... ERROR: No matching distribution found for torch==2.13.0", "could not be reached", "proxy"),
         ("ERROR: No matching distribution found for torch==2.13.0", "torch==2.13.0 for this Python", "PYTHON="),
+        ("ERROR: Cannot install torch==2.13.0 because these package versions ...", "torch==2.13.0 for this Python", "PYTHON="),
         ("c++: fatal error: Killed signal terminated program cc1plus", "memory ran out", "run it again"),
     ],
 )
