@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,17 +109,18 @@ def run(
         script = job.folder.add_job(lock, job.script(), job.blocks, len(job.todo))
         print(f"{script}: {len(job.todo)} runs, {duration(seconds_left(job.todo, job.statuses))}", flush=True)
         stopped_by = submit.execute(script, lock, job.statuses, job.todo)
-        return _close(_job(study, site, blocks, results, locked=True), stopped_by)
+        again = ["run", study, "--site", site] + ([] if results == Path("results") else ["--results", str(results)])
+        return _close(_job(study, site, blocks, results, locked=True), shlex.join(again), stopped_by)
 
 
-def _close(job: _Job, stopped_by: int | None) -> int:
-    """Say how it ended; 0 if every run is ok."""
+def _close(job: _Job, again: str, stopped_by: int | None) -> int:
+    """Say how it ended and what goes on with it; 0 if every run is ok."""
     print(f"{job.study.name}: {count(job.statuses)}")
     for status in job.statuses:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if job.todo:
-        print(f"go on with: python -m slurm run {job.source} --site {job.site.name}")
+        print(f"go on with: python -m slurm {again}")
     if stopped_by is not None:
         return 128 + stopped_by
     return 1 if job.todo else 0

@@ -85,7 +85,7 @@ def _follow(
         while waiting and _has_ended(waiting[0].log):
             finished.append(look(waiting.pop(0), job_is_running=False))
         current = waiting[0].id if waiting and not ended else ""
-        show(len(finished), f"stopping {current}" if told else current, seconds_left(waiting, finished))
+        show(len(finished), f"stopping {current}" if told and current else current, seconds_left(waiting, finished))
         if ended:
             return
         if caught and not told:

@@ -138,7 +138,7 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
-    assert out.splitlines()[-1] == f"go on with: python -m slurm run {cli.study_file} --site local"
+    assert out.splitlines()[-1] == (f"go on with: python -m slurm run {cli.study_file} --site local --results {cli.top}/results")
     assert '"interrupted": true' in cli.log(0, 1).read_text()
     assert cli("run")[0] == 0
     assert cli.log(0, 1).with_suffix(".attempt-1.jsonl").exists()
