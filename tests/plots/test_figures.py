@@ -222,6 +222,6 @@ def test_endless_bars_do_not_flatten_the_values(tmp_path: Path) -> None:
     figure = figures.draw(analyse(load(tmp_path)))["weak-throughput"]
     (ax,) = figure.axes
     points = values(bars(ax)["ddp/mpi"])
-    assert ends(bars(ax)["ddp/mpi"])[0][1] > 100 * max(points)
+    assert ends(bars(ax)["ddp/mpi"])[0][1] > 10 * max(points)
     assert max(points) < ax.get_ylim()[1] < 2 * max(points)
     assert "Bars that leave the frame are cut" in figure.get_supxlabel()
