@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         config = parse_argv(argv)
         launching.require_world(launch, config.world_size, os.environ)
         _set_resources(config, launch)
-        log = RunLog(config.log if rank == 0 else None)
+        log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
         _say_error(rank, str(error))
         return INPUT_ERROR
@@ -112,7 +112,7 @@ def _write_end(log: RunLog, backend: Backend, facts: dict[str, Any]) -> bool:
 
 
 def _say_result(config: RunConfig, passed: bool, facts: dict[str, Any]) -> None:
-    kept = f"log {config.log}" if config.log else "no --log given, nothing kept"
+    kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
     failed = "" if passed else f", FAILED CHECKS {[name for name, good in facts['checks'].items() if not good]}"
     print(f"{config.cell} on {config.world_size} rank(s): loss {facts['last_loss']:.4g}{failed}; {kept}", file=sys.stderr)
 
@@ -127,10 +127,10 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
         if rank == 0:
             log.write("error", rank=rank, message=message)
             log.write("end", status=f"failed: {message}")
-        elif config.log is not None:
-            append_event(config.log, "error", rank=rank, message=message)
+        elif config.log_path is not None:
+            append_event(config.log_path, "error", rank=rank, message=message)
     except OSError as unwritable:
-        print(f"error: rank {rank} cannot write {config.log}: {unwritable.strerror}", file=sys.stderr)
+        print(f"error: rank {rank} cannot write {config.log_path}: {unwritable.strerror}", file=sys.stderr)
     if not wrong_input:
         import traceback
 

@@ -73,7 +73,7 @@ class RunConfig(BaseModel):
     )
     fusion_mib: float | None = Field(None, ge=0, description="Horovod's fusion threshold, MiB (its default: 128)")
     cycle_ms: float | None = Field(None, gt=0, description="Horovod's cycle time, ms (its default: 1)")
-    log: Path | None = Field(None, description="run log to create (JSON lines); without it nothing is kept")
+    log_path: Path | None = Field(None, description="run log to create (JSON lines); without it nothing is kept")
     rendezvous_dir: Path | None = Field(
         None, description="folder all ranks see, where they find each other; default: the log's folder, or /tmp on one node"
     )

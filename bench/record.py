@@ -9,7 +9,8 @@ Events in order; every number as measured, seconds unrounded:
   window  index, steps, seconds: the slowest rank's, device synced at both edges
   error   rank, message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
-  exit    code, timed_out, limit_s: the launcher's view, kept apart because a run may crash after complete data
+  exit    code, timed_out, interrupted, limit_s, wall_s: the launcher's view, kept apart because a run may crash after
+          complete data, and may be stopped before it has written anything
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 def _create(path: Path) -> int:
     if path.exists():
-        raise UsageError(f"log={str(path)!r} exists and is never overwritten; choose another name")
+        raise UsageError(f"log_path={str(path)!r} exists and is never overwritten; choose another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except OSError as error:
-        raise UsageError(f"log={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
+        raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
 
 
 def _line(event: str, fields: Mapping[str, Any]) -> bytes:
@@ -84,6 +85,10 @@ class Run:
 
     def _last(self, event: str) -> Mapping[str, Any] | None:
         return next((e for e in reversed(self.events) if e["event"] == event), None)
+
+    @property
+    def _errors(self) -> list[Mapping[str, Any]]:
+        return [e for e in self.events if e["event"] == "error"]
 
     @property
     def windows(self) -> list[Mapping[str, Any]]:
@@ -130,17 +135,20 @@ class Run:
             return "ok"
         if self.exit.get("timed_out"):
             return "timed out"
-        if self._last("error") is None and self.end.get("status") == "interrupted":
+        stopped = self.end.get("status") == "interrupted" or self.exit.get("interrupted")
+        if stopped and not self._errors:
             return "interrupted"
-        return "failed" if self.end or self.exit or self._last("error") or self.config is None else "running"
+        return "failed" if self.end or self.exit or self._errors or self.config is None else "running"
 
 
 def _unfinished(run: Run) -> str | None:
     """The reason given by whoever noticed first: launcher's limit, a failing rank, the run's own end."""
     if run.exit.get("timed_out") and run.end.get("status") != "ok":
         return f"timed out after {run.exit.get('limit_s')} s"
-    if error := run._last("error"):
-        return f"failed: rank {error['rank']}: {error['message']}"
+    if run._errors:  # the first is the cause: ranks that lose a peer complain after it
+        return f"failed: rank {run._errors[0]['rank']}: {run._errors[0]['message']}"
+    if not run.end and run.exit.get("interrupted"):
+        return "interrupted"
     if not run.end:
         code = run.exit.get("code")
         return "no end event: killed or still running" if code is None else f"failed: killed, exit code {code}, no end event"

@@ -48,9 +48,11 @@ def _folder(config: RunConfig, launch: Launch) -> Path:
         return config.rendezvous_dir
     if launch.local_size == launch.size:
         return Path(tempfile.gettempdir())
-    if config.log is not None:
-        return config.log.parent
-    raise UsageError("ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log on shared storage")
+    if config.log_path is not None:
+        return config.log_path.parent
+    raise UsageError(
+        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log-path on shared storage"
+    )
 
 
 def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:

@@ -16,7 +16,7 @@ Facts = Mapping[str, str]
 # What names the compared thing, the point or the file. Every other field of RunConfig, also one added later, is work.
 _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
-_PLACE = {"log", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
+_PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
 _RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
 _ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 # Follows from the number of ranks, so it may differ between a point and its one-rank baseline.

@@ -30,7 +30,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Run:
-    """One planned run: a fresh process group that measures `point` and writes `config.log`."""
+    """One planned run: a fresh process group that measures `point` and writes `config.log_path`."""
 
     id: str
     point: Point
@@ -39,8 +39,8 @@ class Run:
     @property
     def log(self) -> Path:
         """The run log, relative to the repository root unless the results folder is elsewhere."""
-        assert self.config.log is not None
-        return self.config.log
+        assert self.config.log_path is not None
+        return self.config.log_path
 
 
 def points(study: Study) -> list[Point]:
@@ -108,6 +108,6 @@ def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) 
         "block": block,
         "position": position,
         "curves": point.curves,
-        "log": runs_dir / f"{run_id}.jsonl",
+        "log_path": runs_dir / f"{run_id}.jsonl",
     }
     return Run(run_id, point, make_config(fields))

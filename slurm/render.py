@@ -15,7 +15,7 @@ from slurm.study import OWNED_FIELDS, Study
 TEMPLATES = Path(__file__).parent / "templates"
 
 # Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and names the study once.
-_NOT_ON_THE_LINE = {"study", "world_size", "log"}
+_NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 
 
 def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:

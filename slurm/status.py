@@ -52,7 +52,7 @@ def look(run: Run, job_is_running: bool) -> RunStatus:
 
 def _difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; where it looked for its peers does not matter."""
-    for name in RunConfig.model_fields.keys() - {"log", "rendezvous_dir"}:
+    for name in RunConfig.model_fields.keys() - {"log_path", "rendezvous_dir"}:
         if getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
     return ""

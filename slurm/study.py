@@ -29,7 +29,7 @@ OWNED_FIELDS = {
     "block": "leave it out",
     "position": "leave it out",
     "curves": "leave it out",
-    "log": "leave it out",
+    "log_path": "leave it out",
 }
 
 BatchPerRank = Annotated[int, Field(ge=1)]

@@ -96,6 +96,7 @@ def test_an_incomplete_log_says_why(tmp_path: Path, entries: list[tuple[str, dic
     ("upto", "exit_event", "state", "words"),
     [
         (4, {"code": 137, "timed_out": False}, "failed", "killed, exit code 137"),
+        (0, {"code": 143, "timed_out": False, "interrupted": True}, "interrupted", "interrupted"),
         (4, {"code": 124, "timed_out": True, "limit_s": 60}, "timed out", "timed out after 60 s"),
         (7, {"code": 139, "timed_out": False}, "ok", "None"),  # a crash after complete data is a fact beside it
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+import torch
 from torch import nn
 
 
@@ -31,3 +34,23 @@ def normalised(classes: int) -> nn.Module:
         nn.Flatten(),
         nn.Linear(64, classes),
     )
+
+
+class _FailsLater(nn.Module):
+    """Raises in its fifth forward pass on the rank named by the environment variable FAIL_RANK."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inner = plain(classes)
+        self.calls = 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == 5 and os.environ.get("OMPI_COMM_WORLD_RANK", "0") == os.environ["FAIL_RANK"]:
+            raise RuntimeError("planted failure")
+        result: torch.Tensor = self.inner(images)
+        return result
+
+
+def fails_later(classes: int) -> nn.Module:
+    return _FailsLater(classes)

@@ -82,7 +82,7 @@ run() {  # ID RANKS OPTIONS...
   # the terminal comes through `stop` only; `timeout --foreground` signals mpirun alone, once, and it ends the ranks.
   setsid timeout --foreground -k 10 "$LIMIT_S" \
     "$MPIRUN" --bind-to none --map-by :OVERSUBSCRIBE -n "$ranks" \
-    "$PYTHON" -m bench "${COMMON[@]}" --world-size "$ranks" "$@" --log "$log" </dev/null >"$out" 2>&1 &
+    "$PYTHON" -m bench "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log" </dev/null >"$out" 2>&1 &
   pid=$!
   if [ "$stopped" != 0 ]; then kill -TERM "$pid" 2>/dev/null; fi  # the signal came before there was a pid
   while wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null; do :; done  # a trap ends `wait` early: wait again

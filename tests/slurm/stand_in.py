@@ -20,7 +20,7 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
 def start(config: RunConfig) -> RunLog:
     """A log as far as its first event."""
-    log = RunLog(config.log)
+    log = RunLog(config.log_path)
     host = {"ranks": [{"rank": rank} for rank in range(config.world_size)]}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
     return log
@@ -75,8 +75,8 @@ def name_signals(config: RunConfig) -> None:
 def torn(config: RunConfig) -> None:
     """Killed in the middle of writing a line."""
     start(config)
-    assert config.log is not None
-    with config.log.open("a") as file:
+    assert config.log_path is not None
+    with config.log_path.open("a") as file:
         file.write('{"event": "steps", "seco')
     sys.exit(137)
 

@@ -104,7 +104,7 @@ def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:
     config = runs["horovod-gloo-w2-b4"].config
     assert (config.backend, config.transport, config.world_size, config.samples_per_rank) == ("horovod", "gloo", 2, 4)
     assert (config.study, config.block, config.curves, config.dataset) == ("small", 0, ("strong",), "digits")
-    assert config.log == RUNS / f"{runs['horovod-gloo-w2-b4'].id}.jsonl"
+    assert config.log_path == RUNS / f"{runs['horovod-gloo-w2-b4'].id}.jsonl"
     assert runs["single-w1-b8"].config.transport == "none"
 
 

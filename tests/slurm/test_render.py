@@ -64,7 +64,7 @@ def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
     assert [line[0] for line in lines] == [run.id for run in runs]
     for run, (run_id, ranks, *options) in zip(runs, lines, strict=True):
         log = str(tmp_path / "runs" / f"{run_id}.jsonl")
-        assert parse_argv([*common, "--world-size", ranks, *options, "--log", log]) == run.config
+        assert parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
 
 
 def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:

@@ -1,0 +1,240 @@
+"""python -m bench as a user meets it: real launchers, wrong worlds, kills, and the state each run ends in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.record import Run, read_run
+from tests.bench.ranks import ROOT, bench, environment, mpirun, run, torchrun
+
+pytestmark = pytest.mark.ranks
+
+TINY = ["--model", "tests.bench.tiny:normalised", "--dataset", "digits", "--batch-per-rank", "8"]
+SHORT = [*TINY, "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "3"]
+ENDLESS = [*TINY, "--windows", "100000"]
+CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("mpi", "gloo")]
+
+
+def pair(backend: str, transport: str) -> list[str]:
+    return ["--backend", backend, "--transport", transport, "--world-size", "2"]
+
+
+def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+
+
+def test_one_process(tmp_path: Path) -> None:
+    log = tmp_path / "single.jsonl"
+    done = bench(1, *SHORT, "--threads", "2", "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    result = read_run(log)
+    assert result.problem is None
+    assert result.config is not None
+    assert result.config.log_path == log
+    assert [len(steps) for steps in result.step_seconds()] == [6]
+    assert [len(steps) for steps in result.step_seconds("warmup")] == [3]
+    rank = result.host["ranks"][0]
+    assert rank["threads"] == 2
+    assert rank["affinity"] == sorted(os.sched_getaffinity(0))
+    assert result.host["env"]["OMP_NUM_THREADS"] == "2"
+    assert result.end["samples"] == 9 * 8
+    assert result.workload["dropped_per_epoch"] == 1797 % 8
+    assert "window 2/2" in done.stderr, "a batch log shows plain progress"
+    # a window holds its steps and the clock readings between them, nothing else
+    inside = sum(result.step_seconds()[0])
+    assert 0 <= sum(result.window_seconds) - inside < 0.05 * inside + 0.001
+
+
+def test_all_cells_do_the_same_work(tmp_path: Path) -> None:
+    """Equal seed, data and settings: at two ranks the final parameters agree bit for bit over all four cells."""
+    digests, losses = set(), set()
+    for backend, transport in CELLS:
+        log = tmp_path / f"{backend}-{transport}.jsonl"
+        done = bench(2, *SHORT, *pair(backend, transport), "--log-path", str(log))
+        assert done.returncode == 0, done.stderr
+        result = read_run(log)
+        assert result.problem is None
+        assert [r["rank"] for r in result.host["ranks"]] == [0, 1]
+        assert result.host["env"]["OMPI_MCA_mpi_yield_when_idle"] == "1" or len(os.sched_getaffinity(0)) > 2
+        assert len(result.step_seconds()) == 2
+        assert result.end["samples"] == 9 * 16
+        digests.add(result.end["parameters_sha256"])
+        losses.add(result.end["last_loss"])
+    assert len(digests) == 1
+    assert len(losses) == 1
+
+
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+def test_torchrun_over_gloo(tmp_path: Path, backend: str) -> None:
+    log = tmp_path / "run.jsonl"
+    done = run(torchrun(2, "-m", "bench", *SHORT, *pair(backend, "gloo"), "--log-path", str(log)))
+    assert done.returncode == 0, done.stderr
+    result = read_run(log)
+    assert result.problem is None
+    assert {r["source"] for r in result.host["ranks"]} == {"torchrun"}
+
+
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+def test_silent_worlds_of_one_rank_are_refused(backend: str) -> None:
+    """torchrun does not start MPI: every rank would be a world of its own."""
+    done = run(torchrun(2, "-m", "bench", *SHORT, *pair(backend, "mpi")))
+    assert done.returncode != 0
+    (line,) = error_lines(done)
+    assert "torchrun started 2 ranks, but MPI" in line
+    assert "sees a world of 1" in line
+    assert "mpirun" in line
+    assert "--transport gloo" in line
+
+
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+def test_srun_without_pmix_is_refused(backend: str) -> None:
+    """What a rank sees under `srun --mpi=none`: Slurm's variables, and an MPI that knows of nobody else."""
+    step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+    extra = {**step, "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_JOB_ID": "1"}
+    done = bench(1, *SHORT, *pair(backend, "mpi"), extra=extra)
+    assert done.returncode == 2
+    (line,) = error_lines(done)
+    assert "srun started 2 ranks" in line
+    assert "srun --mpi=pmix" in line
+
+
+def test_a_world_of_the_wrong_size(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    alone = bench(1, *SHORT, *pair("ddp", "mpi"), "--log-path", str(log))
+    assert alone.returncode == 2
+    assert "mpirun -n 2" in error_lines(alone)[0]
+    three = bench(3, *SHORT, *pair("ddp", "mpi"), "--log-path", str(log))
+    assert three.returncode == 2
+    assert len(error_lines(three)) == 1, "one rank speaks for all"
+    assert "mpirun started 3 ranks" in error_lines(three)[0]
+    assert not log.exists()
+
+
+def test_input_errors_are_one_line_and_load_no_torch(tmp_path: Path) -> None:
+    existing = tmp_path / "old.jsonl"
+    existing.write_text("kept")
+    code = "import sys, bench.__main__ as m; rc = m.main(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(rc)"
+    for argv in (["--batch-per-rank", "x"], ["--bogus"], [], [*SHORT, "--log-path", str(existing)]):
+        done = run([sys.executable, "-c", code, *argv])
+        assert done.returncode == 2, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("error: ")
+    assert existing.read_text() == "kept"
+    assert run([sys.executable, "-m", "bench", "--help"]).returncode == 0
+
+
+def test_half_set_launch_variables() -> None:
+    done = bench(1, *SHORT, extra={"RANK": "0"})
+    assert done.returncode == 2
+    assert "WORLD_SIZE is not" in done.stderr
+
+
+def test_errors_found_with_torch_are_one_line_and_recorded(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--model", "resnet51", "--log-path", str(log))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == error_lines(done)
+    assert "resnet50" in done.stderr
+    assert read_run(log).state == "failed"
+
+
+def test_horovod_missing(tmp_path: Path) -> None:
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('no such build')")
+    done = bench(2, *SHORT, *pair("horovod", "mpi"), extra={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 2
+    (line,) = error_lines(done)
+    assert "no such build" in line
+    assert "make setup" in line
+
+
+@pytest.mark.parametrize("name", ["HOROVOD_AUTOTUNE", "HOROVOD_FUSION_THRESHOLD"])
+def test_horovod_tuned_behind_our_back(name: str) -> None:
+    done = bench(2, *SHORT, *pair("horovod", "mpi"), extra={name: "1"})
+    assert done.returncode == 2
+    assert f"{name}='1'" in error_lines(done)[0]
+
+
+def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--base-lr", "1e38", "--log-path", str(log))
+    assert done.returncode == 1
+    result = read_run(log)
+    assert result.state == "failed"
+    assert "loss_finite" in str(result.problem)
+
+
+def start(command: list[str], log: Path, extra: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """Start a long run and return once it is inside its windows."""
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment(extra),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (log.exists() and '"window", "index": 1' in log.read_text()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            pytest.fail(f"did not reach its windows: {process.communicate()[0]}")
+        time.sleep(0.1)
+    return process
+
+
+def finished(process: subprocess.Popen[str], log: Path) -> Run:
+    process.communicate(timeout=60)
+    return read_run(log)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_an_interrupted_log(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    log = tmp_path / "run.jsonl"
+    process = start([sys.executable, "-m", "bench", *ENDLESS, "--log-path", str(log)], log)
+    process.send_signal(number)
+    result = finished(process, log)
+    assert process.returncode == code
+    assert result.state == "interrupted"
+    assert result.end["signal"] == number.name
+    assert len(result.windows) >= 2, "what was measured before stays"
+
+
+@pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
+def test_interrupting_mpirun(tmp_path: Path, backend: str, transport: str) -> None:
+    log = tmp_path / "run.jsonl"
+    process = start(mpirun(2, "-m", "bench", *ENDLESS, *pair(backend, transport), "--log-path", str(log)), log)
+    process.send_signal(signal.SIGTERM)
+    assert finished(process, log).state == "interrupted"
+
+
+@pytest.mark.parametrize(("backend", "transport"), CELLS)
+def test_a_killed_rank_ends_the_run_in_a_recorded_state(tmp_path: Path, backend: str, transport: str) -> None:
+    log = tmp_path / "run.jsonl"
+    process = start(mpirun(2, "-m", "bench", *ENDLESS, *pair(backend, transport), "--log-path", str(log)), log)
+    victim = next(r["pid"] for r in read_run(log).host["ranks"] if r["rank"] == 1)
+    os.kill(victim, signal.SIGKILL)
+    result = finished(process, log)
+    assert process.returncode != 0
+    assert result.state in ("failed", "interrupted")
+    assert result.end["status"] != "ok"
+
+
+@pytest.mark.parametrize(("rank", "backend", "transport"), [*((1, *cell) for cell in CELLS), (0, "ddp", "gloo")])
+def test_an_exception_on_any_rank_is_recorded(tmp_path: Path, rank: int, backend: str, transport: str) -> None:
+    log = tmp_path / "run.jsonl"
+    options = [*ENDLESS, "--model", "tests.bench.tiny:fails_later", *pair(backend, transport), "--log-path", str(log)]
+    done = bench(2, *options, extra={"FAIL_RANK": str(rank)})
+    assert done.returncode != 0
+    assert "planted failure" in done.stderr
+    result = read_run(log)
+    assert result.state == "failed"
+    assert f"rank {rank}: RuntimeError: planted failure" in str(result.problem)
