@@ -219,7 +219,7 @@ def stop(process: subprocess.Popen[bytes], grace_seconds: float = 3.0) -> None:
     """End a process and all it started, politely first; nothing to do if it has ended."""
     if process.poll() is not None:
         return
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):  # at the first, pip still tidies up
         try:
             os.killpg(process.pid, number)
             process.wait(grace_seconds)
