@@ -1,14 +1,16 @@
 # Every target does all it needs on a fresh machine; none needs root. `make help` lists them.
-# Variables: PYTHON (makes the environment), VENV (its folder), and those at the head of bench/setup/install.py.
+# Variables: PYTHON (makes the environment), VENV (its folder), RESULTS, and those at the head of bench/setup/install.py.
 
 PYTHON ?= python3
 VENV ?= .venv
+# Studies made here stay apart from those that ship with the project, which were made on another machine.
+RESULTS ?= results/mine
 
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study study-all report test check overhead clean
+.PHONY: help setup study study-all test check overhead clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -16,16 +18,13 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/setup/install.py --venv "$(VENV)"
 
-study: setup ## run the local study and write its report to results/local (at most 12 min on 2 cores)
-	$(RUN) python -m slurm run local --site local
-	$(RUN) python -m plots report results/local
+study: setup ## run the local study and report on it in results/mine/local (at most 12 min on 2 cores)
+	$(RUN) python -m slurm run local --site local --results "$(RESULTS)"
+	$(RUN) python -m plots report "$(RESULTS)/local"
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)
-	$(RUN) python -m slurm run local-transports --site local
-	$(RUN) python -m plots report results/local-transports
-
-report: setup ## draw figures and tables again from the logs in results/local
-	$(RUN) python -m plots report results/local
+	$(RUN) python -m slurm run local-transports --site local --results "$(RESULTS)"
+	$(RUN) python -m plots report "$(RESULTS)/local-transports"
 
 test: setup ## run all tests, those with real ranks under mpirun included
 	$(RUN) python -m pytest

@@ -87,6 +87,11 @@ class Run:
         return next((e for e in reversed(self.events) if e["event"] == event), None)
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names of the hosts that held a rank, each once, sorted."""
+        return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ()) if "hostname" in rank}))
+
+    @property
     def _errors(self) -> list[Mapping[str, Any]]:
         return [e for e in self.events if e["event"] == "error"]
 

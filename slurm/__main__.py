@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,7 @@ def run(
     submit.find_launcher()
     with StudyFolder(_short(results), read_study(find_study(study))).lock() as lock:
         job = _job(study, site, blocks, results, locked=True)
+        _check_machine(job)
         job.folder.keep_study(job.source)
         if not job.todo:
             print(f"{count(job.statuses)}; nothing to do")
@@ -111,6 +113,17 @@ def run(
         stopped_by = submit.execute(script, lock, job.statuses, job.todo)
         again = ["run", study, "--site", site] + ([] if results == Path("results") else ["--results", str(results)])
         return _close(_job(study, site, blocks, results, locked=True), shlex.join(again), stopped_by)
+
+
+def _check_machine(job: _Job) -> None:
+    """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not one study."""
+    here = socket.gethostname()
+    elsewhere = {host for status in job.statuses for host in status.hosts} - {here}
+    if elsewhere:
+        raise UsageError(
+            f"{job.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is {here}: a study stays on one "
+            "machine; choose another --results"
+        )
 
 
 def _close(job: _Job, again: str, stopped_by: int | None) -> int:

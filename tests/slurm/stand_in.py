@@ -6,6 +6,7 @@ STAND_IN is JSON: what the run at each position of its block does; anything not 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 def start(config: RunConfig) -> RunLog:
     """A log as far as its first event."""
     log = RunLog(config.log_path)
-    host = {"ranks": [{"rank": rank} for rank in range(config.world_size)]}
+    host = {"ranks": [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)]}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
     return log
 

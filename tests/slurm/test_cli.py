@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -171,6 +172,19 @@ def test_a_terminal_gets_a_bar(cli: Cli) -> None:
     assert b"4/4" in shown
     assert b"\xe2\x94\x81" in shown  # the bar
     assert cli.log(0, 0).stem.encode() in shown
+
+
+def test_a_study_stays_on_one_machine(cli: Cli) -> None:
+    assert cli("run")[0] == 0
+    log = cli.log(0, 0)
+    log.write_text(log.read_text().replace(f'"hostname": "{socket.gethostname()}"', '"hostname": "elsewhere"'))
+    before = cli.files()
+    code, out, err = cli("run", "--blocks", "3")
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert "holds runs made on elsewhere" in err
+    assert "choose another --results" in err
+    assert cli.files() == before
 
 
 def test_a_changed_study_is_refused(cli: Cli) -> None:
