@@ -9,6 +9,13 @@ RESULTS ?= results/mine
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
+# A study of which some runs failed (exit code 1) is reported on as well, and the code kept.
+define run_study
+$(RUN) && export PATH && \
+python -m slurm run $(1) --site local --results "$(RESULTS)"; code=$$?; \
+if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/$(1)" || code=$$?; fi; exit $$code
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help setup study study-all test check overhead clean
 
@@ -19,12 +26,10 @@ setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, t
 	@$(PYTHON) bench/setup/install.py --venv "$(VENV)"
 
 study: setup ## run the local study and report on it in results/mine/local (at most 12 min on 2 cores)
-	$(RUN) python -m slurm run local --site local --results "$(RESULTS)"
-	$(RUN) python -m plots report "$(RESULTS)/local"
+	@$(call run_study,local)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)
-	$(RUN) python -m slurm run local-transports --site local --results "$(RESULTS)"
-	$(RUN) python -m plots report "$(RESULTS)/local-transports"
+	@$(call run_study,local-transports)
 
 test: setup ## run all tests, those with real ranks under mpirun included
 	$(RUN) python -m pytest

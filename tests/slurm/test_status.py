@@ -1,6 +1,7 @@
 """States of runs from their logs, counts, and estimates from what has finished."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,10 @@ def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[Run]) -> Non
 
 def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
     complete(runs[0].config)
-    assert look(runs[0], True) == RunStatus(runs[0], "ok")
+    here = (socket.gethostname(),)
+    assert look(runs[0], True) == RunStatus(runs[0], "ok", hosts=here)
     append_event(runs[0].log, "exit", **{**EXIT, "interrupted": True})  # stopped after its data were complete
-    assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4)
+    assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4, here)
 
 
 def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
