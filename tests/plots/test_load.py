@@ -41,6 +41,16 @@ def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None
     assert row["step_seconds_p99"] == pytest.approx(0.2)
 
 
+def test_percentiles_of_a_run(tmp_path: Path) -> None:
+    path = logs.write(tmp_path / "a.jsonl", logs.config("single", windows=1, steps_per_window=20, warmup_steps=3), 0.1)
+    steps = ", ".join(str(round(0.1 + 0.01 * i, 2)) for i in range(20))
+    path.write_text(path.read_text().replace(", ".join(["0.1"] * 20), steps))
+    row = load(tmp_path).runs.iloc[0]
+    assert row["step_seconds_median"] == pytest.approx(0.195)
+    assert row["step_seconds_p95"] == pytest.approx(0.2805)  # linear between the 19th and the 20th step
+    assert row["step_seconds_p99"] == pytest.approx(0.2881)
+
+
 def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
     shutil.copy(FIXTURE, tmp_path)
     loaded = load(tmp_path)

@@ -76,6 +76,7 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
         assert row[7] == f"{100 * e['value']:.1f} % [{100 * e['low95']:.1f}, {100 * e['high95']:.1f}]"
         assert row[4].startswith(f"{s['baseline_kind']}: {s['baseline']['cell']}")
     printed = rows(text, "Step times")
+    assert [row[1] for row in printed if row[0] == "single"] == ["-", "-"]  # settings do not split what exchanges nothing
     for row, s in zip(printed, values["step_times"], strict=True):
         e = s["median_seconds"]
         assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
@@ -145,6 +146,16 @@ def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
     assert "n=1, no interval, no verdict" in text
     assert "margin of 2 % is an assumption" in text
     assert all("(n=1, no interval)" in row[5] for row in rows(text, "Throughput"))
+
+
+def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
+    """A real log, alone, without block, study file or a launcher's exit event."""
+    real = (ROOT / "tests" / "fixtures" / "run-schema-1.jsonl").read_text()
+    (tmp_path / "run.jsonl").write_text("\n".join(line for line in real.splitlines() if '"exit"' not in line))
+    assert main(["report", str(tmp_path)]) == 0
+    assert "squeezenet1_1" in page(tmp_path)
+    assert summary(tmp_path)["runs"][0]["exit_code"] is None
+    assert "weak-throughput" not in summary(tmp_path)["figures"]  # one point is no curve
 
 
 def test_a_study_of_one_cell_still_reports(tmp_path: Path) -> None:

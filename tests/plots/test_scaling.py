@@ -60,6 +60,9 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
     assert near(own.efficiency, 1 / 1.5)
     assert weak.baseline == Point("none", "single", 1, 16)
     assert own.baseline == Point("shipped", "ddp/mpi", 1, 16)
+    for s in (weak, own):  # the baseline's absolute value is that of its own row
+        (row,) = [t for t in study.throughput if (t.curve, t.point) == ("weak", s.baseline)]
+        assert s.baseline_images_per_s == row.images_per_s
     assert weak.paired
     assert weak.step_overhead_seconds == pytest.approx(0.1 * (1.05 * 1.5 - 1), rel=0.15)  # the block noise is 10 %
     strong = scaled(study, "horovod/mpi", curve="strong")
@@ -178,6 +181,16 @@ def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) ->
     assert s.efficiency == stats.Estimate(pytest.approx(1 / 1.5), s.efficiency.low, s.efficiency.high, 3)  # type: ignore[arg-type]
     assert s.efficiency.low is not None
     assert s.efficiency.low < 1 / 1.5 - 0.01  # paired, the interval would have no width
+
+
+def test_without_a_shared_block_unequal_work_is_still_not_compared(tmp_path: Path) -> None:
+    logs.write(tmp_path / "s.jsonl", logs.config("single", block=0, seed=1), 0.1)
+    logs.write(tmp_path / "d.jsonl", logs.config("ddp/mpi", 2, block=1, seed=2, momentum=0.5), 0.1)
+    a = analysed(tmp_path)
+    assert a.efficiency == []
+    (found,) = [n for n in a.not_compared if "against single" in n.what]
+    assert found.what.endswith(", all blocks")
+    assert found.reason == "momentum: 0.5, 0.9"
 
 
 def test_odd_curves_are_flagged(tmp_path: Path) -> None:

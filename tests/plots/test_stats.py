@@ -111,7 +111,7 @@ def test_verdict_table(ratios: list[float], expected: str) -> None:
 def test_margin_is_symmetric_in_the_ratio() -> None:
     ratios = [1.0185, 1.0190, 1.0195, 1.0188, 1.0192, 1.0190]
     assert stats.verdict(pair(ratios), 0.02) == stats.verdict(pair([1 / r for r in ratios]), 0.02) == "small difference"
-    below = [0.9800, 0.9801, 0.9799, 0.9800, 0.9801, 0.9799]  # 1 - 0.02 lies inside a naive band, 1 / 1.02 = 0.9804 is the edge
+    below = [0.9801, 0.9802, 0.9803, 0.9801, 0.9802, 0.9803]  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
     assert stats.verdict(pair(below), 0.02) == "different"
 
 
