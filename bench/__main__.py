@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.record import RunLog, append_event
+from bench.record import SCHEMA, RunLog, append_event
 from bench.resources import advice, environment
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _write_start(config: RunConfig, launch: launching.Launch, log: RunLog, backe
         "preprocessing": "inside the clock",
     }
     facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=1, config=config.model_dump(mode="json"), host=facts, workload=workload)
+    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
 
 
 def _write_end(log: RunLog, backend: Backend, facts: dict[str, Any]) -> bool:
@@ -146,4 +146,7 @@ def _say_error(rank: int, message: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # before there was a log to record it in
+        sys.exit(128 + signal.SIGINT)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, make_config
-from bench.record import RunLog, append_event
+from bench.record import SCHEMA, RunLog, append_event
 from bench.resources import environment
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def measure(config: RunConfig, launch: launching.Launch, log: RunLog) -> None:
         loops["recipe"] = recipe_loop(config)
     ranks = backend.gather(host.describe_rank(launch, torch.get_num_threads()))
     facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=1, config=config.model_dump(mode="json"), host=facts, workload={"steps_per_turn": STEPS})
+    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload={"steps_per_turn": STEPS})
     for step in loops.values():
         time_steps(step, config.warmup_steps, time.perf_counter, lambda: None)
     shuffle = random.Random(config.seed)  # the same order on every rank
