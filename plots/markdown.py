@@ -96,7 +96,7 @@ def _settings(p: Point) -> str:
 
 def _answers(a: Analysis) -> list[str]:
     lines = []
-    for c in a.comparisons:
+    for c in sorted(a.comparisons, key=lambda c: -c.world_size):  # the largest worlds are what was asked about
         where = (
             f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} ({', '.join(c.curves)}; {c.settings})"
         )

@@ -50,7 +50,7 @@ def rows(text: str, heading: str) -> list[list[str]]:
 
 def test_the_answer_comes_first(study: Path) -> None:
     text = page(study)
-    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **1 rank, ")
+    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **2 ranks, ")
     for c in summary(study)["comparisons"]:
         line = next(
             x for x in text.splitlines() if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
