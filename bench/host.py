@@ -66,7 +66,7 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
     unimportant = {*_PER_LAUNCH, *_PER_RANK}
     return {
         "started": datetime.now(UTC).isoformat(),
-        "git": commit(Path(__file__).parent),
+        "git": code(Path(__file__).parent),
         "platform": platform.platform(),
         "versions": {"python": platform.python_version(), **_installed(), **versions},
         "env": {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES) and k not in unimportant},
@@ -84,17 +84,18 @@ def _installed() -> dict[str, str]:
     return found
 
 
-def commit(folder: Path) -> dict[str, Any]:
-    """Commit and whether the code differs from it; both None where there is no git checkout.
+def code(folder: Path) -> dict[str, Any]:
+    """Commit, git's hash of the measuring code alone (bench/), and whether that code differs from it; None without git.
 
-    Results are left out of 'dirty': a study writes them while it runs.
+    Two runs measured the same way if the last two agree, whatever else was committed between them.
     """
     try:
         head = _git(folder, "rev-parse", "HEAD").strip()
-        changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)results")
+        tree = _git(folder, "rev-parse", "HEAD:./").strip()
+        changed = _git(folder, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
-        return {"commit": None, "dirty": None}
-    return {"commit": head, "dirty": bool(changed.strip())}
+        return {"commit": None, "bench_tree": None, "bench_dirty": None}
+    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(changed.strip())}
 
 
 def _git(folder: Path, *words: str) -> str:

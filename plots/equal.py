@@ -44,8 +44,9 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
             found[name] = ", ".join(values)
     if affinity := [r["affinity"] for r in ranks if "affinity" in r]:
         found["affinity"] = affinity
-    for part in ("versions", "git"):
-        found |= {f"{part}.{k}": v for k, v in _mapping(host, part).items()}
+    found |= {f"versions.{k}": v for k, v in _mapping(host, "versions").items()}
+    # not the commit: one that leaves the measuring code alone changes nothing
+    found |= {f"git.{k}": v for k, v in _mapping(host, "git").items() if k != "commit"}
     found |= {_ENV + k: v for k, v in _mapping(host, "env").items() if not k.startswith("HOROVOD_")}
     return {k: str(v) for k, v in found.items() if v is not None}
 

@@ -20,7 +20,7 @@ def host(world_size: int, **changes: Any) -> dict[str, Any]:
     rank = {"hostname": "node1", "affinity": [0, 1], "threads": 1, "cpu": "Test CPU @ 2 GHz", "cpus_on_node": 2}
     return {
         "ranks": [{**rank, "rank": r, "local_rank": r, "pid": 100 + r} for r in range(world_size)],
-        "git": {"commit": "0123abc", "dirty": False},
+        "git": {"commit": "fedcba", "bench_tree": "0123abc", "bench_dirty": False},
         "platform": "Linux-test",
         "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "horovod": "0.28.1", "mpi": "Open MPI 5.0.11"},
         "env": {"OMP_NUM_THREADS": "1"},

@@ -186,7 +186,7 @@ def test_matched_settings_must_match_in_bucket_bytes() -> None:
     ("changes", "field"),
     [
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
-        ({"git": {"commit": "fedcba", "dirty": False}}, "git.commit: 0123abc, fedcba"),
+        ({"git": {"commit": "other", "bench_tree": "fedcba", "bench_dirty": False}}, "git.bench_tree: 0123abc, fedcba"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
         ({"ranks": [{"hostname": "node1", "affinity": [0]}] * 2}, "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
