@@ -155,14 +155,14 @@ class Setup:
     def horovod(self) -> None:
         built = {"horovod": self.pins["bench"]["horovod"]}
         built |= {"mpi4py": self.pins["bench"]["mpi4py"]} if self.mpi_home else {}
-        estimate = wheels.estimate_seconds(wheels.machine_jobs()) / 60
         with self.runner.step(" and ".join(f"{name}=={version}" for name, version in built.items())) as result:
             tools = self.pins["horovod-build"] | (self.pins["own-mpi-build"] if self.mpi_home else {})
             facts = wheels.ingredients(self.runner, self.venv, self.mpi_home, built, tools)
             folder = wheels.cache_folder(self.runner.env) / wheels.key(facts)
             if not wheels.cached(folder, list(built)):
                 jobs = wheels.machine_jobs()
-                self.runner.screen.say(f"built from source once: about {estimate:.0f} min with {jobs} compilers")
+                minutes = sum(wheels.estimate_seconds(name, jobs) for name in built) / 60
+                self.runner.screen.say(f"built from source once: about {minutes:.0f} min with {jobs} compilers")
             got = wheels.obtain(self.runner, self.pip, facts, built, self.mpi_home)
             if self.state.get("wheels") != folder.name:
                 self.pip_install("--force-reinstall", "--no-deps", *got.paths)

@@ -49,8 +49,9 @@ print(json.dumps({
 }))
 """
 
-CPU_SECONDS = 250.0  # of compiling, measured on 2.x GHz server cores
+CPU_SECONDS = 250.0  # of compiling, on server cores of 2026
 SERIAL_SECONDS = 40.0  # download, CMake's questions, linking
+MPI4PY_SECONDS = 100.0  # one large file
 BYTES_PER_COMPILER = 1_500_000_000
 MOST_COMPILERS = 8  # a login node is shared, and there are few files to compile
 
@@ -93,9 +94,9 @@ def machine_jobs() -> int:
     return jobs(len(os.sched_getaffinity(0)), free_bytes)
 
 
-def estimate_seconds(job_count: int) -> float:
-    """Time the Horovod build takes, roughly."""
-    return SERIAL_SECONDS + CPU_SECONDS / job_count
+def estimate_seconds(name: str, job_count: int) -> float:
+    """Time the build of one distribution takes, roughly, on an idle machine."""
+    return SERIAL_SECONDS + CPU_SECONDS / job_count if name == "horovod" else MPI4PY_SECONDS
 
 
 def build_environment(mpi_home: str, env: Mapping[str, str]) -> dict[str, str]:
@@ -184,6 +185,6 @@ def build(runner: Runner, pip: Sequence[str | Path], pins: Mapping[str, str], mp
         runner.run(
             [*command, "--wheel-dir", folder, f"{name}=={version}"],
             env={**own, "MAKEFLAGS": f"-j{job_count}"},
-            estimate_seconds=estimate_seconds(job_count) if horovod else None,
+            estimate_seconds=estimate_seconds(name, job_count),
             cure="the lines below say what the compiler missed; the recipe is in bench/setup/wheels.py",
         )
