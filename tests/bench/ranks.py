@@ -28,7 +28,8 @@ def mpirun(ranks: int, *words: str) -> list[str]:
 
 
 def torchrun(ranks: int, *words: str) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *words]
+    """The same under torchrun; standalone, because its usual fixed port may be taken by somebody else."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *words]
 
 
 def run(
