@@ -208,6 +208,8 @@ class Runner:
     def _failure(self, output: str, returncode: int, cure: str, timeout_seconds: float | None) -> SetupError:
         self.screen.clear()
         why = f"the command ended with exit status {returncode}"
+        if returncode < 0:
+            why = f"the command was killed by {signal.Signals(-returncode).name} (memory ran out, or somebody stopped it)"
         if timeout_seconds is not None:
             why = f"the command did not end within {timeout_seconds:.0f} s"
         elif hint := explain("\n".join([*telling_lines(output), *output.splitlines()[-HINT_LOG_LINES:]])):

@@ -439,6 +439,11 @@ def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
     assert len(shown) == 15
 
 
+def test_a_killed_step_names_the_signal(tmp_path: Path) -> None:
+    with pytest.raises(runner.SetupError, match="killed by SIGKILL"):
+        doer(tmp_path).run(["sh", "-c", "kill -9 $$"], cure="run it again")
+
+
 def test_a_step_that_hangs_is_stopped_with_its_children(tmp_path: Path) -> None:
     script = f"sleep 60 & echo $! > {tmp_path}/child; wait"
     with pytest.raises(runner.SetupError, match="did not end within"):
