@@ -40,7 +40,7 @@ check: setup ## check format, lint and types
 	$(RUN) mypy
 
 overhead: setup ## compare our loop with a bare hand-written one
-	$(RUN) python -m bench.overhead
+	$(RUN) python -m bench.overhead --results "$(RESULTS)/overhead"
 
 clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"

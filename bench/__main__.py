@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.record import SCHEMA, RunLog, append_event
-from bench.resources import advice, environment
+from bench.resources import advice, environment, require_unmodified
 
 if TYPE_CHECKING:
     from bench.backends import Backend
 
 INPUT_ERROR = 2
+_RANK_0_SPEAKS_S = 2.0
 
 
 def main(argv: list[str]) -> int:
@@ -27,6 +28,7 @@ def main(argv: list[str]) -> int:
         rank = launch.rank
         config = parse_argv(argv)
         launching.require_world(launch, config.world_size, os.environ)
+        require_unmodified(os.environ)
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
@@ -88,6 +90,8 @@ def _write_start(config: RunConfig, launch: launching.Launch, log: RunLog, backe
 
     ranks = backend.gather(host.describe_rank(launch, torch.get_num_threads()))
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
+    if any(r["versions"] != ranks[0]["versions"] for r in ranks):
+        raise RuntimeError(f"ranks run different versions: {[r['versions'] for r in ranks]}")
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
         raise RuntimeError(f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank")
     parameters = [p for p in network.parameters() if p.requires_grad]
@@ -135,8 +139,11 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
         import traceback
 
         traceback.print_exc()
-    _say_error(rank if wrong_input else 0, message)
-    sys.stderr.flush()
+    if rank == 0:
+        _say_error(0, message)
+    else:
+        time.sleep(_RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
+        print(f"error: rank {rank}: {message}", file=sys.stderr, flush=True)
     os._exit(INPUT_ERROR if wrong_input else 1)
 
 

@@ -14,10 +14,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 Backend = Literal["single", "ddp", "horovod"]
 Transport = Literal["none", "mpi", "gloo"]
-Settings = Literal["shipped", "matched"]
+Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
 
 MATCHED_BUCKET_MIB = 25.0
+DIGITS_SAMPLES = 1797
 
 
 class UsageError(ValueError):
@@ -39,7 +40,8 @@ class RunConfig(BaseModel):
     )
     settings: Settings = Field(
         "shipped",
-        description="'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer broadcast in a step",
+        description="'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer broadcast in a step; "
+        "'tuned': a knob of the framework set by hand",
     )
     model: str = Field(
         "resnet50", description="a torchvision classification model, or package.module:factory(num_classes) for your own"
@@ -166,17 +168,24 @@ def _check_data(c: RunConfig) -> None:
     if c.dataset == "digits" and c.image_size % 8:
         low = c.image_size // 8 * 8
         raise ValueError(f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or {low + 8}")
+    if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
+        raise ValueError(f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a smaller batch")
 
 
 def _check_knobs(c: RunConfig) -> None:
     """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be recorded without effect."""
-    if c.bucket_mib is not None and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):
+    given = [knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None]
+    if "bucket_mib" in given and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):
         raise ValueError(f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with settings=matched)")
     for knob in ("fusion_mib", "cycle_ms"):
-        if getattr(c, knob) is not None and c.backend != "horovod":
+        if knob in given and c.backend != "horovod":
             raise ValueError(f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out")
-    if c.fusion_mib is not None and c.settings == "matched":
-        raise ValueError("fusion_mib has no effect with settings=matched, where bucket_mib sets the bytes; leave it out")
+        if knob in given and c.settings == "matched":
+            raise ValueError(f"{knob} does not go with settings=matched, where bucket_mib sets the bytes; use --settings tuned")
+    if given and c.settings == "shipped":
+        raise ValueError(f"{given[0]} does not go with settings=shipped, the framework's own defaults; use --settings tuned")
+    if not given and c.settings == "tuned":
+        raise ValueError("settings=tuned sets at least one of bucket_mib (ddp), fusion_mib, cycle_ms (horovod); none is given")
 
 
 def explain(error: ValidationError) -> str:

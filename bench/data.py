@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -71,13 +71,8 @@ class Digits(Dataset[Batch]):
 
 
 def load_images(config: RunConfig) -> Images:
-    """The data set of `config`. Raises UsageError if one step needs more samples than it has."""
-    images: Images = Synthetic(config) if config.dataset == "synthetic" else Digits(config)
-    if images.samples is not None and images.samples < config.samples_per_step:
-        raise UsageError(
-            f"a step takes {config.samples_per_step} samples, but {config.dataset} has {images.samples}; use a smaller batch"
-        )
-    return images
+    """The data set of `config`."""
+    return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:

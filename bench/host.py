@@ -55,6 +55,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
         "pid": os.getpid(),
         "affinity": sorted(os.sched_getaffinity(0)),
         "threads": threads,
+        "versions": {"python": platform.python_version(), **_installed()},
         "cpu": cpu_model(),
         "cpus_on_node": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),

@@ -28,7 +28,10 @@ def on_interrupt(record: Callable[[str], None]) -> None:
 def _watch(read_end: int, record: Callable[[str], None]) -> None:
     while number := os.read(read_end, 1)[0]:
         if number in SIGNALS:
-            name = signal.Signals(number).name
-            record(name)
-            print(f"interrupted by {name}", file=sys.stderr, flush=True)
-            os._exit(128 + number)
+            try:
+                name = signal.Signals(number).name
+                record(name)
+                show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar has hidden it
+                print(f"{show_cursor}interrupted by {name}", file=sys.stderr, flush=True)
+            finally:  # a full disk or a closed terminal must not keep the process alive
+                os._exit(128 + number)

@@ -32,8 +32,8 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
         raise UsageError(
             f"model={config.model!r} is no torchvision classification model (near: {near}); or package.module:factory"
         )
-    # torchvision's own initialisation; two models ask for theirs to be chosen, to silence a warning about a slow default
-    extra = {"init_weights": True} if config.model in ("googlenet", "inception_v3") else {}
+    # two models have auxiliary outputs, which only their own loss knows, and warn unless their initialisation is chosen
+    extra = {"init_weights": True, "aux_logits": False} if config.model in ("googlenet", "inception_v3") else {}
     model: torch.nn.Module = models.get_model(config.model, weights=None, num_classes=classes, **extra)
     return model
 

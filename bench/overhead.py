@@ -1,7 +1,9 @@
 """python -m bench.overhead: what our loop costs against a bare hand-written one, and against Horovod's own benchmark recipe.
 
 Ours and the bare loop run in turns in one process group, on the same samples, and must end with the same parameters, bit
-for bit: so both did the same work. Raw seconds of every turn go to results/overhead/; the summary is recomputed from them.
+for bit: so both did the same work. Each cell is launched several times, ours and bare made first by turns, because where a
+model lies in memory changes its speed by a percent or two for as long as the process lives; the interval is over launches.
+Raw seconds of every turn go to a new folder below --results, and the summary is computed from them.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, make_config
-from bench.record import SCHEMA, RunLog, append_event
+from bench.record import SCHEMA, RunLog
 from bench.resources import environment
 
 if TYPE_CHECKING:
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
 
     from bench.backends import Backend
 
-RESULTS = Path("results/overhead")
+RESULTS = Path("results/mine/overhead")
+LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 STEPS = 3  # of a turn
-MIN_PAIRS, MAX_PAIRS = 20, 240
-HALF_WIDTH = 0.01  # of the ratio, at which there are enough pairs
+PAIRS = 8  # of turns in one launch
+MIN_LAUNCHES, MAX_LAUNCHES = 6, 16
+HALF_WIDTH = 0.01  # of the ratio, at which there are enough launches
 Step = Callable[[], None]
 
 
@@ -153,48 +158,59 @@ def own_share(loop: Any, backend: Backend) -> float:
     return backend.all_reduce(1 - meter.seconds / timed.seconds, "max")
 
 
-def measure(config: RunConfig, launch: launching.Launch, log: RunLog) -> None:
-    """One cell: warm up every loop, then turns in random order until the ratio is known well enough; needs all ranks."""
+def make_loops(config: RunConfig, launch: launching.Launch, backend: Backend, ours_first: bool) -> dict[str, Any]:
+    """The loops by name, made in the order asked for; gives `Loop` and its model as well."""
+    from bench import data
+    from bench.model import build_model
+    from bench.train import Loop
+
+    made: dict[str, Any] = {}
+    for name in ("ours", "bare") if ours_first else ("bare", "ours"):
+        if name == "ours":
+            images = data.load_images(config)
+            made["ours_model"] = build_model(config, images.classes)
+            made["loop"] = Loop(config, backend, made["ours_model"], data.batches(config, launch.rank, images))
+        else:
+            made["bare"], made["bare_model"] = bare_loop(config, launch.rank)
+    return made
+
+
+def measure(config: RunConfig, launch: launching.Launch, log: RunLog, ours_first: bool) -> None:
+    """One launch of one cell: warm up every loop, then turns in random order; needs all ranks."""
     import torch
 
-    from bench import backends, data, host
-    from bench.model import build_model
+    from bench import backends, host
     from bench.timing import time_steps
-    from bench.train import Loop, digest
+    from bench.train import digest
 
     torch.set_num_threads(config.threads)
     backend = backends.load(config, launch)
-    images = data.load_images(config)
-    network = build_model(config, images.classes)
-    ours = Loop(config, backend, network, data.batches(config, launch.rank, images))
-    bare, bare_network = bare_loop(config, launch.rank)
-    loops: dict[str, Step] = {"ours": ours.step, "bare": bare}
+    made = make_loops(config, launch, backend, ours_first)
+    steps: dict[str, Step] = {"ours": made["loop"].step, "bare": made["bare"]}
     if config.backend == "horovod":
-        loops["recipe"] = recipe_loop(config)
-    ranks = backend.gather(host.describe_rank(launch, torch.get_num_threads()))
-    facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload={"steps_per_turn": STEPS})
-    for step in loops.values():
+        steps["recipe"] = recipe_loop(config)
+    facts = {
+        "ranks": backend.gather(host.describe_rank(launch, torch.get_num_threads())),
+        **host.describe_run(os.environ, backend.versions),
+    }
+    workload = {"steps_per_turn": STEPS, "ours_first": ours_first}
+    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
+    for step in steps.values():
         time_steps(step, config.warmup_steps, time.perf_counter, lambda: None)
     shuffle = random.Random(config.seed)  # the same order on every rank
-    ratios: list[float] = []
-    while len(ratios) < MAX_PAIRS:
-        order = shuffle.sample(sorted(loops), len(loops))
+    for index in range(PAIRS):
+        order = shuffle.sample(sorted(steps), len(steps))
         seconds = {}
         for name in order:
             backend.barrier()
-            timed = time_steps(loops[name], STEPS, time.perf_counter, lambda: None)
+            timed = time_steps(steps[name], STEPS, time.perf_counter, lambda: None)
             seconds[name] = backend.all_reduce(timed.seconds, "max")
-        log.write("pair", index=len(ratios), order=order, seconds=seconds)
-        ratios.append(seconds["bare"] / seconds["ours"])
-        if len(ratios) >= MIN_PAIRS:
-            mean, low, _ = log_interval(ratios)
-            if 1 - low / mean <= HALF_WIDTH:  # on every rank alike: the seconds are the slowest rank's
-                break
-    same = digest(network) == digest(bare_network)
-    equal = backend.all_reduce(float(same), "min") == 1.0
-    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=own_share(ours, backend))
-    del ours, bare, loops, step
+        log.write("pair", index=index, order=order, seconds=seconds)
+    equal = backend.all_reduce(float(digest(made["ours_model"]) == digest(made["bare_model"])), "min") == 1.0
+    share = own_share(made["loop"], backend)
+    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
+    made.clear()
+    del steps, step
     backend.close()
 
 
@@ -225,63 +241,112 @@ def run_for_memory(which: str) -> None:
     print(peak_memory_bytes())
 
 
-def summarise(path: Path, ranks: int) -> bool:
-    """Print one cell's figures from its log; true if it holds the bars."""
-    events = [json.loads(line) for line in path.read_text().splitlines() if line]
-    pairs = [e["seconds"] for e in events if e["event"] == "pair"]
-    end = next(e for e in events if e["event"] == "end")
-    images = STEPS * ranks * events[0]["config"]["batch_per_rank"]
-    mean, low, high = log_interval([p["bare"] / p["ours"] for p in pairs])
-    good = end["status"] == "ok" and low >= 0.98 and 1 - low / mean <= HALF_WIDTH and end["own_share"] < 0.005
-    rates = {name: images * len(pairs) / sum(p[name] for p in pairs) for name in pairs[0]}
-    print(f"{path.stem}: throughput of ours / bare {mean:.4f} [{low:.4f}, {high:.4f}] (95 %, n={len(pairs)} pairs of turns)")
-    print(f"  harness's own time between steps: at most {100 * end['own_share']:.3f} % of a step")
+class Launched:
+    """The raw figures of one launch, as read from its log."""
+
+    def __init__(self, path: Path) -> None:
+        events = [json.loads(line) for line in path.read_text().splitlines() if line]
+        config = RunConfig(**events[0]["config"])
+        self.turns = [e["seconds"] for e in events if e["event"] == "pair"]
+        self.end = next(e for e in events if e["event"] == "end")
+        self.images_per_turn = STEPS * config.samples_per_step
+
+    def ratio(self, other: str) -> float:
+        """Throughput of ours over that of `other`: geometric mean over the pairs of turns of this launch."""
+        logs = [math.log(turn[other] / turn["ours"]) for turn in self.turns]
+        return math.exp(sum(logs) / len(logs))
+
+    def images_per_s(self, name: str) -> float:
+        seconds: float = sum(turn[name] for turn in self.turns)
+        return self.images_per_turn * len(self.turns) / seconds
+
+
+def known_well_enough(launches: Sequence[Launched]) -> bool:
+    mean, low, _ = log_interval([launch.ratio("bare") for launch in launches])
+    return 1 - low / mean <= HALF_WIDTH
+
+
+def summarise(cell: str, launches: Sequence[Launched]) -> bool:
+    """Print one cell's figures; true if it holds the bars."""
+    mean, low, high = log_interval([launch.ratio("bare") for launch in launches])
+    share = max(launch.end["own_share"] for launch in launches)
+    same = all(launch.end["status"] == "ok" for launch in launches)
+    good = same and low >= 0.98 and known_well_enough(launches) and share < 0.005
+    n = f"n={len(launches)} launches of {PAIRS} pairs"
+    print(f"{cell}: throughput of ours / bare {mean:.4f} [{low:.4f}, {high:.4f}] (95 %, {n})")
+    print(f"  harness's own time between steps: at most {100 * share:.3f} % of a step")
+    names = launches[0].turns[0]
+    rates = {name: sum(launch.images_per_s(name) for launch in launches) / len(launches) for name in names}
     print("  " + ", ".join(f"{name} {rate:.1f} images/s" for name, rate in rates.items()))
-    if "recipe" in rates:
-        mean, low, high = log_interval([p["recipe"] / p["ours"] for p in pairs])
+    if "recipe" in names:
+        mean, low, high = log_interval([launch.ratio("recipe") for launch in launches])
         print(f"  ours / Horovod's recipe {mean:.4f} [{low:.4f}, {high:.4f}]")
     print(f"  {'holds' if good else 'DOES NOT HOLD'}: same parameters, lower bound >= 0.98, half-width <= 1 %, own time < 0.5 %")
-    return bool(good)
+    sys.stdout.flush()
+    return good
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"folder of results (default: {RESULTS})")
     parser.add_argument("--cell", choices=CELLS, help=argparse.SUPPRESS)  # inside a launched rank
+    parser.add_argument("--log-path", type=Path, help=argparse.SUPPRESS)  # likewise
+    parser.add_argument("--ours-first", action="store_true", help=argparse.SUPPRESS)  # likewise
     parser.add_argument("--memory", choices=("ours", "bare"), help=argparse.SUPPRESS)  # inside a fresh process
     given = parser.parse_args()
     if given.memory:
         run_for_memory(given.memory)
         return 0
     if given.cell:
-        return rank_main(given.cell)
-    RESULTS.mkdir(parents=True, exist_ok=True)
+        return rank_main(given.cell, given.log_path, given.ours_first)
+    try:
+        return compare(given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"))
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"error: {error}; run make setup, or look above", file=sys.stderr)
+        return 1
+
+
+def compare(folder: Path) -> int:
+    """Measure every cell into `folder` and print the figures; 0 if all bars hold."""
+    folder.mkdir(parents=True)
     good = True
-    for cell, ranks in CELLS.items():
-        path = log_path(cell)
-        path.unlink(missing_ok=True)
-        command = ["mpirun", "-n", str(ranks), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
-        env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        subprocess.run([*command, sys.executable, "-m", "bench.overhead", "--cell", cell], env=env, check=True)
-        good &= summarise(path, ranks)
+    for cell in CELLS:
+        launches: list[Launched] = []
+        while len(launches) < MIN_LAUNCHES or (len(launches) < MAX_LAUNCHES and not known_well_enough(launches)):
+            launches.append(launch_once(folder, cell, len(launches)))
+        good &= summarise(cell, launches)
     memory = {which: peak_memory(which) for which in ("ours", "bare")}
     over = (memory["ours"] - memory["bare"]) / 2**20
-    append_event(log_path("single"), "memory", peak_memory_bytes=memory)
+    (folder / "memory.json").write_text(json.dumps({"peak_memory_bytes": memory}) + "\n")
     print(f"memory: ours {over:+.1f} MiB over bare on one rank ({'holds' if over <= 50 else 'DOES NOT HOLD'}: <= 50 MiB)")
     return 0 if good and over <= 50 else 1
 
 
-def log_path(cell: str) -> Path:
-    return RESULTS / f"{cell.replace('/', '-')}.jsonl"
+def launch_once(folder: Path, cell: str, index: int) -> Launched:
+    """One fresh process group; even ones make our loop first, odd ones the bare one."""
+    path = folder / f"{cell.replace('/', '-')}-{index:02d}.jsonl"
+    launcher = ["mpirun", "-n", str(CELLS[cell]), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", sys.executable]
+    first = ["--ours-first"] if index % 2 == 0 else []
+    command = [*launcher, "-m", "bench.overhead", "--cell", cell, "--log-path", str(path), *first]
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    subprocess.run(command, env=env, check=True, timeout=LIMIT_S)
+    return Launched(path)
 
 
-def rank_main(cell: str) -> int:
+def rank_main(cell: str, log_path: Path, ours_first: bool) -> int:
     backend, _, transport = cell.partition("/")
     launch = launching.discover(os.environ)
-    fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell], "batch_per_rank": 16}
+    fields = {
+        "backend": backend,
+        "transport": transport or "none",
+        "world_size": CELLS[cell],
+        "batch_per_rank": 16,
+        "warmup_steps": 5,
+    }
     config = make_config({**fields, "dataset": "digits"})
     os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
     try:
-        measure(config, launch, RunLog(log_path(cell) if launch.rank == 0 else None))
+        measure(config, launch, RunLog(log_path if launch.rank == 0 else None), ours_first)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError
 
 SCHEMA = 1
+CHECKS = ("samples_per_step", "loss_finite", "parameters_equal")  # what an `end` must have found true
 
 
 class RunLog:
@@ -140,8 +141,7 @@ class Run:
             return "ok"
         if self.exit.get("timed_out"):
             return "timed out"
-        stopped = self.end.get("status") == "interrupted" or self.exit.get("interrupted")
-        if stopped and not self._errors:
+        if self.problem == "interrupted":
             return "interrupted"
         return "failed" if self.end or self.exit or self._errors or self.config is None else "running"
 
@@ -152,8 +152,11 @@ def _unfinished(run: Run) -> str | None:
         return f"timed out after {run.exit.get('limit_s')} s"
     if run._errors:  # the first is the cause: ranks that lose a peer complain after it
         return f"failed: rank {run._errors[0]['rank']}: {run._errors[0]['message']}"
-    if not run.end and run.exit.get("interrupted"):
+    if run.exit.get("interrupted") and run.end.get("status") != "ok":
         return "interrupted"
+    if run.end.get("status") == "interrupted" and run.exit.get("code") and "interrupted" in run.exit:
+        # nobody stopped the job: a launcher ends the other ranks of one that died
+        return f"failed: stopped by {run.end.get('signal')} because another rank died, exit code {run.exit['code']}"
     if not run.end:
         code = run.exit.get("code")
         return "no end event: killed or still running" if code is None else f"failed: killed, exit code {code}, no end event"
@@ -175,7 +178,8 @@ def _incomplete(run: Run) -> str | None:
         return "the steps of some rank are missing"
     if len(run.host.get("ranks", ())) != config.world_size:
         return f"provenance of {len(run.host.get('ranks', ()))} ranks, asked for {config.world_size}"
-    failed = [name for name, passed in run.end.get("checks", {"checks": False}).items() if passed is not True]
+    checks = {**dict.fromkeys(CHECKS, False), **run.end.get("checks", {})}
+    failed = [name for name, passed in checks.items() if passed is not True]
     return f"failed checks: {', '.join(failed)}" if failed else None
 
 

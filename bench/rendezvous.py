@@ -37,10 +37,11 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def host_address(launch: Launch) -> str:
-    """An address of this host that the other ranks can reach: loopback when all of them are here."""
-    if launch.local_size == launch.size:
-        return "127.0.0.1"
-    return socket.gethostbyname(socket.gethostname())
+    """Where the other ranks can reach this host: loopback when all of them are here, else its name.
+
+    Not the name's address: many hosts resolve their own name to loopback, which means somebody else elsewhere.
+    """
+    return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 
 def _folder(config: RunConfig, launch: Launch) -> Path:
@@ -67,7 +68,7 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
     except OSError as error:
         raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
     store.add("arrived", 1)
-    _wait_for_all(store, launch, timeout)
+    _wait_for_all(store, launch, timeout, path.parent)
     path.unlink(missing_ok=True)
     return store
 
@@ -96,11 +97,12 @@ def _try(path: Path) -> dist.TCPStore | None:
         return None
 
 
-def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta) -> None:
+def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, folder: Path) -> None:
     deadline = time.monotonic() + timeout.total_seconds()
     while (arrived := store.add("arrived", 0)) < launch.size:
         if time.monotonic() > deadline:
             raise UsageError(
-                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start?"
+                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, and do "
+                f"they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
             )
         time.sleep(_POLL_S)

@@ -5,8 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.launch import Launch
+
+# Horovod's variables that name a place or belong to its build; every other one changes what it does
+_PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_", "CONTROLLER", "CPU_OPERATIONS")
+_BUILD = ("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK")
+_HARMLESS = tuple("HOROVOD_" + name for name in (*_PLACES, *_BUILD))
+_TORCH_DEBUG = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL")
+
+
+def require_unmodified(env: Mapping[str, str]) -> None:
+    """Raise UsageError where the environment changes one framework behind the config's back, whichever is to run."""
+    for name in sorted(env):
+        if name in _TORCH_DEBUG or (name.startswith("HOROVOD_") and not name.startswith(_HARMLESS)):
+            raise UsageError(
+                f"{name}={env[name]!r} would change one framework unseen; unset it "
+                "(with --settings tuned, --fusion-mib and --cycle-ms set Horovod's, --bucket-mib DDP's)"
+            )
 
 
 def environment(config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]) -> dict[str, str]:

@@ -18,21 +18,26 @@ _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
 _PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
 _RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
+TUNED = "tuned."  # knobs of one framework: they must agree inside a point, and cannot between two frameworks
 _ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 # Follows from the number of ranks, so it may differ between a point and its one-rank baseline.
-OF_THE_POINT = ("hostnames", "affinity", _ENV, "samples_per_rank", "samples_per_step", "bucket_mib")
+OF_THE_POINT = ("hostnames", "affinity", _ENV, "samples_per_rank", "samples_per_step", "bucket_mib", "exchange_bytes", TUNED)
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
 
-def facts(config: RunConfig, host: Mapping[str, Any]) -> dict[str, str]:
+def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
+    With matched settings the bytes of every exchange, as they turned out, are part of it: that they are equal is the claim.
     Facts that a log does not have are left out; only what both runs state is compared.
     """
     work = {k: v for k, v in config.model_dump(mode="json").items() if k not in _CELL | _POINT | _PLACE}
     work |= {"samples_per_rank": config.samples_per_rank, "samples_per_step": config.samples_per_step}
     if config.settings == "matched" and config.backend != "single":
         work["bucket_mib"] = config.bucket_mib or MATCHED_BUCKET_MIB
+        work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
+    if config.settings == "tuned":
+        work |= {TUNED + k: getattr(config, k) for k in ("bucket_mib", "fusion_mib", "cycle_ms")}
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 

@@ -139,13 +139,17 @@ def _row(run: Run) -> dict[str, Any]:
         "outlier_steps": judged.outlier_steps,
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": equal.facts(config, run.host),
+        "facts": equal.facts(config, run.host, run.end),
     }
 
 
 def _curves(config: RunConfig) -> tuple[str, ...]:
     """A run by hand names no curve: a batch per rank is weak scaling, a global batch strong."""
     return config.curves or (("weak",) if config.batch_per_rank is not None else ("strong",))
+
+
+def _of_the_work(fact: str) -> bool:
+    return fact != "seed" and (fact in RunConfig.model_fields or fact.startswith(equal.TUNED))
 
 
 def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
@@ -155,7 +159,7 @@ def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any
         points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank"))].append(row)
     kept, aside = [], []
     for group in points.values():
-        work = [{k: v for k, v in r["facts"].items() if k in RunConfig.model_fields and k != "seed"} for r in group]
+        work = [{k: v for k, v in r["facts"].items() if _of_the_work(k)} for r in group]
         usual = Counter(tuple(w.items()) for w in work).most_common(1)[0][0]
         for row, own in zip(group, work, strict=True):
             other = equal.differences([own], [dict(usual)])

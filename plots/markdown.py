@@ -95,7 +95,12 @@ def _settings(p: Point) -> str:
 
 
 def _answers(a: Analysis) -> list[str]:
-    lines = []
+    lines = [
+        f"**Equal work is in doubt:** at {ranks(d.world_size)} cells ended with different parameters ({'; '.join(d.mismatches)})."
+        for d in a.digests
+        if d.mismatches
+    ]
+    violated = len(lines)
     for c in sorted(a.comparisons, key=lambda c: -c.world_size):  # the largest worlds are what was asked about
         where = (
             f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} ({', '.join(c.curves)}; {c.settings})"
@@ -105,8 +110,8 @@ def _answers(a: Analysis) -> list[str]:
             f"Horovod / DDP = {_text(c.paired.estimate, _ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
         )
         lines.append(f"**{where}:** {said}. {numbers}.")
-    if not lines:
-        lines = ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
+    if len(lines) == violated:
+        lines += ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
     return lines + _scaling_answers(a)
 
 

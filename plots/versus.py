@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from plots import stats
+from plots import equal, stats
 from plots.points import CURVES, NotCompared, Point, Table, block_name, describe, shared_blocks
 from plots.stats import Paired, Verdict
 
@@ -50,7 +50,7 @@ def compare(table: Table, margin: float) -> tuple[list[Comparison], list[NotComp
         if lacking := [p.cell for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(what, f"no usable run of {lacking[0]}"))
             continue
-        seconds_a, seconds_b, differ = shared_blocks(table, a, b, ())
+        seconds_a, seconds_b, differ = shared_blocks(table, a, b, (equal.TUNED,))
         missing += [NotCompared(f"{what}, {block_name(x)}", "; ".join(d)) for x, d in differ.items() if d]
         missing += [] if differ else [NotCompared(what, "no block holds both")]
         if seconds_a:
@@ -117,6 +117,8 @@ def gain(c: Comparison) -> tuple[float, float, float]:
 
 def label(c: Comparison) -> str:
     """The verdict in two words, for a figure."""
+    if c.verdict == "different" and c.holm_p is not None and c.holm_p > 0.05:
+        return "not after Holm"
     if c.verdict == "different":
         return "Horovod faster" if c.paired.ratio > 1 else "DDP faster"
     return "equivalent" if c.verdict == "small difference" else c.verdict

@@ -53,6 +53,10 @@ class _Job:
     def todo(self) -> list[Run]:
         return [status.run for status in self.statuses if status.state != "ok"]
 
+    @property
+    def estimate(self) -> str:
+        return duration(seconds_left(self.todo, self.statuses, self.study.expected_run_s))
+
     def script(self) -> str:
         return render_job(self.study, self.site, self.todo, self.folder.path)
 
@@ -84,7 +88,7 @@ def render(
     job = _job(study, site, blocks, results)
     _say(f"{job.study.name}: {job.blocks} blocks, {count(job.statuses)}")
     if job.todo:
-        _say(f"this script: {len(job.todo)} runs, {duration(seconds_left(job.todo, job.statuses))}")
+        _say(f"this script: {len(job.todo)} runs, {job.estimate}")
         print(job.script(), end="")
 
 
@@ -109,8 +113,8 @@ def run(
             if status.state not in ("ok", "planned"):
                 job.folder.set_aside(status.run.log)
         script = job.folder.add_job(lock, job.script(), job.blocks, len(job.todo))
-        print(f"{script}: {len(job.todo)} runs, {duration(seconds_left(job.todo, job.statuses))}", flush=True)
-        stopped_by = submit.execute(script, lock, job.statuses, job.todo)
+        print(f"{script}: {len(job.todo)} runs, {job.estimate}", flush=True)
+        stopped_by = submit.execute(script, lock, job.statuses, job.todo, job.study.expected_run_s)
         again = ["run", study, "--site", site] + ([] if results == Path("results") else ["--results", str(results)])
         return _close(_job(study, site, blocks, results, locked=True), shlex.join(again), stopped_by)
 
@@ -133,7 +137,7 @@ def _close(job: _Job, again: str, stopped_by: int | None) -> int:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if job.todo:
-        print(f"go on with: python -m slurm {again}")
+        print(f"go on with the same command, or: {Path(sys.executable).name} -m slurm {again}")
     if stopped_by is not None:
         return 128 + stopped_by
     return 1 if job.todo else 0

@@ -55,12 +55,12 @@ class StudyFolder:
         return False
 
     def check_same(self, study: Study) -> None:
-        """Raise UsageError where the folder holds runs of a study that differs in more than its number of blocks."""
+        """Raise UsageError where the folder holds runs of a study that differs in more than blocks and estimate."""
         if not self._copy.exists():
             return
         old, new = _flat(read_study(self._copy)), _flat(study)
-        for key in sorted(old.keys() | new.keys() - {"blocks"}):
-            if key != "blocks" and old.get(key) != new.get(key):
+        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s"}):
+            if old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "
                     "give the study a new name, or choose another --results"

@@ -95,15 +95,18 @@ def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str]]:
         yield status.run.id.ljust(width), status.state, "  ".join(filter(None, (seconds, status.reason)))
 
 
-def seconds_left(pending: Iterable[Run], statuses: Iterable[RunStatus]) -> float | None:
-    """Estimate for the pending runs from runs that ended ok: of the same point if there are any, else of all. None without."""
+def seconds_left(pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None) -> float | None:
+    """Estimate for the pending runs from runs that ended ok: of the same point if there are any, else of all.
+
+    Before any has ended, from `expected_run_s`; None without that.
+    """
     known: dict[Point, list[int]] = {}
     for status in statuses:
         if status.state == "ok" and status.wall_s is not None:
             known.setdefault(status.run.point, []).append(status.wall_s)
     every = [wall_s for walls in known.values() for wall_s in walls]
     if not every:
-        return None
+        return None if expected_run_s is None else float(expected_run_s * len(pending))
     return sum(_mean(known.get(run.point, every)) for run in pending)
 
 

@@ -80,6 +80,7 @@ class Study(Table):
     seed: int = Field(0, ge=0, description="seed of the order of runs; block b trains every cell with seed + b")
     margin: float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
     time_limit_s: int = Field(300, ge=1, description="seconds a run may take, start-up included, before it is ended")
+    expected_run_s: int | None = Field(None, ge=1, description="seconds a run may well take: the estimate until one has ended")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")

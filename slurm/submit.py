@@ -18,7 +18,7 @@ from bench.config import UsageError
 from slurm.plan import Run
 from slurm.status import RunStatus, duration, look, seconds_left
 
-_POLL_S = 0.5
+_POLL_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Show = Callable[[int, str, float | None], None]  # runs done, current run's id, seconds left
@@ -35,12 +35,16 @@ def find_launcher() -> None:
         )
 
 
-def execute(script: Path, lock: IO[str], statuses: Sequence[RunStatus], todo: Sequence[Run]) -> int | None:
+def execute(
+    script: Path, lock: IO[str], statuses: Sequence[RunStatus], todo: Sequence[Run], expected_run_s: int | None
+) -> int | None:
     """Run a job script under the study's lock and show how it goes; the signal that stopped it, or None.
 
     The script gets a session of its own, so that Ctrl-C reaches it once, from here, as the SIGTERM it forwards.
     """
-    environment = {**os.environ, "STUDY_LOCK_FD": str(lock.fileno())}
+    # this Python and what stands beside it, mpirun among it, whatever .venv there is
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {"PYTHON": sys.executable, **os.environ, "PATH": beside, "STUDY_LOCK_FD": str(lock.fileno())}
     with _caught() as caught:
         job = subprocess.Popen(
             ["bash", str(script)],
@@ -52,7 +56,9 @@ def execute(script: Path, lock: IO[str], statuses: Sequence[RunStatus], todo: Se
         )
         show_with = _bar if sys.stdout.isatty() else _lines
         with show_with(len(statuses)) as show:
-            _follow(job, caught, statuses, todo, show)
+            _follow(job, caught, statuses, todo, expected_run_s, show)
+    if not caught and job.returncode == 2:
+        sys.exit(2)  # the script has said in one line what is wrong
     if not caught and job.returncode not in (0, 1):
         raise UsageError(f"{script} stopped with exit code {job.returncode}; its own message is above")
     return caught[0] if caught else None
@@ -75,7 +81,12 @@ def _caught() -> Iterator[list[int]]:
 
 
 def _follow(
-    job: subprocess.Popen[bytes], caught: Sequence[int], statuses: Sequence[RunStatus], todo: Sequence[Run], show: Show
+    job: subprocess.Popen[bytes],
+    caught: Sequence[int],
+    statuses: Sequence[RunStatus],
+    todo: Sequence[Run],
+    expected_run_s: int | None,
+    show: Show,
 ) -> None:
     """Watch the logs until the job ends, and pass a signal on once. The logs are the truth, whoever runs them."""
     finished = [status for status in statuses if status.state == "ok"]
@@ -85,12 +96,13 @@ def _follow(
         while waiting and _has_ended(waiting[0].log):
             finished.append(look(waiting.pop(0), job_is_running=False))
         current = waiting[0].id if waiting and not ended else ""
-        show(len(finished), f"stopping {current}" if told and current else current, seconds_left(waiting, finished))
+        if caught and not told and not ended:
+            job.terminate()  # before anything is shown: the terminal may be gone
+            told = True
+        left_s = seconds_left(waiting, finished, expected_run_s)
+        show(len(finished), f"stopping {current}" if told and current else current, left_s)
         if ended:
             return
-        if caught and not told:
-            job.terminate()
-            told = True
         time.sleep(_POLL_S)
 
 
@@ -120,16 +132,20 @@ def _lines(total: int) -> Iterator[Show]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Show]:
-    """For a terminal: one bar, redrawn only when polled, because the ranks need the cores."""
+    """For a terminal: one bar, redrawn only when there is news, because the ranks need the cores."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, auto_refresh=False) as progress:
         task = progress.add_task("", total=total)
+        shown = ""
 
         def show(done: int, current: str, left_s: float | None) -> None:
+            nonlocal shown
             text = f"{current}, {_left(left_s)}" if current else ""
-            progress.update(task, completed=done, description=text, refresh=True)
+            if (news := f"{done} {text}") != shown:
+                progress.update(task, completed=done, description=text, refresh=True)
+                shown = news
 
         yield show
 

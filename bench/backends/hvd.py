@@ -14,8 +14,6 @@ from bench.config import MATCHED_BUCKET_MIB, RunConfig, UsageError
 from bench.launch import Launch
 
 _MIB = 2**20
-# Set behind the config's back these change what is measured, so they are refused; the config has fields for the first two.
-_FOREIGN = ("HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_AUTOTUNE", "HOROVOD_TIMELINE")
 
 
 class Horovod:
@@ -104,9 +102,6 @@ def _size(tensor: torch.Tensor) -> int:
 
 def _environment(config: RunConfig) -> dict[str, str]:
     """Horovod's variables for this config. Controller and operations always agree: a mismatch crashes."""
-    for name in _FOREIGN:
-        if name in os.environ:
-            raise UsageError(f"{name}={os.environ[name]!r} would change Horovod unseen; unset it (--fusion-mib, --cycle-ms)")
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": config.transport, "HOROVOD_CPU_OPERATIONS": config.transport}
     if config.fusion_mib is not None:
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * _MIB))

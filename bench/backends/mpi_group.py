@@ -143,7 +143,5 @@ def _array(tensor: torch.Tensor) -> Any:
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """The same as bytes, for collectives that only move data: covers types MPI does not know, such as bfloat16."""
-    if not tensor.is_contiguous():
-        raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
-    return tensor.detach().reshape(-1).view(torch.uint8).numpy()
+    """The same as bytes, for collectives that only move data: covers types numpy and MPI do not know, such as bfloat16."""
+    return _array(tensor.detach().view(-1).view(torch.uint8))

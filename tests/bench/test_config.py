@@ -14,7 +14,9 @@ from bench.config import RunConfig, UsageError, make_config, parse_argv
 EXAMPLES = [
     RunConfig(batch_per_rank=4),
     RunConfig(backend="ddp", world_size=2, global_batch=8),
-    RunConfig(backend="horovod", transport="gloo", world_size=3, batch_per_rank=5, fusion_mib=0.5, cycle_ms=0.1),
+    RunConfig(
+        backend="horovod", transport="gloo", world_size=3, batch_per_rank=5, settings="tuned", fusion_mib=0.5, cycle_ms=0.1
+    ),
     RunConfig(backend="horovod", settings="matched", world_size=2, batch_per_rank=1, bucket_mib=1.5),
     RunConfig(
         model="my.module:net",
@@ -92,6 +94,9 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
             ["--backend", "horovod", "--settings", "matched", "--batch-per-rank", "4", "--fusion-mib", "5"],
             ["fusion_mib", "matched", "bucket_mib"],
         ),
+        (["--backend", "horovod", "--batch-per-rank", "4", "--cycle-ms", "5"], ["cycle_ms", "shipped", "--settings tuned"]),
+        (["--backend", "ddp", "--batch-per-rank", "4", "--settings", "tuned"], ["settings=tuned", "bucket_mib", "none is given"]),
+        (["--dataset", "digits", "--batch-per-rank", "1798"], ["takes 1798 samples, but digits has 1797", "smaller batch"]),
         (["--dataset", "digits", "--image-size", "30", "--batch-per-rank", "4"], ["image_size=30", "24 or 32"]),
         (["--data-dir", "/data", "--batch-per-rank", "4"], ["data_dir='/data'", "leave it out"]),
         (["--config", "nowhere.toml"], ["nowhere.toml", "No such file"]),

@@ -19,6 +19,7 @@ WORKER = "tests.bench.contract_worker"
 CELLS = [
     *[(cell, "shipped", ranks) for cell in ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo") for ranks in (2, 3)],
     *[(cell, "matched", ranks) for cell in ("ddp/mpi", "horovod/mpi") for ranks in (2, 3)],
+    *[(cell, "matched", 2) for cell in ("ddp/gloo", "horovod/gloo")],
 ]
 STEP_TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 

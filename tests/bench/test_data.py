@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.config import RunConfig, UsageError
+from bench.config import DIGITS_SAMPLES, RunConfig
 from bench.data import batches, describe, load_images, step_indices
 
 
@@ -90,6 +90,5 @@ def test_loading_processes_change_nothing() -> None:
         assert torch.equal(a[1], b[1])
 
 
-def test_a_step_larger_than_the_data_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes 1798 samples, but digits has 1797"):
-        load_images(config(global_batch=1798))
+def test_the_config_knows_how_many_digits_there_are() -> None:
+    assert load_images(config()).samples == DIGITS_SAMPLES

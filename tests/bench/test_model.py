@@ -21,6 +21,12 @@ def test_a_model_of_ones_own() -> None:
     assert model(torch.zeros(2, 3, 32, 32, dtype=torch.float64)).shape == (2, 10)
 
 
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+def test_models_with_auxiliary_outputs_give_one(name: str) -> None:
+    model = build_model(RunConfig(batch_per_rank=2, model=name), 10).train()
+    assert model(torch.zeros(2, 3, 96, 96)).shape == (2, 10)
+
+
 def test_weights_come_from_the_seed() -> None:
     config = RunConfig(batch_per_rank=1, model="tests.bench.tiny:plain")
     other = config.model_copy(update={"seed": 1})

@@ -76,6 +76,7 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
         ([e for i, e in enumerate(events()) if i != 4], "failed", "steps of some rank"),
         (changed(0, host={"ranks": [{}]}), "failed", "provenance of 1 ranks, asked for 2"),
         (changed(6, checks={**CHECKS, "loss_finite": False}), "failed", "failed checks: loss_finite"),
+        (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal"),
         ([*events()[:-1], ("end", {"status": "ok"})], "failed", "failed checks"),
         (changed(6, status="failed: rank 0: boom"), "failed", "boom"),
         ([*events()[:-1], ("end", {"status": "interrupted"})], "interrupted", "interrupted"),
@@ -108,6 +109,15 @@ def test_the_launchers_view_is_kept_apart(tmp_path: Path, upto: int, exit_event:
     assert run.state == state
     assert words in str(run.problem)
     assert run.exit["code"] == exit_event["code"]
+
+
+@pytest.mark.parametrize(("interrupted", "state"), [(True, "interrupted"), (False, "failed")])
+def test_a_rank_stopped_because_another_died_is_not_interrupted(tmp_path: Path, interrupted: bool, state: str) -> None:
+    path = write(tmp_path / "run.jsonl", [*events()[:4], ("end", {"status": "interrupted", "signal": "SIGTERM"})])
+    append_event(path, "exit", code=139, timed_out=False, interrupted=interrupted)
+    run = read_run(path)
+    assert run.state == state
+    assert ("another rank died, exit code 139" in str(run.problem)) is not interrupted
 
 
 def test_a_torn_line_is_not_an_event_and_swallows_nothing_after_it(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.config import RunConfig, make_config
+from bench.config import RunConfig, UsageError, make_config
 from bench.launch import Launch
-from bench.resources import advice, environment
+from bench.resources import advice, environment, require_unmodified
 
 HERE = Launch("mpirun", 0, 2, 0, 2, "k")
 APART = Launch("srun", 0, 2, 0, 1, "k")
@@ -37,6 +37,21 @@ def test_interfaces_are_left_alone_between_nodes() -> None:
     config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
     assert "GLOO_SOCKET_IFNAME" not in environment(config, APART, 8, {})
     assert environment(config, HERE, 8, {"GLOO_SOCKET_IFNAME": "ib0"}).get("GLOO_SOCKET_IFNAME") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HOROVOD_CACHE_CAPACITY", "HOROVOD_AUTOTUNE", "HOROVOD_LOG_LEVEL", "HOROVOD_THREAD_AFFINITY", "TORCH_DISTRIBUTED_DEBUG"],
+)
+def test_nothing_changes_one_framework_unseen(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}='0' would change one framework unseen; unset it"):
+        require_unmodified({name: "0"})
+
+
+def test_places_and_build_options_are_no_tuning() -> None:
+    require_unmodified(
+        {"HOROVOD_GLOO_IFACE": "ib0", "HOROVOD_RANK": "0", "HOROVOD_CXX": "g++", "HOROVOD_WITH_MPI": "1", "PATH": ""}
+    )
 
 
 def test_a_rank_bound_to_one_core_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Study 'local-transports' on this machine (site 'local'): 120 runs.
-# How much of a difference between DDP and Horovod is the wire's, MPI against Gloo, and how does it change with the batch?
+# Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. A run whose log exists is
-# skipped, and a failed run does not stop the others. Ctrl-C or SIGTERM ends the current run, records that, and stops.
+# skipped, and a failed run does not stop the others, unless its input was wrong (exit code 2). Ctrl-C or SIGTERM ends the current run, records that, and stops.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
 set -u -o pipefail
@@ -13,7 +13,7 @@ STUDY_DIR=results/local-transports
 LIMIT_S=180  # time limit of one run, seconds
 TOTAL=120  # runs in this script
 
-if [ -d .venv/bin ]; then PATH="$PWD/.venv/bin:$PATH"; fi
+if [ -z "${PYTHON:-}" ] && [ -d .venv/bin ]; then PATH="$PWD/.venv/bin:$PATH"; fi
 PYTHON=${PYTHON:-python}
 MPIRUN=${MPIRUN:-mpirun}
 
@@ -40,8 +40,8 @@ give_up() {
 }
 
 [ -f bench/__main__.py ] || give_up "no bench/ in $PWD; run this script from the repository root"
-for tool in flock setsid timeout; do
-  command -v "$tool" >/dev/null || give_up "$tool is not installed; it comes with util-linux or coreutils"
+for tool in flock setsid timeout pkill; do
+  command -v "$tool" >/dev/null || give_up "$tool is not installed; it comes with util-linux, coreutils or procps"
 done
 for tool in "$PYTHON" "$MPIRUN"; do
   command -v "$tool" >/dev/null || give_up "$tool is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
@@ -73,7 +73,12 @@ run() {  # ID RANKS OPTIONS...
   shift 2
   started=$((started + 1))
   if [ -e "$log" ]; then
-    echo "[$started/$TOTAL] $id: its log exists, skipped"
+    if grep -q '"event": "end", "status": "ok"' "$log"; then
+      echo "[$started/$TOTAL] $id: done before, skipped"
+    else
+      failed=$((failed + 1))
+      echo "[$started/$TOTAL] $id: its log exists but is not ok; rename it to do the run again ('python -m slurm run' does)"
+    fi
     return
   fi
   echo "[$started/$TOTAL] $id"
@@ -100,6 +105,7 @@ run() {  # ID RANKS OPTIONS...
     failed=$((failed + 1))
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
   fi
+  if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
   if [ "$stopped" != 0 ]; then
     echo "stopped; the same command goes on with the next run"
     exit "$stopped"

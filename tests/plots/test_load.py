@@ -168,18 +168,40 @@ def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
-    base = equal.facts(logs.config("ddp/mpi", 2), logs.host(2))
+    base = equal.facts(logs.config("ddp/mpi", 2), logs.host(2), {})
     for change in ({"momentum": 0.5}, {"threads": 2}, {"seed": 9}, {"weight_decay": 0.0}, {"image_size": 64}, {"windows": 3}):
-        other = equal.facts(logs.config("ddp/mpi", 2, **change), logs.host(2))
+        other = equal.facts(logs.config("ddp/mpi", 2, **change), logs.host(2), {})
         assert [d.split(":")[0] for d in equal.differences([base], [other])] == list(change)
-    same = equal.facts(logs.config("horovod/mpi", 2, fusion_mib=1.0, cycle_ms=5.0, position=4), logs.host(2))
+    same = equal.facts(
+        logs.config("horovod/mpi", 2, settings="tuned", fusion_mib=1.0, cycle_ms=5.0, position=4), logs.host(2), {}
+    )
     assert equal.differences([base], [same]) == []
 
 
 def test_matched_settings_must_match_in_bucket_bytes() -> None:
-    ddp = equal.facts(logs.config("ddp/mpi", 2, settings="matched"), {})
-    horovod = equal.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {})
+    ddp = equal.facts(logs.config("ddp/mpi", 2, settings="matched"), {}, {})
+    horovod = equal.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {})
     assert equal.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
+
+
+def test_matched_settings_must_have_exchanged_equal_bytes() -> None:
+    ends: list[dict[str, object]] = [{"exchange_bytes": [100, 50]}, {"exchange_bytes": [90, 60]}]
+    ddp, horovod = (
+        equal.facts(logs.config(cell, 2, settings="matched"), {}, end)
+        for cell, end in zip(("ddp/mpi", "horovod/mpi"), ends, strict=True)
+    )
+    assert equal.differences([ddp], [horovod]) == ["exchange_bytes: [100, 50], [90, 60]"]
+    shipped = [equal.facts(logs.config("ddp/mpi", 2), {}, end) for end in ends]
+    assert equal.differences(shipped[:1], shipped[1:]) == []
+
+
+def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
+    for block, cycle_ms in enumerate((5.0, 5.0, 1.0)):
+        run = logs.config("horovod/mpi", 2, settings="tuned", cycle_ms=cycle_ms, block=block)
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.2)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["0.jsonl", "1.jsonl"]
+    assert reasons(loaded) == {"2.jsonl": "work differs from its point's other runs: tuned.cycle_ms: 1.0, 5.0"}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +216,7 @@ def test_matched_settings_must_match_in_bucket_bytes() -> None:
 )
 def test_another_machine_is_named(changes: dict[str, object], field: str) -> None:
     run = logs.config("ddp/mpi", 2)
-    assert equal.differences([equal.facts(run, logs.host(2))], [equal.facts(run, logs.host(2, **changes))]) == [field]
+    assert equal.differences([equal.facts(run, logs.host(2), {})], [equal.facts(run, logs.host(2, **changes), {})]) == [field]
 
 
 def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:

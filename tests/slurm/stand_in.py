@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.config import RunConfig, parse_argv
-from bench.record import SCHEMA, RunLog
+from bench.record import CHECKS, SCHEMA, RunLog
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
@@ -34,7 +34,7 @@ def complete(config: RunConfig) -> None:
         steps = [[0.25] * config.steps_per_window] * config.world_size
         log.write("steps", phase="window", index=index, seconds=steps)
         log.write("window", index=index, steps=config.steps_per_window, seconds=0.25 * config.steps_per_window)
-    log.write("end", status="ok", checks={"loss_finite": True})
+    log.write("end", status="ok", checks=dict.fromkeys(CHECKS, True))
 
 
 def fail(config: RunConfig) -> None:
@@ -45,6 +45,12 @@ def fail(config: RunConfig) -> None:
 def crash(config: RunConfig) -> None:
     print("Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\nmpirun: a rank exited", flush=True)
     sys.exit(1)
+
+
+def refuse(config: RunConfig) -> None:
+    """What `python -m bench` does with wrong input."""
+    print("error: model='resnet51' is unknown", flush=True)
+    sys.exit(2)
 
 
 def hang(config: RunConfig) -> None:
@@ -98,6 +104,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "ok": complete,
     "fail": fail,
     "crash": crash,
+    "refuse": refuse,
     "hang": hang,
     "hang early": hang_early,
     "name signals": name_signals,

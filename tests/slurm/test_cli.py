@@ -93,7 +93,7 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert (code, err) == (1, "")
     assert "small: 4 runs: 2 ok, 2 failed\n" in out
     assert f"  {cli.log(0, 1).stem}: failed  rank 1: RuntimeError: boom\n" in out
-    assert out.splitlines()[-1].startswith("go on with: python -m slurm run ")
+    assert out.splitlines()[-1].startswith("go on with the same command, or: python")
     assert cli("run", behaviours={1: "fail"})[0] == 1
     assert cli("run")[0] == 0
     runs = {name for name in cli.files() if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")}
@@ -139,7 +139,10 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number
     out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
-    assert out.splitlines()[-1] == (f"go on with: python -m slurm run {cli.study_file} --site local --results {cli.top}/results")
+    assert out.splitlines()[-1] == (
+        f"go on with the same command, or: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local "
+        f"--results {cli.top}/results"
+    )
     assert '"interrupted": true' in cli.log(0, 1).read_text()
     assert cli("run")[0] == 0
     assert cli.log(0, 1).with_suffix(".attempt-1.jsonl").exists()
@@ -238,3 +241,14 @@ def test_answers_within_700_ms(words: list[str], tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-m", "slurm", *words], cwd=ROOT, capture_output=True)
         took.append(time.perf_counter() - began)
     assert min(took) < 0.7
+
+
+def test_wrong_input_is_one_line_and_exit_code_2(cli: Cli) -> None:
+    code, _, err = cli("run", behaviours={0: "refuse"})
+    assert (code, err) == (2, f"error: {cli.log(0, 0).stem}: model='resnet51' is unknown\n")
+    assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 3 planned, 1 failed"
+
+
+def test_a_first_estimate_comes_from_the_study(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, blocks="blocks = 1\nexpected_run_s = 30", cells='cells = ["single", "ddp/mpi"]')
+    assert "this script: 4 runs, about 2 min" in cli("render")[2]

@@ -20,7 +20,7 @@ from slurm.plan import Run, plan
 from slurm.render import render_job
 from slurm.status import look
 from slurm.study import Study
-from tests.slurm.stand_in import complete, environment
+from tests.slurm.stand_in import complete, environment, start
 from tests.slurm.studies import ROOT, small
 
 
@@ -167,7 +167,25 @@ def test_a_run_whose_log_exists_is_skipped(tmp_path: Path) -> None:
     assert code == 0
     assert job.runs[0].log.read_text() == before
     assert job.runs[1].log.exists()
-    assert out.splitlines()[0] == f"[1/2] {job.runs[0].id}: its log exists, skipped"
+    assert out.splitlines()[0] == f"[1/2] {job.runs[0].id}: done before, skipped"
+
+
+def test_a_log_that_is_not_ok_counts_as_failed_and_is_left_alone(tmp_path: Path) -> None:
+    job = Job(tmp_path, runs=2)
+    start(job.runs[0].config)
+    before = job.runs[0].log.read_text()
+    code, out, _ = job.finish()
+    assert code == 1
+    assert job.runs[0].log.read_text() == before
+    assert "its log exists but is not ok" in out.splitlines()[0]
+    assert out.splitlines()[-1] == "done: 2 runs, 1 failed"
+
+
+def test_wrong_input_stops_the_job_with_its_own_line(tmp_path: Path) -> None:
+    job = Job(tmp_path, runs=2, behaviours={0: "refuse"})
+    code, _, err = job.finish()
+    assert (code, err) == (2, f"error: {job.runs[0].id}: model='resnet51' is unknown\n")
+    assert not job.runs[1].log.exists()
 
 
 def test_nothing_of_a_run_outlives_it(tmp_path: Path) -> None:
