@@ -1,9 +1,9 @@
 """python -m bench.overhead: what our loop costs against a bare hand-written one, and against Horovod's own benchmark recipe.
 
-Ours and the bare loop run in turns in one process group, on the same samples, and must end with the same parameters, bit
-for bit: so both did the same work. Each cell is launched several times, ours and bare made first by turns, because where a
-model lies in memory changes its speed by a percent or two for as long as the process lives; the interval is over launches.
-Raw seconds of every turn go to a new folder below --results, and the summary is computed from them.
+First both train a model of their own, wrapped by our backend and by hand, and must end with the same parameters, bit for bit:
+so both do the same work. Then they take turns on one and the same model, because where a model lies in memory changes its
+speed by a percent or two for as long as the process lives. The interval is over several launches. Raw seconds of every turn
+go to a new folder below --results, and the summary is computed from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,6 @@ def bare_batches(config: RunConfig, rank: int) -> Iterator[tuple[torch.Tensor, t
 def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
     """Plain torch, with the framework wrapped by hand as its tutorial does; gives one step, and the model."""
     import torch
-    from torch.nn.functional import cross_entropy
 
     from bench.model import import_torchvision
 
@@ -89,7 +88,12 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     model.train()
-    data = bare_batches(config, rank)
+    return bare_step(model, optimizer, bare_batches(config, rank)), network
+
+
+def bare_step(model: Any, optimizer: Any, data: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Step:
+    """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
+    from torch.nn.functional import cross_entropy
 
     def step() -> None:
         images, labels = next(data)
@@ -98,7 +102,7 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
         loss.backward()
         optimizer.step()
 
-    return step, network
+    return step
 
 
 def recipe_loop(config: RunConfig) -> Step:
@@ -158,46 +162,45 @@ def own_share(loop: Any, backend: Backend) -> float:
     return backend.all_reduce(1 - meter.seconds / timed.seconds, "max")
 
 
-def make_loops(config: RunConfig, launch: launching.Launch, backend: Backend, ours_first: bool) -> dict[str, Any]:
-    """The loops by name, made in the order asked for; gives `Loop` and its model as well."""
-    from bench import data
-    from bench.model import build_model
-    from bench.train import Loop
-
-    made: dict[str, Any] = {}
-    for name in ("ours", "bare") if ours_first else ("bare", "ours"):
-        if name == "ours":
-            images = data.load_images(config)
-            made["ours_model"] = build_model(config, images.classes)
-            made["loop"] = Loop(config, backend, made["ours_model"], data.batches(config, launch.rank, images))
-        else:
-            made["bare"], made["bare_model"] = bare_loop(config, launch.rank)
-    return made
-
-
-def measure(config: RunConfig, launch: launching.Launch, log: RunLog, ours_first: bool) -> None:
-    """One launch of one cell: warm up every loop, then turns in random order; needs all ranks."""
+def measure(config: RunConfig, launch: launching.Launch, log: RunLog) -> None:
+    """One launch of one cell: equal work first, then turns in random order; needs all ranks."""
     import torch
 
-    from bench import backends, host
+    from bench import backends, data, host
+    from bench.model import build_model
     from bench.timing import time_steps
-    from bench.train import digest
+    from bench.train import Loop, digest
 
     torch.set_num_threads(config.threads)
     backend = backends.load(config, launch)
-    made = make_loops(config, launch, backend, ours_first)
-    steps: dict[str, Step] = {"ours": made["loop"].step, "bare": made["bare"]}
+    images = data.load_images(config)
+    network = build_model(config, images.classes)
+    loop = Loop(config, backend, network, data.batches(config, launch.rank, images))
+    by_hand, by_hand_network = bare_loop(config, launch.rank)
+    for step in (loop.step, by_hand):
+        time_steps(step, config.warmup_steps, time.perf_counter, lambda: None)
+    equal = backend.all_reduce(float(digest(network) == digest(by_hand_network)), "min") == 1.0
+    bare = bare_step(loop._model, loop._optimizer, bare_batches(config, launch.rank))
+    steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)
+        time_steps(steps["recipe"], config.warmup_steps, time.perf_counter, lambda: None)
     facts = {
         "ranks": backend.gather(host.describe_rank(launch, torch.get_num_threads())),
         **host.describe_run(os.environ, backend.versions),
     }
-    workload = {"steps_per_turn": STEPS, "ours_first": ours_first}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
-    for step in steps.values():
-        time_steps(step, config.warmup_steps, time.perf_counter, lambda: None)
-    shuffle = random.Random(config.seed)  # the same order on every rank
+    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload={"steps_per_turn": STEPS})
+    take_turns(steps, backend, log, random.Random(config.seed))
+    share = own_share(loop, backend)
+    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
+    del loop, by_hand, by_hand_network, bare, steps, step
+    backend.close()
+
+
+def take_turns(steps: Mapping[str, Step], backend: Backend, log: RunLog, shuffle: random.Random) -> None:
+    """Time every loop once per pair, in random order, the same on every rank; the seconds are the slowest rank's."""
+    from bench.timing import time_steps
+
     for index in range(PAIRS):
         order = shuffle.sample(sorted(steps), len(steps))
         seconds = {}
@@ -206,12 +209,6 @@ def measure(config: RunConfig, launch: launching.Launch, log: RunLog, ours_first
             timed = time_steps(steps[name], STEPS, time.perf_counter, lambda: None)
             seconds[name] = backend.all_reduce(timed.seconds, "max")
         log.write("pair", index=index, order=order, seconds=seconds)
-    equal = backend.all_reduce(float(digest(made["ours_model"]) == digest(made["bare_model"])), "min") == 1.0
-    share = own_share(made["loop"], backend)
-    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
-    made.clear()
-    del steps, step
-    backend.close()
 
 
 def peak_memory(which: str) -> int:
@@ -291,14 +288,13 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"folder of results (default: {RESULTS})")
     parser.add_argument("--cell", choices=CELLS, help=argparse.SUPPRESS)  # inside a launched rank
     parser.add_argument("--log-path", type=Path, help=argparse.SUPPRESS)  # likewise
-    parser.add_argument("--ours-first", action="store_true", help=argparse.SUPPRESS)  # likewise
     parser.add_argument("--memory", choices=("ours", "bare"), help=argparse.SUPPRESS)  # inside a fresh process
     given = parser.parse_args()
     if given.memory:
         run_for_memory(given.memory)
         return 0
     if given.cell:
-        return rank_main(given.cell, given.log_path, given.ours_first)
+        return rank_main(given.cell, given.log_path)
     try:
         return compare(given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"))
     except (OSError, subprocess.SubprocessError) as error:
@@ -323,17 +319,16 @@ def compare(folder: Path) -> int:
 
 
 def launch_once(folder: Path, cell: str, index: int) -> Launched:
-    """One fresh process group; even ones make our loop first, odd ones the bare one."""
+    """One fresh process group of one cell."""
     path = folder / f"{cell.replace('/', '-')}-{index:02d}.jsonl"
     launcher = ["mpirun", "-n", str(CELLS[cell]), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", sys.executable]
-    first = ["--ours-first"] if index % 2 == 0 else []
-    command = [*launcher, "-m", "bench.overhead", "--cell", cell, "--log-path", str(path), *first]
+    command = [*launcher, "-m", "bench.overhead", "--cell", cell, "--log-path", str(path)]
     env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     subprocess.run(command, env=env, check=True, timeout=LIMIT_S)
     return Launched(path)
 
 
-def rank_main(cell: str, log_path: Path, ours_first: bool) -> int:
+def rank_main(cell: str, log_path: Path) -> int:
     backend, _, transport = cell.partition("/")
     launch = launching.discover(os.environ)
     fields = {
@@ -346,7 +341,7 @@ def rank_main(cell: str, log_path: Path, ours_first: bool) -> int:
     config = make_config({**fields, "dataset": "digits"})
     os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
     try:
-        measure(config, launch, RunLog(log_path if launch.rank == 0 else None), ours_first)
+        measure(config, launch, RunLog(log_path if launch.rank == 0 else None))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
