@@ -117,8 +117,9 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
 def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[str, str]:
     """Environment in which job scripts start this file instead of mpirun."""
     command = folder / "stand-in-mpirun"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.slurm.stand_in "$@"\n')
-    command.chmod(0o755)
+    if not command.exists():  # a job may be starting it: a rewrite would hand it half a file
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.slurm.stand_in "$@"\n')
+        command.chmod(0o755)
     return {**os.environ, "PYTHON": sys.executable, "MPIRUN": str(command), "STAND_IN": json.dumps(behaviours or {})}
 
 
