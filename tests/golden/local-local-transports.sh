@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Study 'local-transports' on this machine (site 'local'): 120 runs.
+# Study 'local-transports' on this machine (site 'local'): 80 runs.
 # Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
@@ -11,7 +11,7 @@ set -u -o pipefail
 
 STUDY_DIR=results/local-transports
 LIMIT_S=180  # time limit of one run, seconds
-TOTAL=120  # runs in this script
+TOTAL=80  # runs in this script
 
 if [ -z "${PYTHON:-}" ] && [ -d .venv/bin ]; then PATH="$PWD/.venv/bin:$PATH"; fi
 PYTHON=${PYTHON:-python}
@@ -114,139 +114,99 @@ run() {  # ID RANKS OPTIONS...
 
 # Block 0: one randomised pass over all points, every run with seed 2025
 run b00-00-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 0 --curves batch
-run b00-01-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves batch
-run b00-02-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 2 --curves batch
-run b00-03-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 3 --curves batch
-run b00-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 4 --curves batch
-run b00-05-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 5 --curves batch
-run b00-06-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 6 --curves batch
-run b00-07-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 7 --curves batch
-run b00-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 8 --curves batch
-run b00-09-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 9 --curves batch
-run b00-10-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 10 --curves batch
-run b00-11-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 11 --curves batch
-run b00-12-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 12 --curves batch
-run b00-13-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 13 --curves batch
-run b00-14-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 14 --curves batch
+run b00-01-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 1 --curves batch
+run b00-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 2 --curves batch
+run b00-03-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 3 --curves batch
+run b00-04-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 4 --curves batch
+run b00-05-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 5 --curves batch
+run b00-06-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 6 --curves batch
+run b00-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 7 --curves batch
+run b00-08-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 8 --curves batch
+run b00-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 9 --curves batch
 
 # Block 1: one randomised pass over all points, every run with seed 2026
 run b01-00-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 0 --curves batch
 run b01-01-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 1 --curves batch
-run b01-02-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 2 --curves batch
-run b01-03-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 3 --curves batch
-run b01-04-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 4 --curves batch
-run b01-05-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 5 --curves batch
-run b01-06-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 6 --curves batch
-run b01-07-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 7 --curves batch
-run b01-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 8 --curves batch
-run b01-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 9 --curves batch
-run b01-10-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 10 --curves batch
-run b01-11-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 11 --curves batch
-run b01-12-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 12 --curves batch
-run b01-13-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 13 --curves batch
-run b01-14-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 14 --curves batch
+run b01-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 2 --curves batch
+run b01-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 3 --curves batch
+run b01-04-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 4 --curves batch
+run b01-05-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 5 --curves batch
+run b01-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 6 --curves batch
+run b01-07-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 7 --curves batch
+run b01-08-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 8 --curves batch
+run b01-09-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 9 --curves batch
 
 # Block 2: one randomised pass over all points, every run with seed 2027
 run b02-00-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 0 --curves batch
 run b02-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 1 --curves batch
-run b02-02-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2027 --block 2 --position 2 --curves batch
-run b02-03-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 3 --curves batch
-run b02-04-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2027 --block 2 --position 4 --curves batch
-run b02-05-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 5 --curves batch
-run b02-06-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 6 --curves batch
-run b02-07-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2027 --block 2 --position 7 --curves batch
-run b02-08-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2027 --block 2 --position 8 --curves batch
-run b02-09-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 9 --curves batch
-run b02-10-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 10 --curves batch
-run b02-11-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2027 --block 2 --position 11 --curves batch
-run b02-12-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 12 --curves batch
-run b02-13-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 13 --curves batch
-run b02-14-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 14 --curves batch
+run b02-02-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 2 --curves batch
+run b02-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 3 --curves batch
+run b02-04-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 4 --curves batch
+run b02-05-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 5 --curves batch
+run b02-06-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 6 --curves batch
+run b02-07-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 7 --curves batch
+run b02-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 8 --curves batch
+run b02-09-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 9 --curves batch
 
 # Block 3: one randomised pass over all points, every run with seed 2028
 run b03-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 0 --curves batch
 run b03-01-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 1 --curves batch
-run b03-02-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2028 --block 3 --position 2 --curves batch
-run b03-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2028 --block 3 --position 3 --curves batch
-run b03-04-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 4 --curves batch
-run b03-05-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2028 --block 3 --position 5 --curves batch
-run b03-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 6 --curves batch
-run b03-07-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 7 --curves batch
-run b03-08-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 8 --curves batch
-run b03-09-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2028 --block 3 --position 9 --curves batch
-run b03-10-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 10 --curves batch
-run b03-11-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2028 --block 3 --position 11 --curves batch
-run b03-12-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 12 --curves batch
-run b03-13-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 13 --curves batch
-run b03-14-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 14 --curves batch
+run b03-02-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 2 --curves batch
+run b03-03-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 3 --curves batch
+run b03-04-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 4 --curves batch
+run b03-05-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 5 --curves batch
+run b03-06-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 6 --curves batch
+run b03-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 7 --curves batch
+run b03-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 8 --curves batch
+run b03-09-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 9 --curves batch
 
 # Block 4: one randomised pass over all points, every run with seed 2029
-run b04-00-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2029 --block 4 --position 0 --curves batch
-run b04-01-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 1 --curves batch
-run b04-02-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2029 --block 4 --position 2 --curves batch
-run b04-03-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 3 --curves batch
-run b04-04-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 4 --curves batch
-run b04-05-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 5 --curves batch
-run b04-06-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 6 --curves batch
-run b04-07-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 7 --curves batch
-run b04-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 8 --curves batch
-run b04-09-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2029 --block 4 --position 9 --curves batch
-run b04-10-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 10 --curves batch
-run b04-11-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2029 --block 4 --position 11 --curves batch
-run b04-12-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 12 --curves batch
-run b04-13-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2029 --block 4 --position 13 --curves batch
-run b04-14-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 14 --curves batch
+run b04-00-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 0 --curves batch
+run b04-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 1 --curves batch
+run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 2 --curves batch
+run b04-03-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 3 --curves batch
+run b04-04-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 4 --curves batch
+run b04-05-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 5 --curves batch
+run b04-06-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 6 --curves batch
+run b04-07-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 7 --curves batch
+run b04-08-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 8 --curves batch
+run b04-09-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 9 --curves batch
 
 # Block 5: one randomised pass over all points, every run with seed 2030
 run b05-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 0 --curves batch
-run b05-01-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2030 --block 5 --position 1 --curves batch
-run b05-02-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2030 --block 5 --position 2 --curves batch
-run b05-03-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 3 --curves batch
-run b05-04-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 4 --curves batch
-run b05-05-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 5 --curves batch
-run b05-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 6 --curves batch
-run b05-07-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 7 --curves batch
-run b05-08-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 8 --curves batch
-run b05-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 9 --curves batch
-run b05-10-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2030 --block 5 --position 10 --curves batch
-run b05-11-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2030 --block 5 --position 11 --curves batch
-run b05-12-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 12 --curves batch
-run b05-13-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2030 --block 5 --position 13 --curves batch
-run b05-14-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 14 --curves batch
+run b05-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 1 --curves batch
+run b05-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 2 --curves batch
+run b05-03-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 3 --curves batch
+run b05-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 4 --curves batch
+run b05-05-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 5 --curves batch
+run b05-06-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 6 --curves batch
+run b05-07-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 7 --curves batch
+run b05-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 8 --curves batch
+run b05-09-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 9 --curves batch
 
 # Block 6: one randomised pass over all points, every run with seed 2031
 run b06-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 0 --curves batch
 run b06-01-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 1 --curves batch
 run b06-02-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 2 --curves batch
-run b06-03-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2031 --block 6 --position 3 --curves batch
-run b06-04-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 4 --curves batch
-run b06-05-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 5 --curves batch
-run b06-06-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 6 --curves batch
-run b06-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 7 --curves batch
-run b06-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 8 --curves batch
-run b06-09-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2031 --block 6 --position 9 --curves batch
-run b06-10-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2031 --block 6 --position 10 --curves batch
-run b06-11-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2031 --block 6 --position 11 --curves batch
-run b06-12-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2031 --block 6 --position 12 --curves batch
-run b06-13-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 13 --curves batch
-run b06-14-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 14 --curves batch
+run b06-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 3 --curves batch
+run b06-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 4 --curves batch
+run b06-05-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 5 --curves batch
+run b06-06-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 6 --curves batch
+run b06-07-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 7 --curves batch
+run b06-08-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 8 --curves batch
+run b06-09-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 9 --curves batch
 
 # Block 7: one randomised pass over all points, every run with seed 2032
 run b07-00-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 0 --curves batch
 run b07-01-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 1 --curves batch
 run b07-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 2 --curves batch
-run b07-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2032 --block 7 --position 3 --curves batch
-run b07-04-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 4 --curves batch
-run b07-05-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2032 --block 7 --position 5 --curves batch
-run b07-06-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2032 --block 7 --position 6 --curves batch
-run b07-07-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2032 --block 7 --position 7 --curves batch
-run b07-08-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 8 --curves batch
-run b07-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 9 --curves batch
-run b07-10-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 10 --curves batch
-run b07-11-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 11 --curves batch
-run b07-12-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2032 --block 7 --position 12 --curves batch
-run b07-13-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 13 --curves batch
-run b07-14-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 14 --curves batch
+run b07-03-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 3 --curves batch
+run b07-04-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 4 --curves batch
+run b07-05-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 5 --curves batch
+run b07-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 6 --curves batch
+run b07-07-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 7 --curves batch
+run b07-08-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 8 --curves batch
+run b07-09-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 9 --curves batch
 
 echo "done: $TOTAL runs, $failed failed"
 [ "$failed" = 0 ]
