@@ -36,7 +36,7 @@ LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 STEPS = 3  # of a turn
 PAIRS = 8  # of turns in one launch
-MIN_LAUNCHES, MAX_LAUNCHES = 6, 16
+MIN_LAUNCHES, MAX_LAUNCHES = 6, 24
 HALF_WIDTH = 0.01  # of the ratio, at which there are enough launches
 Step = Callable[[], None]
 
