@@ -1,8 +1,8 @@
 """python -m bench.overhead: what our loop costs against a bare hand-written one, and against Horovod's own benchmark recipe.
 
 First both train a model of their own, wrapped by our backend and by hand, and must end with the same parameters, bit for bit:
-so both do the same work. Then they take turns on one and the same model, because where a model lies in memory changes its
-speed by a percent or two for as long as the process lives. The interval is over several launches. Raw seconds of every turn
+so both do the same work. Then they take turns on one and the same model, so that where a
+model lies in memory cannot favour one of them. The interval is over several launches. Raw seconds of every turn
 go to a new folder below --results, and the summary is computed from them.
 """
 
