@@ -81,6 +81,6 @@ class Ddp:
         dist.barrier()  # nobody leaves while another still exchanges
         # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the interpreter's exit, those threads
         # end about one run in five with "terminate called without an active exception", or never
-        del self._model
+        vars(self).pop("_model", None)  # absent where nothing was wrapped
         gc.collect()
         dist.destroy_process_group()

@@ -9,7 +9,8 @@ import torch
 
 from bench.config import RunConfig
 from bench.data import batches, load_images
-from bench.overhead import bare_batches, log_interval
+from bench.overhead.figures import log_interval
+from bench.overhead.loops import bare_batches
 
 DDP = (1000, 1012, 985, 1020, 995, 1005, 990, 1015)
 HOROVOD = (980, 995, 968, 1001, 979, 985, 975, 996)
