@@ -12,13 +12,16 @@ from typing import Annotated, Any, Literal, NoReturn, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from bench.rules import check
+
 Backend = Literal["single", "ddp", "horovod"]
-Transport = Literal["none", "mpi", "gloo"]
+Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
+Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
+
 
 MATCHED_BUCKET_MIB = 25.0
-DIGITS_SAMPLES = 1797
 
 
 class UsageError(ValueError):
@@ -36,7 +39,8 @@ class RunConfig(BaseModel):
 
     backend: Backend = Field("single", description="who averages the gradients: nobody (one process), DDP or Horovod")
     transport: Transport = Field(
-        "none", description="wire the gradients travel on; 'none' for single, else mpi (the default there) or gloo"
+        "none",
+        description="wire the gradients travel on; 'none' for single, else mpi (the CPU's default), gloo, or nccl (CUDA)",
     )
     settings: Settings = Field(
         "shipped",
@@ -46,19 +50,45 @@ class RunConfig(BaseModel):
     model: str = Field(
         "resnet50", description="a torchvision classification model, or package.module:factory(num_classes) for your own"
     )
-    dataset: Literal["synthetic", "digits"] = Field(
-        "synthetic", description="'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits"
+    dataset: str = Field(
+        "synthetic",
+        description="'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits; 'svhn', 'cifar10', "
+        "'cifar100', 'imagefolder' (a folder per class, as ImageNet's train/): from data_dir; package.module:factory(config) "
+        "for your own",
     )
     data_dir: Path | None = Field(
         None, description="folder of a data set that lives on disk; refused by the two built-in data sets, which need none"
     )
+    download: bool = Field(True, description="fetch svhn, cifar10 or cifar100 into data_dir where it is missing")
+    augment: bool = Field(True, description="the data set's standard augmentation, seeded; built-in data sets have none")
+    sharding: Literal["reshuffled", "fixed"] = Field(
+        "reshuffled",
+        description="which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' part of its own, in a "
+        "new order every epoch",
+    )
+    preprocessing: Literal["inside", "outside"] = Field(
+        "inside", description="'inside' the clock, or 'outside': every batch of the run is made and kept in memory beforehand"
+    )
+    loader_only: bool = Field(False, description="measure the input pipeline alone: batches are made, nothing is trained")
     image_size: int = Field(32, ge=8, description="edge of the square input image, pixels")
     global_batch: int | None = Field(None, ge=1, description="images per step over all ranks (strong scaling)")
     batch_per_rank: int | None = Field(None, ge=1, description="images per step on each rank (weak scaling)")
     world_size: int = Field(1, ge=1, description="ranks this run must have; any other number is an error")
-    device: Literal["cpu"] = Field("cpu", description="where the model lives")
-    precision: Literal["float32", "float64"] = Field("float32", description="type of weights, activations and gradients")
-    memory_format: Literal["contiguous"] = Field("contiguous", description="layout of weights and activations")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="where the model lives; 'cuda' is ROCm's name in torch as well")
+    precision: Precision = Field(
+        "float32",
+        description="float32 (TF32 off), tf32 (CUDA), float64; bf16-mixed: autocast, weights and gradients in float32; bf16: "
+        "weights, activations and gradients",
+    )
+    memory_format: Literal["contiguous", "channels_last"] = Field("contiguous", description="layout of weights and activations")
+    compile: bool = Field(False, description="torch.compile the model (takes away Horovod's overlap: compare apart)")
+    accumulate: int = Field(1, ge=1, description="micro-batches of a step; each has batch_per_rank / accumulate images")
+    clip_norm: float | None = Field(None, gt=0, description="clip the gradients to this global L2 norm after the exchange")
+    compression: Literal["none", "fp16", "bf16"] = Field("none", description="type in which float32 gradients travel")
+    sync_batchnorm: bool = Field(False, description="BatchNorm statistics over all ranks (CUDA, where both frameworks have it)")
+    unused_parameters: bool = Field(
+        False, description="the model leaves parameters out of some steps; without this such a model is refused"
+    )
     base_lr: float = Field(0.1, gt=0, description="learning rate per 256 images; the one rule: lr = base_lr * global batch / 256")
     lr_warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises linearly to that value")
     momentum: float = Field(0.9, ge=0, lt=1, description="SGD momentum")
@@ -91,13 +121,12 @@ class RunConfig(BaseModel):
     @classmethod
     def _default_transport(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("transport") is None and data.get("backend") in ("ddp", "horovod"):
-            return {**data, "transport": "mpi"}
+            return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
         return data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for rule in (_check_world, _check_batch, _check_data, _check_knobs):
-            rule(self)
+        check(self)
         return self
 
     @property
@@ -112,6 +141,11 @@ class RunConfig(BaseModel):
             return self.batch_per_rank
         assert self.global_batch is not None
         return self.global_batch // self.world_size
+
+    @property
+    def samples_per_microbatch(self) -> int:
+        """Images of one forward pass on each rank."""
+        return self.samples_per_rank // self.accumulate
 
     @property
     def cell(self) -> str:
@@ -141,51 +175,6 @@ class RunConfig(BaseModel):
         """The same as a TOML file; None has no TOML form and is left out."""
         values = self.model_dump(mode="json")
         return "".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items() if v is not None)
-
-
-def _check_world(c: RunConfig) -> None:
-    if c.backend == "single" and (c.world_size != 1 or c.transport != "none"):
-        raise ValueError(
-            f"backend=single is one process without transport, not world_size={c.world_size} transport={c.transport}; "
-            "use --backend ddp or horovod"
-        )
-    if c.backend != "single" and c.transport == "none":
-        raise ValueError(f"backend={c.backend} needs a transport; use --transport mpi or gloo")
-
-
-def _check_batch(c: RunConfig) -> None:
-    if (c.global_batch is None) == (c.batch_per_rank is None):
-        raise ValueError("give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)")
-    if c.global_batch is not None and c.global_batch % c.world_size:
-        below = c.global_batch // c.world_size * c.world_size
-        near = f"{below} or {below + c.world_size}" if below else str(c.world_size)
-        raise ValueError(f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use {near}")
-
-
-def _check_data(c: RunConfig) -> None:
-    if c.data_dir is not None:
-        raise ValueError(f"dataset={c.dataset} is built in and reads no data_dir={str(c.data_dir)!r}; leave it out")
-    if c.dataset == "digits" and c.image_size % 8:
-        low = c.image_size // 8 * 8
-        raise ValueError(f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or {low + 8}")
-    if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
-        raise ValueError(f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a smaller batch")
-
-
-def _check_knobs(c: RunConfig) -> None:
-    """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be recorded without effect."""
-    given = [knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None]
-    if "bucket_mib" in given and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):
-        raise ValueError(f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with settings=matched)")
-    for knob in ("fusion_mib", "cycle_ms"):
-        if knob in given and c.backend != "horovod":
-            raise ValueError(f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out")
-        if knob in given and c.settings == "matched":
-            raise ValueError(f"{knob} does not go with settings=matched, where bucket_mib sets the bytes; use --settings tuned")
-    if given and c.settings == "shipped":
-        raise ValueError(f"{given[0]} does not go with settings=shipped, the framework's own defaults; use --settings tuned")
-    if not given and c.settings == "tuned":
-        raise ValueError("settings=tuned sets at least one of bucket_mib (ddp), fusion_mib, cycle_ms (horovod); none is given")
 
 
 def explain(error: ValidationError) -> str:

@@ -20,7 +20,7 @@ ONLY_IN = {
     "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py"},
     "matplotlib": {"plots/figures.py"},
 }
-TORCH_FREE = {"bench/config.py", "bench/record.py", "bench/launch.py", "bench/resources.py", "bench/host.py", "bench/__init__.py"}
+TORCH_FREE = {f"bench/{name}.py" for name in ("config", "rules", "record", "launch", "resources", "host", "__init__")}
 
 
 def sources() -> list[Path]:

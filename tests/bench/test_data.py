@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from bench.config import DIGITS_SAMPLES, RunConfig
+from bench.config import RunConfig
 from bench.data import batches, describe, load_images, step_indices
+from bench.rules import DIGITS_SAMPLES
 
 
 def config(**fields: object) -> RunConfig:

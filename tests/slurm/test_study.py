@@ -8,7 +8,7 @@ from bench.config import UsageError
 from slurm.load import find_study, read_site, read_study
 from tests.slurm.studies import SMALL, small, write
 
-CELLS = "single, ddp/mpi, ddp/gloo, horovod/mpi, horovod/gloo"
+CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"
 
 BAD: list[tuple[str, str, str]] = [
     # key, the line that replaces it, message after the file's name
