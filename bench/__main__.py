@@ -6,15 +6,11 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.record import SCHEMA, RunLog, append_event
+from bench.record import RunLog, append_event
 from bench.resources import advice, environment, require_unmodified
-
-if TYPE_CHECKING:
-    from bench.backends import Backend
 
 INPUT_ERROR = 2
 _RANK_0_SPEAKS_S = 2.0
@@ -36,7 +32,9 @@ def main(argv: list[str]) -> int:
         return INPUT_ERROR
     _watch_signals(rank, log)
     try:
-        return _run(config, launch, log)
+        from bench.run import run  # loads torch: after the threads are set and the input is known to be good
+
+        return 0 if run(config, launch, log) else 1
     except Exception as error:
         return _record_failure(config, rank, log, error)
 
@@ -55,70 +53,6 @@ def _watch_signals(rank: int, log: RunLog) -> None:
         on_interrupt(lambda name: log.write("end", status="interrupted", signal=name))
     else:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # rank 0 tells; the others leave without a traceback
-
-
-def _run(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
-    # torch is loaded here, after the threads are set and the input is known to be good
-    import torch
-
-    from bench import backends, data, model, progress, train
-
-    torch.set_num_threads(config.threads)
-    images = data.load_images(config)
-    network = model.build_model(config, images.classes)
-    backend = backends.load(config, launch)
-    loop = train.Loop(config, backend, network, data.batches(config, launch.rank, images))
-    _write_start(config, launch, log, backend, network, data.describe(config, images))
-    bar = progress.make_progress(launch.rank)
-    try:
-        train.measure(loop, backend, config, log, time.perf_counter, lambda: None, bar.window)
-    finally:
-        bar.close()
-    facts = train.checks(loop, backend, config, network)
-    passed = _write_end(log, backend, facts)
-    if launch.rank == 0:
-        _say_result(config, passed, facts)
-    del loop  # it holds the wrapped model, which must be gone before its process group
-    backend.close()
-    return 0 if passed else 1
-
-
-def _write_start(config: RunConfig, launch: launching.Launch, log: RunLog, backend: Backend, network: Any, samples: Any) -> None:
-    import torch
-
-    from bench import host
-
-    ranks = backend.gather(host.describe_rank(launch, torch.get_num_threads()))
-    places = {(r["hostname"], r["local_rank"]) for r in ranks}
-    if any(r["versions"] != ranks[0]["versions"] for r in ranks):
-        raise RuntimeError(f"ranks run different versions: {[r['versions'] for r in ranks]}")
-    if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
-        raise RuntimeError(f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank")
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    workload = {
-        **samples,
-        "parameters": sum(p.numel() for p in parameters),
-        "gradient_bytes": sum(p.numel() * p.element_size() for p in parameters),
-        "preprocessing": "inside the clock",
-    }
-    facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
-
-
-def _write_end(log: RunLog, backend: Backend, facts: dict[str, Any]) -> bool:
-    from bench import host
-
-    passed = all(facts["checks"].values())
-    status = "ok" if passed else "failed: " + ", ".join(name for name, good in facts["checks"].items() if not good)
-    memory = backend.gather(host.peak_memory_bytes())
-    log.write("end", status=status, **facts, exchange_bytes=backend.exchange_bytes(), peak_memory_bytes=memory)
-    return passed
-
-
-def _say_result(config: RunConfig, passed: bool, facts: dict[str, Any]) -> None:
-    kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
-    failed = "" if passed else f", FAILED CHECKS {[name for name, good in facts['checks'].items() if not good]}"
-    print(f"{config.cell} on {config.world_size} rank(s): loss {facts['last_loss']:.4g}{failed}; {kept}", file=sys.stderr)
 
 
 def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception) -> int:

@@ -28,6 +28,10 @@ class Images(Protocol):
         ...
 
 
+def _dtype(config: RunConfig) -> str:
+    return "float64" if config.precision == "float64" else "float32"
+
+
 class Synthetic(Dataset[Batch]):
     """Endless random images: sample i is a function of the seed and i alone, whatever the number of ranks."""
 
@@ -37,7 +41,7 @@ class Synthetic(Dataset[Batch]):
     def __init__(self, config: RunConfig) -> None:
         self._seed = config.seed
         self._shape = (3, config.image_size, config.image_size)
-        self._dtype = np.dtype(config.precision)
+        self._dtype = np.dtype(_dtype(config))
 
     def __getitems__(self, indices: list[int]) -> Batch:
         images = np.empty((len(indices), *self._shape), self._dtype)
@@ -58,7 +62,7 @@ class Digits(Dataset[Batch]):
         from sklearn.datasets import load_digits
 
         pixels, labels = load_digits(return_X_y=True)
-        grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(getattr(torch, config.precision))
+        grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(getattr(torch, _dtype(config)))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
         self._images = enlarged.expand(-1, 3, -1, -1)  # a view: the three channels share their memory

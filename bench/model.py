@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from bench.config import RunConfig, UsageError
+from bench.precision import memory_format, parameter_dtype
 
 _stubs: list[Any] = []  # operators live as long as the Library object that declared them
 
@@ -19,7 +20,9 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config` with `classes` outputs, initial weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
     module = _own(config.model, classes) if ":" in config.model else _torchvision_model(config, classes)
-    return module.to(dtype=getattr(torch, config.precision))
+    module = module.to(dtype=parameter_dtype(config))
+    # an overload that torch's stubs lack
+    return module.to(memory_format=memory_format(config))  # type: ignore[call-overload, no-any-return]
 
 
 def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:

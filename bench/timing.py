@@ -1,30 +1,63 @@
-"""The clock of a window: knows steps and seconds, nothing of devices or backends, which are passed in."""
+"""The clock of a window: knows steps and seconds, nothing of devices or backends; the stopwatch is passed in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 Clock = Callable[[], float]
-Sync = Callable[[], None]
+
+
+class Stopwatch(Protocol):
+    """How one kind of device tells the time. A host clock alone would time the launch of a kernel, not the kernel."""
+
+    def now(self) -> float:
+        """Seconds, once the device has done all that it was given."""
+        ...
+
+    def mark(self) -> None:
+        """Note the end of a step without waiting for the device, so that timing never breaks the overlap it measures."""
+        ...
+
+    def laps(self) -> list[float]:
+        """Seconds between the marks since the last call; call after `now`."""
+        ...
+
+
+class HostStopwatch:
+    """For a device that is the host itself: whatever a step started, it has finished."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._marks: list[float] = []
+
+    def now(self) -> float:
+        return self._clock()
+
+    def mark(self) -> None:
+        self._marks.append(self._clock())
+
+    def laps(self) -> list[float]:
+        marks, self._marks = self._marks, []
+        return [after - before for before, after in pairwise(marks)]
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps' own clock readings."""
+    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps' own marks."""
 
     seconds: float
     step_seconds: list[float]
 
 
-def time_steps(step: Callable[[], None], steps: int, clock: Clock, sync: Sync) -> Timed:
-    """Run `step` `steps` times. The device is synced at the two edges only, so timing never breaks the overlap it measures."""
-    sync()
-    marks = [clock()]
+def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> Timed:
+    """Run `step` `steps` times. The device is synced at the two edges only."""
+    start = watch.now()
+    watch.mark()
     for _ in range(steps):
         step()
-        marks.append(clock())
-    sync()
-    end = clock()
-    return Timed(end - marks[0], [after - before for before, after in pairwise(marks)])
+        watch.mark()
+    seconds = watch.now() - start
+    return Timed(seconds, watch.laps())

@@ -5,59 +5,143 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import torch
 from torch.nn.functional import cross_entropy
 
+from bench import precision
 from bench.backends import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.data import Batch
 from bench.record import RunLog
-from bench.timing import Clock, Sync, time_steps
+from bench.timing import Clock, Stopwatch, time_steps
 
 Progress = Callable[[str, int, int, float], None]  # phase, windows done, windows in all, images/s
 
 
-class Loop:
-    """A model in training; `step` is one optimiser update. Counts the samples it was given and keeps every loss."""
+class Input:
+    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in seconds."""
 
-    def __init__(self, config: RunConfig, backend: Backend, model: torch.nn.Module, batches: Iterator[Batch]) -> None:
-        self._config, self._backend, self._batches = config, backend, batches
+    def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device, clock: Clock) -> None:
+        self._batches, self._device, self._clock = batches, device, clock
+        self._dtype, self._format = precision.parameter_dtype(config), precision.memory_format(config)
+        self.samples = 0
+        self.wait_seconds: list[float] = []
+
+    def step(self) -> Batch:
+        """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
+        asked = self._clock()
+        images, labels = next(self._batches)
+        self.wait_seconds.append(self._clock() - asked)
+        self.samples += len(labels)
+        images = images.to(self._device, self._dtype, non_blocking=True, memory_format=self._format)
+        return images, labels.to(self._device, non_blocking=True)
+
+
+class Loop:
+    """A model in training; `step` is one optimiser update. Keeps every loss."""
+
+    def __init__(self, config: RunConfig, backend: Backend, network: torch.nn.Module, data: Input) -> None:
+        self._config, self._backend, self._network, self._input = config, backend, network, data
         optimizer = torch.optim.SGD(
-            model.parameters(),
+            network.parameters(),
             lr=config.learning_rate(0),
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
         )
-        self._model, self._optimizer = backend.wrap(model, optimizer)
-        self._model.train()
-        self.samples = 0
+        wrapped, self._optimizer = backend.wrap(network, optimizer)
+        wrapped.train()
+        self._model: Callable[[torch.Tensor], torch.Tensor] = wrapped
+        if config.compile:
+            # after wrapping: DDP then cuts the graph at its buckets and keeps its overlap, and Horovod is no worse off
+            self._model = torch.compile(wrapped)
+        self._autocast = precision.autocast(config)
         self.losses: list[torch.Tensor] = []
 
     def step(self) -> None:
-        images, labels = next(self._batches)
+        images, labels = self._input.step()
         for group in self._optimizer.param_groups:
             group["lr"] = self._config.learning_rate(len(self.losses))
         self._backend.zero_grad()
-        loss = cross_entropy(self._model(images), labels)
-        self._backend.backward(loss)
+        loss = self._accumulate(images, labels) if self._config.accumulate > 1 else self._backward(images, labels)
+        if not self.losses and not self._config.unused_parameters:
+            self._require_gradients()
         self._backend.finish_backward()
+        if self._config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
         self._backend.step()
-        self.losses.append(loss.detach())
-        self.samples += len(labels)
+        self.losses.append(loss)
+
+    def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
+        """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
+        with self._autocast:
+            loss = cross_entropy(self._forward(images), labels)
+        if parts > 1:
+            loss = loss / parts
+        self._backend.backward(loss)
+        return loss.detach()
+
+    def _accumulate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Micro-batch after micro-batch; the gradients are exchanged with the last one alone."""
+        size, parts = self._config.samples_per_microbatch, self._config.accumulate
+        total = torch.zeros((), device=images.device, dtype=images.dtype)
+        for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):
+            with nullcontext() if index == parts - 1 else self._backend.accumulating():
+                total = total + self._backward(*part, parts)
+        return total
+
+    def _forward(self, images: torch.Tensor) -> torch.Tensor:
+        try:
+            return self._model(images)
+        except Exception:
+            if not self.losses:
+                self._blame_the_model(images)
+            raise
+
+    def _blame_the_model(self, images: torch.Tensor) -> None:
+        """Raise UsageError where a torchvision model fails without any backend too: it does not fit this input."""
+        if ":" in self._config.model:
+            return  # whoever wrote the model wants the traceback
+        try:
+            self._network(images)
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UsageError(
+                f"model={self._config.model} cannot train on a batch of shape {list(images.shape)} ({reason}); "
+                "choose another --image-size, batch or --model"
+            ) from None
+
+    def _require_gradients(self) -> None:
+        """Raise UsageError where the first step left a parameter without gradient: frameworks then do different things."""
+        idle = [name for name, p in self._network.named_parameters() if p.requires_grad and p.grad is None]
+        if idle:
+            raise UsageError(
+                f"model={self._config.model} left {len(idle)} parameter(s) without gradient, such as {idle[0]}: "
+                "freeze them (requires_grad=False), or use --unused-parameters"
+            )
 
 
-def measure(loop: Loop, backend: Backend, config: RunConfig, log: RunLog, clock: Clock, sync: Sync, progress: Progress) -> None:
+def measure(
+    step: Callable[[], object],
+    data: Input,
+    backend: Backend,
+    config: RunConfig,
+    log: RunLog,
+    watch: Stopwatch,
+    progress: Progress,
+) -> None:
     """Warm up, then time the windows; after each, outside the clock, every rank's seconds go to the log."""
-    warmup = time_steps(loop.step, config.warmup_steps, clock, sync)
+    warmup = time_steps(step, config.warmup_steps, watch)
     _record(backend, log, "warmup", 0, warmup.step_seconds)
     for index in range(config.windows):
         backend.barrier()
-        window = time_steps(loop.step, config.steps_per_window, clock, sync)
+        window = time_steps(step, config.steps_per_window, watch)
         seconds = backend.all_reduce(window.seconds, "max")
         _record(backend, log, "window", index, window.step_seconds)
-        log.write("window", index=index, steps=config.steps_per_window, seconds=seconds)
+        waited = backend.gather(sum(data.wait_seconds[-config.steps_per_window :]))
+        log.write("window", index=index, steps=config.steps_per_window, seconds=seconds, input_seconds=waited)
         images = config.samples_per_step * config.steps_per_window
         progress("window", index + 1, config.windows, images / seconds)
 
@@ -66,20 +150,21 @@ def _record(backend: Backend, log: RunLog, phase: str, index: int, step_seconds:
     log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
 
 
-def checks(loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module) -> dict[str, object]:
-    """Did the run do what was asked? Samples, losses and parameters of all ranks, compared; needs every rank's call."""
+def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
+    """Did every rank get its samples? Needs every rank's call."""
     steps = config.warmup_steps + config.windows * config.steps_per_window
+    sampled = backend.all_reduce(data.samples, "sum")
+    right = sampled == steps * config.samples_per_step and len(data.wait_seconds) == steps
+    return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
+
+
+def check_training(loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module) -> dict[str, object]:
+    """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every rank's call."""
     losses = [float(loss) for loss in loop.losses]
     digests = backend.gather(digest(model))
-    sampled = backend.all_reduce(loop.samples, "sum")
     finite = backend.all_reduce(float(all(math.isfinite(loss) for loss in losses)), "min")
     return {
-        "checks": {
-            "samples_per_step": sampled == steps * config.samples_per_step and len(losses) == steps,
-            "loss_finite": finite == 1.0,
-            "parameters_equal": len(set(digests)) == 1,
-        },
-        "samples": int(sampled),
+        "checks": {"loss_finite": finite == 1.0, "parameters_equal": len(set(digests)) == 1},
         "first_loss": backend.all_reduce(losses[0], "sum") / config.world_size,
         "last_loss": backend.all_reduce(losses[-1], "sum") / config.world_size,
         "parameters_sha256": digests[0],
@@ -87,7 +172,7 @@ def checks(loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Modu
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition."""
+    """SHA-256 of all parameters, bit for bit, in order of definition; the layout in memory makes no difference."""
     sha = hashlib.sha256()
     for parameter in model.parameters():
         sha.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

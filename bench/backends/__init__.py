@@ -2,18 +2,17 @@
 
 No learning rate, batch size, precision, data order, logging or timing belongs in a backend. Adding one is a file here, a
 line in `load`, and passing the contract test.
-
-Accumulation is absent until the loop offers it, and then will be a context around forward and backward: DDP decides
-during the forward pass whether this backward exchanges, so an argument of `backward` would come too late.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 import torch
 
 from bench.config import RunConfig
+from bench.device import Device
 from bench.launch import Launch
 
 Reduction = Literal["sum", "max", "min"]
@@ -29,6 +28,13 @@ class Backend(Protocol):
 
     def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         """The model and optimiser to train with; every rank starts from rank 0's parameters and buffers."""
+        ...
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        """Around forward and backward of every micro-batch of a step but the last: nothing is exchanged.
+
+        A context and not an argument of `backward`: DDP decides in the forward pass whether this backward exchanges.
+        """
         ...
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -72,7 +78,7 @@ class Backend(Protocol):
         ...
 
 
-def load(config: RunConfig, launch: Launch) -> Backend:
+def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start the backend that `config` names. Raises UsageError if it is not installed or its world is not `launch`'s."""
     match config.backend:
         case "single":
@@ -82,8 +88,8 @@ def load(config: RunConfig, launch: Launch) -> Backend:
         case "ddp":
             from bench.backends.ddp import Ddp
 
-            return Ddp(config, launch)
+            return Ddp(config, launch, device)
         case "horovod":
             from bench.backends.hvd import Horovod
 
-            return Horovod(config, launch)
+            return Horovod(config, launch, device)

@@ -1,8 +1,10 @@
-"""PyTorch DistributedDataParallel over Gloo, or over MPI through a process group of our own."""
+"""PyTorch DistributedDataParallel over Gloo, over NCCL, or over MPI through a process group of our own."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -11,20 +13,19 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.backends import Reduction
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from bench.device import Device
 from bench.launch import Launch
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}  # scalars stay on the host: NCCL would queue them behind gradients
+_WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Ddp:
     """DDP wraps the model. `shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers."""
 
-    def __init__(self, config: RunConfig, launch: Launch) -> None:
-        self._options: dict[str, Any] = {}
-        if config.settings == "matched":
-            self._options = {"bucket_cap_mb": MATCHED_BUCKET_MIB, "forward_sync_buffers": False}
-        if config.bucket_mib is not None:
-            self._options["bucket_cap_mb"] = config.bucket_mib
+    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        self._config, self._device = config, device
         if config.transport == "mpi":
             from bench.backends import mpi_group
 
@@ -33,15 +34,22 @@ class Ddp:
         else:
             from bench.rendezvous import open_store
 
-            store = dist.PrefixStore("gloo", open_store(config, launch))
-            dist.init_process_group("gloo", store=store, rank=launch.rank, world_size=launch.size)
-            self.versions = {}
+            store = dist.PrefixStore("ddp", open_store(config, launch))
+            dist.init_process_group(_GROUPS[config.transport], store=store, rank=launch.rank, world_size=launch.size)
+            self.versions = _nccl_version() if config.transport == "nccl" else {}
         assert dist.get_world_size() == launch.size
 
     def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         self._optimizer = optimizer
-        self._model = DistributedDataParallel(model, **self._options)
+        if self._config.sync_batchnorm:
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        self._model = DistributedDataParallel(model, **_options(self._config, self._device))
+        if (wire := _wire_type(self._config)) is not None:
+            self._model.register_comm_hook(None, _exchange_as(wire))
         return self._model, optimizer
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        return self._model.no_sync()
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
@@ -75,12 +83,55 @@ class Ddp:
         return values
 
     def barrier(self) -> None:
-        dist.barrier()
+        self.all_reduce(0.0, "sum")  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
 
     def close(self) -> None:
-        dist.barrier()  # nobody leaves while another still exchanges
+        self.barrier()  # nobody leaves while another still exchanges
         # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the interpreter's exit, those threads
         # end about one run in five with "terminate called without an active exception", or never
         vars(self).pop("_model", None)  # absent where nothing was wrapped
         gc.collect()
         dist.destroy_process_group()
+
+
+def _options(config: RunConfig, device: Device) -> dict[str, Any]:
+    """DDP's arguments: none but what the config asks for."""
+    options: dict[str, Any] = {}
+    if config.settings == "matched":
+        options |= {"bucket_cap_mb": MATCHED_BUCKET_MIB, "forward_sync_buffers": False}
+    if config.bucket_mib is not None:
+        options["bucket_cap_mb"] = config.bucket_mib
+    if config.unused_parameters:
+        options["find_unused_parameters"] = True
+    if config.device == "cuda":
+        options["device_ids"] = [device.torch_device]
+    return options
+
+
+def _wire_type(config: RunConfig) -> torch.dtype | None:
+    """Type in which gradients travel, None for their own.
+
+    bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one framework alone would round more.
+    """
+    return torch.float32 if config.precision == "bf16" else _WIRE_TYPES.get(config.compression)
+
+
+def _exchange_as(dtype: torch.dtype) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
+    """A communication hook that averages in `dtype`; torch's own bfloat16 hook refuses every transport but NCCL."""
+
+    def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        gradients = bucket.buffer()
+        future = dist.all_reduce(gradients.to(dtype).div_(dist.get_world_size()), async_op=True).get_future()
+
+        def unpack(reduced: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+            return gradients.copy_(reduced.value()[0])
+
+        unpacked: torch.futures.Future[torch.Tensor] = future.then(unpack)
+        return unpacked
+
+    hook.__annotations__.clear()  # DDP compares them with types, and here they are text
+    return hook
+
+
+def _nccl_version() -> dict[str, str]:
+    return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}

@@ -1,16 +1,19 @@
-"""Horovod over MPI or over its own Gloo, with the traps of its optimiser wrapper cured here and nowhere else."""
+"""Horovod over MPI, over its own Gloo, or over NCCL, with the traps of its optimiser wrapper cured here and nowhere else."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 from bench.backends import Reduction
+from bench.backends.wire import Wire, broadcast
 from bench.config import MATCHED_BUCKET_MIB, RunConfig, UsageError
+from bench.device import Device
 from bench.launch import Launch
 
 _MIB = 2**20
@@ -19,13 +22,11 @@ _MIB = 2**20
 class Horovod:
     """Horovod wraps the optimiser. `shipped` leaves its fusion alone; `matched` exchanges DDP's buckets, one by one."""
 
-    def __init__(self, config: RunConfig, launch: Launch) -> None:
-        self._bucket_bytes: int | None = None
-        if config.settings == "matched":
-            self._bucket_bytes = int((config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)
+    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        self._config = config
         os.environ.update(_environment(config))
         hvd = self._hvd = _import_horovod()
-        built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built}[config.transport]()
+        built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}[config.transport]()
         if not built:
             raise UsageError(f"this Horovod was built without {config.transport}; run make setup, or choose another --transport")
         self._rendezvous = _init_mpi(hvd, launch) if config.transport == "mpi" else _init_gloo(hvd, config, launch)
@@ -35,37 +36,54 @@ class Horovod:
                 f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is rank {hvd.rank()} of {hvd.size()}; "
                 "start with the mpirun that Horovod was built against, or use --transport gloo"
             )
-        self.versions = {"horovod": __import__("horovod").__version__, **_mpi_version(config)}
+        self.versions = {"horovod": __import__("horovod").__version__, **_transport_versions(hvd, config)}
 
     def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        if self._config.sync_batchnorm:
+            _join_statistics(model, self._hvd)
         self._model = model
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
         # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real step with zero gradients
-        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        options = {} if self._bucket_bytes is None else {"groups": list(buckets(list(model.parameters()), self._bucket_bytes))}
-        self._optimizer = self._hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
+        broadcast(model.state_dict(), self._hvd)
+        groups = self._matched_buckets()
+        self._optimizer = self._hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=Wire(self._config),
+            backward_passes_per_step=self._config.accumulate,
+            **({"groups": groups} if groups else {}),
+        )
+        # wrapping forgets them: a group added later would get the class's learning rate and no momentum
+        self._optimizer.defaults = optimizer.defaults
         return model, self._optimizer
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        return nullcontext()  # Horovod counts the backward passes itself
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
 
     def finish_backward(self) -> None:
+        """Wait for the exchange: before this, clipping or unscaling would race with it."""
+        idle = self._unused_everywhere() if self._config.unused_parameters else []
         self._optimizer.synchronize()
+        for parameter in idle:
+            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what nobody used
+            parameter.grad = None
 
     def step(self) -> None:
-        with self._optimizer.skip_synchronize():  # finish_backward has done it
-            self._optimizer.step()
+        # Horovod's own step would wait once more, and run every hook on the step twice; finish_backward has waited
+        super(type(self._optimizer), self._optimizer).step()  # type: ignore[misc]  # the class is made at run time
 
     def zero_grad(self) -> None:
         self._optimizer.zero_grad()  # takes no set_to_none, and has torch's default: None
 
     def sync_buffers(self) -> None:
-        self._hvd.broadcast_parameters(dict(self._model.named_buffers()), root_rank=0)
+        broadcast(dict(self._model.named_buffers()), self._hvd)
 
     def exchange_bytes(self) -> list[int]:
         """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
-        if self._bucket_bytes is None:
-            return []
-        return [sum(_size(p) for p in group) for group in buckets(list(self._model.parameters()), self._bucket_bytes)]
+        return [sum(_size(p) for p in group) for group in self._matched_buckets()]
 
     def all_reduce(self, value: float, op: Reduction) -> float:
         ops = {"sum": self._hvd.Sum, "max": self._hvd.Max, "min": self._hvd.Min}
@@ -82,6 +100,17 @@ class Horovod:
         self._hvd.shutdown()
         if self._rendezvous is not None:
             self._rendezvous.stop()
+
+    def _matched_buckets(self) -> list[list[torch.Tensor]]:
+        if self._config.settings != "matched":
+            return []
+        return list(buckets(self._parameters, int((self._config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)))
+
+    def _unused_everywhere(self) -> list[torch.Tensor]:
+        """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to find the same."""
+        used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
+        used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
+        return [p for p, somewhere in zip(self._parameters, used.tolist(), strict=True) if not somewhere]
 
 
 def buckets(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
@@ -102,7 +131,9 @@ def _size(tensor: torch.Tensor) -> int:
 
 def _environment(config: RunConfig) -> dict[str, str]:
     """Horovod's variables for this config. Controller and operations always agree: a mismatch crashes."""
-    variables: dict[str, str] = {"HOROVOD_CONTROLLER": config.transport, "HOROVOD_CPU_OPERATIONS": config.transport}
+    # NCCL is fixed when Horovod is built; its controller and the scalars then go over Gloo, as DDP's do
+    control = "mpi" if config.transport == "mpi" else "gloo"
+    variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
     if config.fusion_mib is not None:
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * _MIB))
     if config.cycle_ms is not None:
@@ -129,10 +160,37 @@ def _init_mpi(hvd: Any, launch: Launch) -> Any:
     return None
 
 
-def _mpi_version(config: RunConfig) -> dict[str, str]:
-    from bench.backends import mpi_group
+def _transport_versions(hvd: Any, config: RunConfig) -> dict[str, str]:
+    """Library that carries the gradients. Raises UsageError where Horovod's NCCL is not torch's, and so not DDP's."""
+    if config.transport == "mpi":
+        from bench.backends import mpi_group
 
-    return mpi_group.versions() if config.transport == "mpi" else {}
+        return mpi_group.versions()
+    if config.transport == "nccl":
+        ours, torchs = hvd.nccl_built(), nccl_code(torch.cuda.nccl.version())
+        if ours != torchs:
+            raise UsageError(
+                f"Horovod was built with NCCL {ours}, torch brings {torchs}: two libraries would be compared; "
+                "build Horovod with HOROVOD_NCCL_HOME at torch's NCCL and HOROVOD_NCCL_LINK=SHARED"
+            )
+        return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+    return {}
+
+
+def nccl_code(version: tuple[int, int, int]) -> int:
+    """NCCL's version as one number, as its header writes it from 2.9 on: (2, 27, 3) -> 22703."""
+    major, minor, patch = version
+    return 10000 * major + 100 * minor + patch
+
+
+def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
+    """Replace every BatchNorm below `model` by Horovod's, which keeps its parameters and buffers, as torch's does for DDP."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, torch.nn.modules.batchnorm._BatchNorm):
+                joined = hvd.SyncBatchNorm(child.num_features, child.eps, child.momentum, child.affine, child.track_running_stats)
+                joined._parameters, joined._buffers = child._parameters, child._buffers
+                setattr(module, name, joined.train(child.training))
 
 
 def _init_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in torch's stubs
@@ -21,6 +22,7 @@ from bench.config import UsageError
 from bench.launch import Launch, require_mpi_world
 
 NAME = "mpi4py"
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def init(launch: Launch) -> None:
@@ -75,6 +77,8 @@ class MpiGroup(dist.ProcessGroup):
             dist.ReduceOp.PRODUCT: MPI.PROD,
         }
         self._in_place = MPI.IN_PLACE
+        self._half_type = MPI.BYTE.Create_contiguous(2).Commit()
+        self._half_sums = {dtype: MPI.Op.Create(_adder(dtype), commute=True) for dtype in _HALVES}
         self._comm = MPI.COMM_WORLD.Dup()  # a context of its own: nothing else in the process can match our messages
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="mpi-collectives", daemon=True)
@@ -108,9 +112,15 @@ class MpiGroup(dist.ProcessGroup):
     # torch calls these four by position or by the name `opts`; its stubs overload them with forms it never uses on us
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
-        op = self._ops[opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp]
-        arrays = [_array(t) for t in tensors]
-        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, a, op=op) for a in arrays], tensors)
+        op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
+        calls = [self._reduction(tensor, op) for tensor in tensors]
+        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, buffer, op=how) for buffer, how in calls], tensors)
+
+    def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
+        """What MPI is given for `tensor`: its memory, and the operation; MPI itself cannot add numbers of 16 bits."""
+        if tensor.dtype in _HALVES and op == dist.ReduceOp.SUM:
+            return [_bytes(tensor), tensor.numel(), self._half_type], self._half_sums[tensor.dtype]
+        return _array(tensor), self._ops[op]
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         arrays = [_bytes(t) for t in tensors]
@@ -133,6 +143,16 @@ class MpiGroup(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         return NAME
+
+
+def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
+    """MPI's callback for a sum: adds the first buffer into the second, number by number."""
+
+    def add(these: Any, into: Any, _: Any) -> None:
+        ours, total = (torch.from_numpy(np.frombuffer(memory, np.int16)).view(dtype) for memory in (these, into))
+        total += ours
+
+    return add
 
 
 def _array(tensor: torch.Tensor) -> Any:

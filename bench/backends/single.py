@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ class Single:
     def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         self._optimizer = optimizer
         return model, optimizer
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from bench import backends, data, host
+from bench import backends, data, device, host
 from bench.backends import Backend
 from bench.config import RunConfig
 from bench.launch import Launch
@@ -18,8 +18,8 @@ from bench.model import build_model
 from bench.overhead.figures import PAIRS, STEPS
 from bench.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.record import SCHEMA, RunLog
-from bench.timing import time_steps
-from bench.train import Loop, digest
+from bench.timing import HostStopwatch, time_steps
+from bench.train import Input, Loop, digest
 
 
 def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
@@ -28,10 +28,12 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     Both loops first train a model of their own, wrapped by our backend and by hand, and must end with the same parameters.
     """
     torch.set_num_threads(config.threads)
-    backend = backends.load(config, launch)
+    place = device.choose(config, launch)
+    backend = backends.load(config, launch, place)
     images = data.load_images(config)
     network = build_model(config, images.classes)
-    loop = Loop(config, backend, network, data.batches(config, launch.rank, images))
+    samples = Input(config, data.batches(config, launch.rank, images), place.torch_device, time.perf_counter)
+    loop = Loop(config, backend, network, samples)
     by_hand, by_hand_network = bare_loop(config, launch.rank)
     for step in (loop.step, by_hand):
         _time(step, config.warmup_steps)
@@ -43,7 +45,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
         _time(steps["recipe"], config.warmup_steps)
     _write_start(config, launch, backend, log)
     _take_turns(steps, backend, log, random.Random(config.seed))
-    share = _own_share(loop, backend)
+    share = _own_share(loop, samples, backend)
     log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
     del loop, by_hand, by_hand_network, bare, steps, step
     backend.close()
@@ -52,7 +54,8 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
 def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
     """The bare loop alone in this process group, timed as `python -m bench` times its own; needs all ranks."""
     torch.set_num_threads(config.threads)
-    backend = backends.load(config, launch)
+    place = device.choose(config, launch)
+    backend = backends.load(config, launch, place)
     step, model = bare_loop(config, launch.rank)
     _write_start(config, launch, backend, log)
     _time(step, config.warmup_steps)
@@ -66,7 +69,7 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
 
 
 def _time(step: Step, steps: int) -> float:
-    return time_steps(step, steps, time.perf_counter, lambda: None).seconds
+    return time_steps(step, steps, HostStopwatch(time.perf_counter)).seconds
 
 
 def _write_start(config: RunConfig, launch: Launch, backend: Backend, log: RunLog) -> None:
@@ -102,17 +105,17 @@ class _Meter:
         return timed
 
 
-def _own_share(loop: Any, backend: Backend) -> float:
+def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
     """Share of a turn outside data, forward, backward, exchange and update: an upper bound, the loss function is in it."""
     meter = _Meter()
     names = ("zero_grad", "backward", "finish_backward", "step")
     saved = {name: getattr(backend, name) for name in names}
-    model, batches = loop._model, loop._batches
+    model, batches = loop._model, samples._batches
     for name, call in saved.items():
         setattr(backend, name, meter.wrap(call))
-    loop._model, loop._batches = meter.wrap(model), iter(meter.wrap(lambda: next(batches)), None)
+    loop._model, samples._batches = meter.wrap(model), iter(meter.wrap(lambda: next(batches)), None)
     seconds = _time(loop.step, 10)
     for name, call in saved.items():
         setattr(backend, name, call)
-    loop._model, loop._batches = model, batches
+    loop._model, samples._batches = model, batches
     return backend.all_reduce(1 - meter.seconds / seconds, "max")

@@ -20,13 +20,27 @@ from bench.resources import environment
 
 STEPS = 20
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
+VARIANTS: dict[str, dict[str, Any]] = {
+    "float32": {},
+    "float64": {"precision": "float64"},
+    "bf16": {"precision": "bf16"},
+    "bf16-mixed": {"precision": "bf16-mixed"},
+    "channels_last": {"memory_format": "channels_last"},
+    "accumulate": {"accumulate": 2},
+    "clip": {"clip_norm": 0.1},
+    "all together": {"precision": "bf16", "memory_format": "channels_last", "accumulate": 2, "clip_norm": 0.1},
+}
 PRECISIONS = ("float32", "float64")
 
 
-def cases(config: RunConfig) -> list[RunConfig]:
-    """The same run for every model and precision; a rising learning rate shows that schedules reach the optimiser."""
-    variants = [{"model": m, "precision": p} for m in MODELS for p in PRECISIONS]
-    return [config.model_copy(update={**v, "base_lr": 1.0, "lr_warmup_steps": 8}) for v in variants]
+def cases(config: RunConfig) -> dict[tuple[str, str], RunConfig]:
+    """The same run for every model and variant; a rising learning rate shows that schedules reach the optimiser."""
+    common = {"base_lr": 1.0, "lr_warmup_steps": 8}
+    return {
+        (model, name): config.model_copy(update={"model": model, **common, **variant})
+        for model in MODELS
+        for name, variant in VARIANTS.items()
+    }
 
 
 def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
@@ -39,15 +53,25 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     return batches(whole, rank, load_images(whole))
 
 
+def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
+    """The study's own loop on this rank's shard."""
+    import torch
+
+    from bench.train import Input, Loop
+
+    samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"), time.perf_counter)
+    return Loop(config, backend, network, samples)
+
+
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's must win."""
     import torch
 
     from bench.model import build_model
-    from bench.train import Loop, digest
+    from bench.train import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
-    loop = Loop(config, backend, network, shard_of(config, rank, config.world_size))
+    loop = make_loop(config, backend, network, rank)
     gradients: list[torch.Tensor] = []
     finish = backend.finish_backward
 
@@ -74,9 +98,11 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from torch.nn.functional import cross_entropy
 
     from bench.model import build_model
+    from bench.precision import autocast, parameter_dtype
     from bench.train import digest
 
     network = build_model(config, 10)
+    layout = torch.channels_last if config.memory_format == "channels_last" else torch.contiguous_format
     sgd = torch.optim.SGD(network.parameters(), lr=0.0, momentum=config.momentum, weight_decay=config.weight_decay)
     data = [shard_of(config, rank, shards) for rank in range(shards)]
     first: list[torch.Tensor] = []
@@ -86,11 +112,20 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
         sums: list[torch.Tensor] = []
         for rank in order:
             images, labels = batches[rank]
-            loss = cross_entropy(network(images), labels)
-            gradients = torch.autograd.grad(loss, list(network.parameters()))
-            sums = [g + s for g, s in zip(gradients, sums, strict=True)] if sums else list(gradients)
+            images = images.to(parameter_dtype(config), memory_format=layout)
+            network.zero_grad()
+            for part in zip(images.chunk(config.accumulate), labels.chunk(config.accumulate), strict=True):
+                with autocast(config):
+                    loss = cross_entropy(network(part[0]), part[1]) / config.accumulate
+                loss.backward()
+            # bfloat16 gradients are averaged in float32 and rounded once
+            found = [p.grad for p in network.parameters() if p.grad is not None]
+            gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in found]
+            sums = [g + s for g, s in zip(gradients, sums, strict=True)] if sums else [g.clone() for g in gradients]
         for parameter, total in zip(network.parameters(), sums, strict=True):
-            parameter.grad = total / shards
+            parameter.grad = (total / shards).to(parameter.dtype)
+        if config.clip_norm:
+            torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
         first = first or [p.grad.clone() for p in network.parameters() if p.grad is not None]
         sgd.step()
     return {
@@ -152,10 +187,9 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     """Bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
     from bench.model import build_model
-    from bench.train import Loop
 
     resnet = config.model_copy(update={"model": "resnet50", "batch_per_rank": 2})
-    loop = Loop(resnet, backend, build_model(resnet, 1000), shard_of(resnet, rank, config.world_size))
+    loop = make_loop(resnet, backend, build_model(resnet, 1000), rank)
     for _ in range(3):
         loop.step()
     sizes: list[int] = backend.exchange_bytes()
@@ -170,22 +204,27 @@ def main() -> None:
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch
 
-    from bench import backends
+    from bench import backends, device
 
     torch.set_num_threads(1)
     if shards:
         forward, backward = list(range(shards)), list(reversed(range(shards)))
         result: dict[Any, Any] = {
-            (c.model, c.precision): {
+            (model, name): {
                 **specification(c, shards, forward),
                 "other_order": specification(c, shards, backward),
-                "joined": joined(c, shards),
+                "joined": joined(c, shards) if name in PRECISIONS else [],
             }
-            for c in cases(config)
+            for (model, name), c in cases(config).items()
         }
     else:
-        backend = backends.load(config, launch)
-        result = {(c.model, c.precision): train(c, backend, launch.rank) for c in cases(config)}
+        result = {}
+        backend = backends.load(config, launch, device.choose(config, launch))
+        for key, case in cases(config).items():
+            vars(backend)["_config"] = (
+                case  # one process group for all cases: what they differ in is read when a model is wrapped
+            )
+            result[key] = train(case, backend, launch.rank)
         result["verbs"] = verbs(config, backend, launch.rank)
         if config.settings == "matched" and config.world_size == 2:
             result["exchange_bytes"] = exchange(config, backend, launch.rank)

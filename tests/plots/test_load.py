@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bench.config import UsageError
-from bench.record import append_event
+from bench.record import SCHEMA, append_event
 from plots import equal
 from plots.analysis import analyse
 from plots.load import Loaded, load
@@ -79,7 +79,7 @@ def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
     logs.write(tmp_path / "rank.jsonl", good, 0.1, windows=1)
     append_event(tmp_path / "rank.jsonl", "error", rank=1, message="out of memory")
     new = logs.write(tmp_path / "newer.jsonl", good, 0.1)
-    new.write_text(new.read_text().replace('"schema": 1', '"schema": 99'))
+    new.write_text(new.read_text().replace(f'"schema": {SCHEMA}', '"schema": 99'))
     torn = logs.write(tmp_path / "torn.jsonl", good, 0.1)
     torn.write_text("".join(torn.read_text().splitlines(keepends=True)[:4])[:-30])
     zero = logs.write(tmp_path / "zero.jsonl", good, 0.1)

@@ -1,0 +1,29 @@
+"""Number formats: what weights, gradients and activations are made of, for every backend alike."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from bench.config import RunConfig
+
+_PARAMETERS = {"float64": torch.float64, "bf16": torch.bfloat16}  # every other precision keeps them in float32
+_MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+
+
+def parameter_dtype(config: RunConfig) -> torch.dtype:
+    """Type of weights, and so of gradients."""
+    return _PARAMETERS.get(config.precision, torch.float32)
+
+
+def memory_format(config: RunConfig) -> torch.memory_format:
+    """Layout of 4-dimensional weights and activations."""
+    return _MEMORY_FORMATS[config.memory_format]
+
+
+def autocast(config: RunConfig) -> AbstractContextManager[object]:
+    """Context of every forward pass: bfloat16 where torch holds it safe, with bf16-mixed; nothing otherwise."""
+    if config.precision == "bf16-mixed":
+        return torch.autocast(config.device, torch.bfloat16)
+    return nullcontext()

@@ -1,0 +1,57 @@
+"""Devices as far as a machine without a GPU can tell: which GPU is a rank's, and that none is shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from bench import device
+from bench.config import RunConfig, UsageError
+from bench.launch import Launch
+
+needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+
+
+def launch(local_rank: int = 0, local_size: int = 1) -> Launch:
+    return Launch("srun", local_rank, local_size, local_rank, local_size, "key")
+
+
+@pytest.mark.parametrize(
+    ("visible", "local_rank", "local_size", "index"),
+    [(4, 2, 4, 2), (8, 3, 4, 3), (1, 0, 1, 0), (1, 3, 4, 0)],
+    ids=["all seen", "more than ranks", "one rank", "one chosen by the launcher"],
+)
+def test_which_gpu_is_mine(visible: int, local_rank: int, local_size: int, index: int) -> None:
+    assert device.gpu_index(visible, launch(local_rank, local_size)) == index
+
+
+@pytest.mark.parametrize("visible", [2, 3])
+def test_more_ranks_than_gpus_is_refused(visible: int) -> None:
+    with pytest.raises(UsageError, match=f"4 ranks on this node see {visible} GPUs"):
+        device.gpu_index(visible, launch(0, 4))
+
+
+def rank(number: int, host: str, uuid: str) -> dict[str, Any]:
+    return {"rank": number, "hostname": host, "gpu_uuid": uuid}
+
+
+def test_a_shared_gpu_is_refused() -> None:
+    device.require_own_gpus([rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "b", "x"), {"rank": 3, "hostname": "a"}])
+    with pytest.raises(UsageError, match="ranks 0 and 2 on a share GPU x"):
+        device.require_own_gpus([rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "a", "x")])
+
+
+@needs_no_gpu
+def test_cuda_without_a_gpu_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"torch sees no GPU.*--device cpu"):
+        device.choose(RunConfig(batch_per_rank=1, device="cuda"), launch())
+
+
+def test_the_cpu_describes_nothing_more() -> None:
+    place = device.choose(RunConfig(batch_per_rank=1), launch())
+    assert place.torch_device == torch.device("cpu")
+    assert place.describe() == {}
+    assert place.peak_memory_bytes() is None
+    assert place.stopwatch().now() > 0

@@ -1,0 +1,73 @@
+"""Tensors as Horovod takes them: no copy where none is needed, and back to what they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from bench.backends.hvd import nccl_code
+from bench.backends.wire import Wire, memory_order
+from bench.config import RunConfig
+
+
+def wire(**fields: Any) -> Wire:
+    return Wire(RunConfig(backend="horovod", batch_per_rank=4, **fields))
+
+
+IMAGES = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        IMAGES,
+        IMAGES.to(memory_format=torch.channels_last),
+        IMAGES.reshape(2, 3, 4, 5, 1).expand(2, 3, 4, 5, 2).contiguous(memory_format=torch.channels_last_3d),
+        IMAGES[:, :, :1, :1].contiguous(memory_format=torch.channels_last),
+        IMAGES[0, 0].t(),
+        torch.tensor(1.0),
+    ],
+    ids=["contiguous", "channels_last", "channels_last_3d", "1 x 1 kernel", "transposed", "scalar"],
+)
+def test_a_dense_tensor_travels_without_a_copy(tensor: torch.Tensor) -> None:
+    sent, context = wire().compress(tensor)
+    assert sent.is_contiguous()
+    assert sent.data_ptr() == tensor.data_ptr()
+    back = wire().decompress(sent, context)
+    assert torch.equal(back, tensor)
+    assert back.stride() == tensor.stride()
+
+
+def test_a_tensor_with_gaps_is_copied() -> None:
+    gaps = IMAGES[:, ::2]
+    sent, context = wire().compress(gaps)
+    assert sent.is_contiguous()
+    assert torch.equal(wire().decompress(sent, context), gaps)
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "travels_as"),
+    [
+        ({"precision": "bf16"}, torch.bfloat16, torch.float32),
+        ({"compression": "fp16"}, torch.float32, torch.float16),
+        ({}, torch.float64, torch.float64),
+    ],
+)
+def test_types(fields: dict[str, Any], own: torch.dtype, travels_as: torch.dtype) -> None:
+    tensor = IMAGES.to(own).to(memory_format=torch.channels_last)
+    sent, context = wire(**fields).compress(tensor)
+    assert sent.dtype == travels_as
+    back = wire(**fields).decompress(sent, context)
+    assert back.dtype == own
+    assert torch.equal(back, tensor), "small whole numbers are exact in every type here"
+
+
+def test_memory_order() -> None:
+    assert memory_order(IMAGES) == [0, 1, 2, 3]
+    assert memory_order(IMAGES.to(memory_format=torch.channels_last)) == [0, 2, 3, 1]
+
+
+def test_nccl_version_as_its_header_writes_it() -> None:
+    assert nccl_code((2, 27, 3)) == 22703
