@@ -64,7 +64,7 @@ def _run(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     from bench import backends, data, model, progress, train
 
     torch.set_num_threads(config.threads)
-    images = data.load_images(config)
+    images = data.load_images(config, launch.local_rank)
     network = model.build_model(config, images.classes)
     backend = backends.load(config, launch)
     loop = train.Loop(config, backend, network, data.batches(config, launch.rank, images))
@@ -99,7 +99,6 @@ def _write_start(config: RunConfig, launch: launching.Launch, log: RunLog, backe
         **samples,
         "parameters": sum(p.numel() for p in parameters),
         "gradient_bytes": sum(p.numel() * p.element_size() for p in parameters),
-        "preprocessing": "inside the clock",
     }
     facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)

@@ -29,7 +29,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     """
     torch.set_num_threads(config.threads)
     backend = backends.load(config, launch)
-    images = data.load_images(config)
+    images = data.load_images(config, launch.local_rank)
     network = build_model(config, images.classes)
     loop = Loop(config, backend, network, data.batches(config, launch.rank, images))
     by_hand, by_hand_network = bare_loop(config, launch.rank)
