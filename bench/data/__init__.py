@@ -11,6 +11,7 @@ from bench.config import RunConfig, UsageError
 from bench.data import augment
 from bench.data.images import Batch, Images, Indices
 from bench.data.order import rank_indices, step_indices
+from bench.rules import ON_DISK
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
 
@@ -29,6 +30,11 @@ def load_images(config: RunConfig, local_rank: int = 0) -> Images:
 
 
 def _load(config: RunConfig, local_rank: int) -> Images:
+    # each kind is imported only where it is asked for
+    if config.dataset in ON_DISK:
+        from bench.data import on_disk
+
+        return on_disk.load(config, local_rank)
     from bench.data.builtin import Digits, Synthetic
 
     return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
