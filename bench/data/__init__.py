@@ -35,6 +35,10 @@ def _load(config: RunConfig, local_rank: int) -> Images:
         from bench.data import on_disk
 
         return on_disk.load(config, local_rank)
+    if ":" in config.dataset:
+        from bench.data import own
+
+        return own.load(config)
     from bench.data.builtin import Digits, Synthetic
 
     return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
