@@ -28,6 +28,8 @@ def main(argv: list[str]) -> int:
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
+        if rank:
+            time.sleep(_RANK_0_SPEAKS_S)  # a launcher ends all ranks when one leaves, so the one that speaks goes first
         _say_error(rank, str(error))
         return INPUT_ERROR
     _watch_signals(rank, log)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from bench import factory
 from bench.config import RunConfig, UsageError
 from bench.precision import memory_format, parameter_dtype
 
@@ -42,12 +43,7 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
 
 
 def _own(name: str, classes: int) -> torch.nn.Module:
-    module_name, _, factory_name = name.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"model={name!r}: {error}; give package.module:factory, importable from here") from None
-    model = factory(classes)
+    model = factory.find("model", name)(classes)
     if not isinstance(model, torch.nn.Module):
         raise UsageError(f"model={name!r}: the factory gave a {type(model).__name__}, not a torch.nn.Module")
     return model

@@ -21,7 +21,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     """True if the run did what was asked. Raises UsageError on input that shows to be wrong only now."""
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
-    images = data.load_images(config)
+    images = data.load_images(config, launch.local_rank)
     network = model.build_model(config, images.classes).to(place.torch_device)
     backend = backends.load(config, launch, place)
     watch = place.stopwatch()

@@ -10,6 +10,7 @@ import torch
 
 from bench.config import RunConfig
 from bench.data import batches, describe, load_images, step_indices
+from bench.data.order import fixed_part, rank_indices
 from bench.rules import DIGITS_SAMPLES
 
 
@@ -33,6 +34,9 @@ def test_each_sample_at_most_once_per_epoch_and_the_rest_dropped() -> None:
         "samples": 1797,
         "steps_per_epoch": 5,
         "dropped_per_epoch": 297,
+        "augmentation": "none",
+        "sharding": "reshuffled over all ranks every epoch",
+        "preprocessing": "inside the clock",
     }
 
 
@@ -75,11 +79,13 @@ def test_digits_are_scikit_learns_own() -> None:
     assert restored.numpy() == pytest.approx(pixels[5].reshape(8, 8), abs=1e-4)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_precision_of_the_images(precision: str) -> None:
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.float32), ("float64", torch.float64)]
+)
+def test_precision_of_the_images(precision: str, dtype: torch.dtype) -> None:
     for dataset in ("digits", "synthetic"):
         images, labels = take(config(dataset=dataset, precision=precision), 0, 1)[0]
-        assert images.dtype == getattr(torch, precision)
+        assert images.dtype == dtype
         assert labels.dtype == torch.int64
 
 
@@ -93,3 +99,52 @@ def test_loading_processes_change_nothing() -> None:
 
 def test_the_config_knows_how_many_digits_there_are() -> None:
     assert load_images(config()).samples == DIGITS_SAMPLES
+
+
+@pytest.mark.parametrize("world_size", [1, 3, 4])
+def test_fixed_parts_are_disjoint_and_cover_the_set(world_size: int) -> None:
+    parts = [fixed_part(1797, world_size, rank, seed=5) for rank in range(world_size)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(1797))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert parts[0].tolist() != fixed_part(1797, world_size, 0, seed=6).tolist()
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: int) -> None:
+    c = config(global_batch=300, world_size=world_size, sharding="fixed", seed=5)
+    assert describe(c, load_images(c))["dropped_per_epoch"] == 297
+    for rank in range(world_size):
+        owned = set(fixed_part(1797, world_size, rank, seed=5).tolist())
+        steps = list(islice(rank_indices(c, rank, 1797), 10))
+        epochs = [[i for step in steps[start : start + 5] for i in step] for start in (0, 5)]
+        assert [step.epoch for step in steps] == [0] * 5 + [1] * 5
+        for epoch in epochs:
+            assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size, "each sample at most once per epoch"
+            assert set(epoch) <= owned
+        assert epochs[0] != epochs[1]
+
+
+def test_reshuffled_steps_know_their_epoch() -> None:
+    steps = islice(rank_indices(config(global_batch=900), 0, 1797), 4)
+    assert [step.epoch for step in steps] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_workers: int) -> None:
+    c = config(global_batch=30, warmup_steps=3, windows=2, steps_per_window=2)
+    outside = c.model_copy(update={"preprocessing": "outside", "num_workers": num_workers})
+    made = list(batches(outside, 0, load_images(outside)))
+    assert len(made) == 3 + 2 * 2
+    for ours, theirs in zip(made, take(c, 0, 7), strict=True):
+        assert torch.equal(ours[0], theirs[0])
+    assert describe(outside, load_images(outside))["preprocessing"] == (
+        "outside the clock: all batches made beforehand and kept in memory"
+    )
+
+
+def test_nothing_is_left_to_make_once_preprocessing_is_outside() -> None:
+    c = config(global_batch=30, warmup_steps=3, windows=1, steps_per_window=1, preprocessing="outside")
+    images = load_images(c)
+    ready = batches(c, 0, images)
+    del images.__dict__["_images"]  # whoever still read from the data set would fail
+    assert len(list(ready)) == 4

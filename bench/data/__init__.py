@@ -1,0 +1,125 @@
+"""What it is trained on: the data set by its name, this rank's batches of it, and what the run log says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from bench.config import RunConfig, UsageError
+from bench.data import augment
+from bench.data.images import Batch, Images, Indices
+from bench.data.order import rank_indices, step_indices
+from bench.rules import ON_DISK
+
+__all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
+
+
+def load_images(config: RunConfig, local_rank: int = 0) -> Images:
+    """The data set of `config`; what must be downloaded is downloaded by local rank 0. Raises UsageError if it cannot be had."""
+    images = _load(config, local_rank)
+    if images.samples is not None and images.samples < config.samples_per_step:
+        raise UsageError(
+            f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has {images.samples}; "
+            "use a smaller batch"
+        )
+    if images.samples is None and config.sharding == "fixed":
+        raise UsageError(f"sharding=fixed divides a data set, and dataset={config.dataset} is endless; leave it out")
+    return images
+
+
+def _load(config: RunConfig, local_rank: int) -> Images:
+    # each kind is imported only where it is asked for
+    if config.dataset in ON_DISK:
+        from bench.data import on_disk
+
+        return on_disk.load(config, local_rank)
+    if ":" in config.dataset:
+        from bench.data import own
+
+        return own.load(config)
+    from bench.data.builtin import Digits, Synthetic
+
+    return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
+
+
+class _RankSteps(Sampler[list[int]]):
+    """This rank's sample indices, step by step."""
+
+    def __init__(self, config: RunConfig, rank: int, samples: int | None) -> None:
+        self._config, self._rank, self._samples = config, rank, samples
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return rank_indices(self._config, self._rank, self._samples)
+
+
+class _Loaded(Dataset[Batch | UsageError]):
+    """Hands the user's mistake over as a value: raised in a loading process it would arrive as the text of a traceback."""
+
+    def __init__(self, images: Images) -> None:
+        self._images = images
+
+    def __getitems__(self, indices: list[int]) -> Batch | UsageError:
+        try:
+            return self._images.__getitems__(indices)
+        except UsageError as error:
+            return error
+
+
+def batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
+    """This rank's batches: the union over ranks is the step's global batch.
+
+    Without end; with preprocessing=outside, those of the run's steps, all made before this returns.
+    """
+    loader: DataLoader[Batch | UsageError] = DataLoader(
+        _Loaded(images),
+        batch_sampler=_RankSteps(config, rank, images.samples),
+        collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
+        num_workers=config.num_workers,
+        # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike
+        multiprocessing_context="spawn" if config.num_workers else None,
+        persistent_workers=config.num_workers > 0,
+        pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
+    )
+    made = _without_mistakes(iter(loader))  # the loading processes start here, not in the first step
+    if config.preprocessing == "inside":
+        return made
+    return iter(list(islice(made, config.warmup_steps + config.windows * config.steps_per_window)))
+
+
+def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:
+    return batch
+
+
+def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
+    for batch in loaded:
+        if isinstance(batch, UsageError):
+            raise batch
+        yield batch
+
+
+def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
+    """What the run log says of the data: the remainder dropped in each epoch included."""
+    samples = images.samples
+    facts: dict[str, int | str | bool | None] = {
+        "samples": samples,
+        "steps_per_epoch": None if samples is None else samples // config.samples_per_step,
+        "dropped_per_epoch": 0 if samples is None else samples % config.samples_per_step,
+        "augmentation": augment.in_words(config),
+        "sharding": _SHARDING[config.sharding] if samples is not None else "endless: no sample is seen twice",
+        "preprocessing": _PREPROCESSING[config.preprocessing],
+    }
+    if hasattr(images, "as_published"):  # the files' checksums are those that torchvision knows
+        facts["files_as_published"] = images.as_published
+    return facts
+
+
+_SHARDING = {
+    "reshuffled": "reshuffled over all ranks every epoch",
+    "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
+}
+_PREPROCESSING = {
+    "inside": "inside the clock",
+    "outside": "outside the clock: all batches made beforehand and kept in memory",
+}

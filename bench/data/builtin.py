@@ -1,0 +1,54 @@
+"""Data sets that need no folder: endless random images, and scikit-learn's handwritten digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from bench.config import RunConfig
+from bench.data.images import Batch, image_dtype
+
+
+class Synthetic(Dataset[Batch]):
+    """Endless random images: sample i is a function of the seed and i alone, whatever the number of ranks."""
+
+    classes = 1000
+    samples = None
+
+    def __init__(self, config: RunConfig) -> None:
+        self._seed = config.seed
+        self._shape = (3, config.image_size, config.image_size)
+        self._dtype: Any = np.float64 if image_dtype(config) == torch.float64 else np.float32
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        images = np.empty((len(indices), *self._shape), self._dtype)
+        labels = np.empty(len(indices), np.int64)
+        for place, index in enumerate(indices):
+            random = np.random.Generator(np.random.Philox(key=np.array([self._seed, index], np.uint64)))
+            random.standard_normal(out=images[place], dtype=self._dtype)
+            labels[place] = random.integers(self.classes)
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+class Digits(Dataset[Batch]):
+    """scikit-learn's 1,797 handwritten digits (UCI Optical Recognition test set, 8 x 8 grey), enlarged, three channels."""
+
+    classes = 10
+
+    def __init__(self, config: RunConfig) -> None:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
+        scale = config.image_size // 8
+        enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
+        self._images = enlarged.expand(-1, 3, -1, -1)  # a view: the three channels share their memory
+        self._labels = torch.from_numpy(labels)
+        self.samples = len(self._labels)
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        chosen = torch.tensor(indices)
+        return self._images[chosen].contiguous(), self._labels[chosen]

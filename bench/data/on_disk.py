@@ -1,0 +1,168 @@
+"""Data sets that live on disk: SVHN, CIFAR-10 and CIFAR-100 whole in memory, folders of images read as they are needed."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import Dataset
+
+from bench.config import RunConfig, UsageError
+from bench.data import augment
+from bench.data.augment import CHANNELS, FLIPS, EpochCrops, Pixels
+from bench.data.fetch import Published, provide
+from bench.data.images import Batch, epoch_of, image_dtype
+from bench.model import import_torchvision
+
+CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
+
+
+class Arrays(Dataset[Batch]):
+    """32 x 32 images held in memory as they were parsed, uint8 [n, 3, 32, 32]; floats are made batch by batch."""
+
+    def __init__(self, config: RunConfig, pixels: Pixels, labels: list[int], as_published: bool) -> None:
+        # tensors, because loading processes then share this memory instead of each having a copy
+        self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
+        self.classes, self.samples, self.as_published = CLASSES[config.dataset], len(labels), as_published
+        self._channels, self._dtype, self._size = CHANNELS[config.dataset], image_dtype(config), config.image_size
+        self._crops = EpochCrops(config.seed, len(labels), config.dataset in FLIPS) if config.augment else None
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        chosen = self.pixels.numpy()[indices]
+        if self._crops is not None:
+            chosen = augment.crop_and_flip(chosen, self._crops.rows(epoch_of(indices), indices))
+        images = self._channels.normalise(torch.from_numpy(chosen), self._dtype)
+        return augment.resize(images, self._size), self.labels[indices]
+
+
+class Folder(Dataset[Batch]):
+    """A folder of image files per class, as ImageNet's train/; decoded anew each time."""
+
+    def __init__(self, config: RunConfig, folder: Path) -> None:
+        try:
+            listing = _datasets().ImageFolder(folder)
+        except OSError as error:  # no folder, no class in it, or a class without an image; torchvision says which
+            raise UsageError(
+                f"dataset=imagefolder, data_dir={folder}: {error}; it must hold a folder of images per class"
+            ) from None
+        if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
+            raise UsageError(f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes; use {folder / 'train'}")
+        self._files: list[tuple[str, int]] = listing.samples
+        self.classes, self.samples = len(listing.classes), len(listing.samples)
+        self._seed, self._size, self._augment = config.seed, config.image_size, config.augment
+        self._dtype = image_dtype(config)
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        epoch = epoch_of(indices)
+        pixels = torch.from_numpy(np.stack([self._pixels(sample, epoch) for sample in indices]))
+        labels = torch.tensor([self._files[sample][1] for sample in indices])
+        return CHANNELS["imagefolder"].normalise(pixels.permute(0, 3, 1, 2).contiguous(), self._dtype), labels
+
+    def _pixels(self, sample: int, epoch: int) -> Pixels:
+        path = self._files[sample][0]
+        try:
+            with Image.open(path) as file:
+                image = file.convert("RGB")  # decodes the whole file
+        except Exception as error:  # Pillow's decoders raise many kinds; all of them mean this file
+            raise UsageError(f"{path} is no readable image ({_one_line(error)}); replace or remove it") from None
+        if self._augment:
+            image = augment.random_resized_crop(image, self._size, augment.sample_random(self._seed, epoch, sample))
+        else:
+            image = augment.centre_crop(image, self._size)
+        return np.asarray(image)
+
+
+@dataclass(frozen=True)
+class _File:
+    """One file of training images: its name in the folder, its published checksum."""
+
+    name: str
+    md5: str
+
+
+def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
+    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing, truncated or corrupt."""
+    assert config.data_dir is not None, "the rules demand it"
+    folder = config.data_dir.expanduser()
+    if config.dataset == "imagefolder":
+        return Folder(config, folder)
+    published, files = _published(config.dataset)
+    provide(published, folder, config.download, local_rank)
+    parts = [_parse(config.dataset, folder, file) for file in files]
+    pixels = np.concatenate([pixels for pixels, _ in parts])
+    labels = [label for _, labels in parts for label in labels]
+    check_integrity = _datasets().utils.check_integrity
+    return Arrays(config, pixels, labels, all(check_integrity(folder / file.name, file.md5) for file in files))
+
+
+def _datasets() -> Any:
+    import_torchvision()
+    from torchvision import datasets
+
+    return datasets
+
+
+def _published(dataset: str) -> tuple[Published, list[_File]]:
+    """Where torchvision gets `dataset`, and the files of training images in it."""
+    datasets = _datasets()
+    if dataset == "svhn":
+        url, name, md5 = datasets.SVHN.split_list["train"]
+        return Published(dataset, url, md5, (name,)), [_File(name, md5)]
+    known = _cifar(dataset)
+    files = [_File(f"{known.base_folder}/{name}", md5) for name, md5 in known.train_list]
+    needed = (*(file.name for file in files), f"{known.base_folder}/{known.meta['filename']}")
+    return Published(dataset, known.url, known.tgz_md5, needed), files
+
+
+def _cifar(dataset: str) -> Any:
+    return _datasets().CIFAR10 if dataset == "cifar10" else _datasets().CIFAR100
+
+
+def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
+    """Images [n, 3, 32, 32] and labels of one file, checked; any defect is a UsageError that names the file.
+
+    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is read as well.
+    """
+    path = folder / file.name
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the parsers' remarks on old or broken files; what came of it is checked below
+            pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(dataset, folder, path.name)
+    except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
+        raise _corrupt(dataset, path, _one_line(error)) from None
+    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
+        raise _corrupt(dataset, path, f"its images are {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3, 32, 32]")
+    if len(pixels) != len(labels):
+        raise _corrupt(dataset, path, f"it holds {len(pixels)} images and {len(labels)} labels")
+    if not all(0 <= label < CLASSES[dataset] for label in labels):
+        raise _corrupt(dataset, path, f"it holds labels other than 0 to {CLASSES[dataset] - 1}")
+    return pixels, labels
+
+
+def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
+    svhn = _datasets().SVHN
+    url, name, _ = svhn.split_list["train"]
+    parsed = type("SVHN", (svhn,), {"split_list": {"train": [url, name, None]}})(folder)
+    return np.ascontiguousarray(parsed.data), np.atleast_1d(parsed.labels).tolist()
+
+
+def _parse_cifar(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
+    """One of the files at a time, so that an error tells which; the checksums and the test images are left out."""
+    known = _cifar(dataset)
+    asked = {"train_list": [[name, None]], "test_list": [], "meta": {**known.meta, "md5": None}}
+    parsed = type("CIFAR", (known,), asked)(folder)
+    return np.ascontiguousarray(parsed.data.transpose(0, 3, 1, 2)), [index(label) for label in parsed.targets]
+
+
+def _corrupt(dataset: str, path: Path, reason: str) -> UsageError:
+    return UsageError(f"dataset={dataset}: {path} is truncated or corrupt ({reason}); delete it, to have it downloaded again")
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

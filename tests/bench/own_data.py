@@ -1,0 +1,75 @@
+"""Data sets of one's own for tests, reached through the user's door: package.module:factory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from bench.config import RunConfig
+from bench.data import Batch
+
+
+class Ramp(Dataset[tuple[torch.Tensor, int]]):
+    """Sample i is filled with i, plus a random number from torch."""
+
+    def __init__(self, config: RunConfig, samples: int = 12, **wrong: Any) -> None:
+        self.classes: Any = ["even", "odd"]
+        self._size, self._samples = config.image_size, samples
+        self.__dict__ |= wrong
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((3, self._size, self._size), float(index)) + torch.rand(()) / 2, index % 2
+
+
+class Endless:
+    """Makes whole batches itself."""
+
+    classes = 3
+    samples = None
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        return torch.zeros(len(indices), 3, 32, 32), torch.tensor(indices) % 3
+
+
+def ramp(config: RunConfig) -> Ramp:
+    return Ramp(config)
+
+
+def endless(config: RunConfig) -> Endless:
+    return Endless()
+
+
+def transformed(config: RunConfig) -> object:
+    """Holds an object of torchvision's, which a loading process must be able to take over."""
+    from torchvision.transforms import v2
+
+    return Ramp(config, transform=v2.RandomHorizontalFlip())
+
+
+def nothing(config: RunConfig) -> None:
+    return None
+
+
+def without_classes(config: RunConfig) -> Ramp:
+    return Ramp(config, classes=None)
+
+
+def one_class(config: RunConfig) -> Ramp:
+    return Ramp(config, classes=1)
+
+
+def other_size(config: RunConfig) -> Ramp:
+    return Ramp(config, _size=20)
+
+
+def images_only(config: RunConfig) -> Any:
+    return type("ImagesOnly", (Ramp,), {"__getitem__": lambda self, index: torch.zeros(3, 32, 32)})(config)
+
+
+def misshapen(config: RunConfig) -> Any:
+    return type("Misshapen", (Endless,), {"__getitems__": lambda self, indices: (torch.zeros(len(indices), 32, 32), 0)})()

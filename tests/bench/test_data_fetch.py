@@ -1,0 +1,140 @@
+"""Fetching: from a real server on this machine, once, whoever asks at the same time; without one, what to put where."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import tarfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.config import UsageError
+from bench.data import load_images
+from bench.data.fetch import Published, provide
+from bench.data.on_disk import Arrays
+from tests.bench import disk
+
+NAME = "cifar-100-python"
+FILES = (f"{NAME}/train", f"{NAME}/meta")
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    asked: list[str]
+
+    def log_message(self, format: str, *args: object) -> None:
+        self.asked.append(self.path)
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def source(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Published]:
+    """A CIFAR-100 of 20 images on a server, as the archive it is published as."""
+    monkeypatch.setenv("no_proxy", "*")
+    (served := tmp_path / "served").mkdir()
+    with tarfile.open(served / f"{NAME}.tar.gz", "w:gz") as archive:
+        for name, content in [
+            (FILES[0], disk.cifar_bytes(disk.pixels(20), list(range(20)), b"fine_labels")),
+            (FILES[1], disk.cifar_meta(b"fine_label_names", 100)),
+        ]:
+            (info := tarfile.TarInfo(name)).size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    md5 = hashlib.md5((served / f"{NAME}.tar.gz").read_bytes()).hexdigest()
+    handler = type("Handler", (_Handler,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=served)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield Published("cifar100", f"http://127.0.0.1:{server.server_port}/{NAME}.tar.gz", md5, FILES)
+        server.shutdown()
+        thread.join()
+
+
+def absent(source: Published) -> Published:
+    """The same where nobody listens: port 1."""
+    return Published(source.dataset, f"http://127.0.0.1:1/{NAME}.tar.gz", source.md5, source.files)
+
+
+def test_what_was_fetched_is_what_was_published(source: Published, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "sets"
+    provide(source, folder, download=True, local_rank=0)
+    images = load_images(disk.config("cifar100", folder))
+    assert isinstance(images, Arrays)
+    assert np.array_equal(images.pixels.numpy(), disk.pixels(20))
+    left = {path.name for path in folder.iterdir()}
+    assert left == {NAME, f"{NAME}.tar.gz", ".cifar100.lock"}, "nothing half-done stays behind"
+
+
+def test_a_complete_folder_is_neither_written_to_nor_asked_for(source: Published, asked: list[str], tmp_path: Path) -> None:
+    disk.write_cifar100(tmp_path / "data", disk.pixels(20), list(range(20)))
+    before = sorted((tmp_path / "data").rglob("*"))
+    provide(source, tmp_path / "data", download=True, local_rank=0)
+    assert sorted((tmp_path / "data").rglob("*")) == before
+    assert not asked
+
+
+def test_launches_at_the_same_time_fetch_once_and_other_ranks_wait(source: Published, asked: list[str], tmp_path: Path) -> None:
+    provide(source, tmp_path / "alone", download=True, local_rank=0)
+    once = len(asked)
+    with ThreadPoolExecutor(6) as pool:  # an flock is held by an open file, so that threads shut each other out as processes do
+        calls = [pool.submit(provide, source, tmp_path / "shared", True, rank, 30.0) for rank in (1, 0, 0, 1, 0, 0)]
+        for call in calls:
+            call.result()
+    assert len(asked) == 2 * once
+    assert not source.missing(tmp_path / "shared")
+
+
+def test_an_svhn_like_single_file(source: Published, asked: list[str], tmp_path: Path) -> None:
+    single = Published("svhn", source.url, source.md5, (source.filename,))
+    provide(single, tmp_path / "data", download=True, local_rank=0)
+    assert hashlib.md5((tmp_path / "data" / source.filename).read_bytes()).hexdigest() == source.md5
+
+
+def test_an_archive_put_there_by_hand_needs_no_network(source: Published, tmp_path: Path) -> None:
+    (folder := tmp_path / "data").mkdir()
+    (tmp_path / "served" / source.filename).rename(folder / source.filename)
+    provide(absent(source), folder, download=True, local_rank=0)
+    assert not source.missing(folder)
+
+
+def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        provide(absent(source), tmp_path / "data", download=True, local_rank=0)
+    line = str(caught.value)
+    for words in ("cannot be downloaded", "Connection refused", absent(source).url, str(tmp_path / "data" / FILES[0])):
+        assert words in line
+    assert "\n" not in line
+
+
+def test_a_download_with_another_checksum_is_not_taken(source: Published, tmp_path: Path) -> None:
+    other = Published(source.dataset, source.url, "0" * 32, source.files)
+    with pytest.raises(UsageError, match="cannot be downloaded"):
+        provide(other, tmp_path / "data", download=True, local_rank=0)
+    assert not (tmp_path / "data" / NAME).exists()
+
+
+def test_waiting_ends(source: Published, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"local rank 0 did not bring .*train within 0.3 s: unpack http"):
+        provide(source, tmp_path / "data", download=True, local_rank=1, wait_s=0.3)
+    (tmp_path / "data").mkdir()
+    with (tmp_path / "data" / ".cifar100.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UsageError, match=r"lock was held by another launch for 0.3 s"):
+            provide(source, tmp_path / "data", download=True, local_rank=0, wait_s=0.3)
+
+
+def test_download_is_refused_where_it_was_ruled_out(source: Published, asked: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="download=False: unpack http"):
+        provide(source, tmp_path / "data", download=False, local_rank=0)
+    assert not asked
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,234 @@
+"""Data sets on disk: parsed byte for byte as an independent writer wrote them; every defect is one line that names the file."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.io import savemat
+
+from bench.config import RunConfig, UsageError
+from bench.data import batches, describe, load_images
+from bench.data.images import Indices
+from bench.data.on_disk import Arrays
+from tests.bench import disk
+
+SAMPLES = 20
+LABELS = [index % 10 for index in range(SAMPLES)]
+
+
+def write(dataset: str, folder: Path) -> Path:
+    """The data set with disk.pixels(SAMPLES) and LABELS; returns its last file of training images."""
+    images = disk.pixels(SAMPLES)
+    if dataset == "svhn":
+        return disk.write_svhn(folder, images, [label or 10 for label in LABELS])
+    if dataset == "cifar10":
+        return disk.write_cifar10(folder, images, LABELS)[-1]
+    return disk.write_cifar100(folder, images, LABELS)
+
+
+def arrays(dataset: str, folder: Path, **fields: object) -> Arrays:
+    images = load_images(disk.config(dataset, folder, **fields))
+    assert isinstance(images, Arrays)
+    return images
+
+
+def complaint(config: RunConfig) -> str:
+    with pytest.raises(UsageError) as caught:
+        load_images(config)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
+def test_parsed_byte_for_byte(dataset: str, tmp_path: Path) -> None:
+    write(dataset, tmp_path)
+    images = arrays(dataset, tmp_path)
+    assert np.array_equal(images.pixels.numpy(), disk.pixels(SAMPLES))
+    assert images.labels.tolist() == LABELS, "SVHN labels a 0 as 10"
+    assert images.classes == (100 if dataset == "cifar100" else 10)
+    assert images.samples == SAMPLES
+
+
+def test_svhn_as_scipy_writes_it_and_uncompressed(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+    savemat(one / "train_32x32.mat", {"X": disk.pixels(SAMPLES).transpose(2, 3, 1, 0), "y": np.array([LABELS], np.uint8).T})
+    disk.write_svhn(two, disk.pixels(SAMPLES), LABELS, compressed=False)
+    for folder in (one, two):
+        assert np.array_equal(arrays("svhn", folder).pixels.numpy(), disk.pixels(SAMPLES))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_a_batch_is_the_bytes_normalised(precision: str, tmp_path: Path) -> None:
+    write("cifar10", tmp_path)
+    images, labels = arrays("cifar10", tmp_path, augment=False, precision=precision).__getitems__([7, 3])
+    mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
+    std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
+    restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
+    assert images.dtype == getattr(torch, precision)
+    assert np.array_equal(restored, disk.pixels(SAMPLES)[[7, 3]])
+    assert labels.tolist() == [7, 3]
+    assert labels.dtype == torch.int64
+
+
+def test_another_size(tmp_path: Path) -> None:
+    write("cifar10", tmp_path)
+    small = arrays("cifar10", tmp_path, augment=False, image_size=16).__getitems__([0])[0]
+    whole = arrays("cifar10", tmp_path, augment=False).__getitems__([0])[0]
+    assert small.shape == (1, 3, 16, 16)
+    assert float(small.mean()) == pytest.approx(float(whole.mean()), abs=0.02)
+    assert float(small.std()) < 0.8 * float(whole.std()), "antialiased: noise averages out"
+
+
+@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
+@pytest.mark.parametrize("kept", [0.0, 0.001, 0.3, 0.9, 0.9999])
+def test_truncated_files(dataset: str, kept: float, tmp_path: Path) -> None:
+    path = write(dataset, tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    line = complaint(disk.config(dataset, tmp_path))
+    assert f"{path} is truncated or corrupt" in line
+    assert "delete it" in line
+
+
+@pytest.mark.parametrize("kept", [200, -100, -8, -5])
+def test_truncated_uncompressed_mat(kept: int, tmp_path: Path) -> None:
+    path = disk.write_svhn(tmp_path, disk.pixels(SAMPLES), LABELS, compressed=False)
+    path.write_bytes(path.read_bytes()[:kept])
+    assert f"{path} is truncated or corrupt" in complaint(disk.config("svhn", tmp_path))
+
+
+def test_files_that_parse_but_hold_something_else(tmp_path: Path) -> None:
+    images = disk.pixels(SAMPLES)
+    path = write("cifar100", tmp_path)
+    for content, words in [
+        (disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"), "labels other than 0 to 99"),
+        (disk.cifar_bytes(images, [*LABELS[:-1], -1], b"fine_labels"), "labels other than 0 to 99"),
+        (disk.cifar_bytes(images, LABELS[:-1], b"fine_labels"), "20 images and 19 labels"),
+        (disk.cifar_bytes(images[:, :2], LABELS, b"fine_labels"), "truncated or corrupt"),
+        (disk.cifar_bytes(images, LABELS, b"coarse_labels"), "fine_labels"),
+        (b"<html>404 Not Found</html>", "truncated or corrupt"),
+    ]:
+        path.write_bytes(content)
+        line = complaint(disk.config("cifar100", tmp_path))
+        assert words in line
+        assert str(path) in line
+    (svhn := tmp_path / "train_32x32.mat").write_bytes(disk.mat_bytes(images, [11] * SAMPLES))
+    assert "labels other than 0 to 9" in complaint(disk.config("svhn", tmp_path))
+    savemat(svhn, {"X": images.transpose(2, 3, 1, 0).astype(np.float64), "y": np.array([LABELS]).T})
+    assert "float64" in complaint(disk.config("svhn", tmp_path))
+
+
+@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
+def test_a_missing_set_is_asked_for_with_url_and_place(dataset: str, tmp_path: Path) -> None:
+    line = complaint(disk.config(dataset, tmp_path / "nowhere"))
+    for words in ("download=False", "://", str(tmp_path / "nowhere")):
+        assert words in line
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_set_smaller_than_a_step_is_refused(tmp_path: Path) -> None:
+    write("cifar10", tmp_path)
+    assert "a step takes 32 samples" in complaint(disk.config("cifar10", tmp_path, batch_per_rank=32))
+
+
+def test_what_the_log_says(tmp_path: Path) -> None:
+    write("cifar10", tmp_path)
+    config = disk.config("cifar10", tmp_path, sharding="fixed")
+    assert describe(config, load_images(config)) == {
+        "samples": SAMPLES,
+        "steps_per_epoch": 5,
+        "dropped_per_epoch": 0,
+        "augmentation": "random crop after 4 pixels of padding, horizontal flip",
+        "sharding": "a fixed part per rank for all epochs, in a new order every epoch",
+        "preprocessing": "inside the clock",
+        "files_as_published": False,
+    }
+
+
+def test_folder_of_jpegs(tmp_path: Path) -> None:
+    paths = disk.write_folder(tmp_path)
+    images = load_images(disk.config("imagefolder", tmp_path, augment=False))
+    assert (images.classes, images.samples) == (2, 12)
+    got, labels = images.__getitems__([0, 11])
+    assert got.shape == (2, 3, 32, 32)
+    assert labels.tolist() == [0, 1]
+    from bench.model import import_torchvision
+
+    import_torchvision()
+    from torchvision.transforms import v2
+
+    standard = v2.Compose(
+        [
+            v2.Resize(37),
+            v2.CenterCrop(32),
+            v2.PILToTensor(),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ]
+    )
+    for ours, path in zip(got, (paths[0], paths[11]), strict=True):
+        assert torch.allclose(ours, standard(Image.open(path)), atol=1e-5)
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    assert "nowhere" in complaint(disk.config("imagefolder", tmp_path / "nowhere"))
+    assert "must hold a folder of images per class" in complaint(disk.config("imagefolder", tmp_path))
+    disk.write_folder(tmp_path / "train")
+    disk.write_folder(tmp_path / "val")
+    assert str(tmp_path / "train") in complaint(disk.config("imagefolder", tmp_path))
+    (tmp_path / "train" / "n0").mkdir()
+    assert "n0" in complaint(disk.config("imagefolder", tmp_path / "train"))
+
+
+@pytest.mark.parametrize(("content", "num_workers"), [("truncated", 0), ("truncated", 1), ("empty", 0), ("text", 0)])
+def test_an_unreadable_jpeg_fails_the_run_with_its_path(content: str, num_workers: int, tmp_path: Path) -> None:
+    path = disk.write_folder(tmp_path)[4]
+    whole = path.read_bytes()
+    path.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}[content])
+    config = disk.config("imagefolder", tmp_path, num_workers=num_workers)
+    with pytest.raises(UsageError) as caught:
+        list(islice(batches(config, 0, load_images(config)), 3))
+    assert str(caught.value).startswith(f"{path} is no readable image")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
+def test_the_same_bits_whatever_the_ranks_and_loading_processes(dataset: str, tmp_path: Path) -> None:
+    """Three steps an epoch, so that seven reach into the third: augmentation differs between epochs and nowhere else."""
+    if dataset == "cifar10":
+        write(dataset, tmp_path)
+    else:
+        disk.write_folder(tmp_path)
+
+    def joined(world_size: int, num_workers: int = 0) -> list[torch.Tensor]:
+        fields = {"batch_per_rank": None, "global_batch": 4, "world_size": world_size, "num_workers": num_workers}
+        config = disk.config(dataset, tmp_path, backend="ddp", **fields)
+        images = load_images(config)
+        ranks = [list(islice(batches(config, rank, images), 7)) for rank in range(world_size)]
+        return [torch.cat([rank[step][0] for rank in ranks]) for step in range(7)]
+
+    one = joined(1)
+    for other in (joined(2), joined(4), joined(1, num_workers=2)):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
+def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) -> None:
+    if dataset == "cifar10":
+        write(dataset, tmp_path)
+    else:
+        disk.write_folder(tmp_path)
+    images = load_images(disk.config(dataset, tmp_path))
+    first = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
+    assert torch.equal(first[2], images.__getitems__(Indices([7], 0))[0][0]), "whoever stands beside it"
+    assert not torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 1))[0])
+    assert torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 0))[0]), "also after another epoch"
+    other = load_images(disk.config(dataset, tmp_path, seed=1))
+    assert not torch.equal(first, other.__getitems__(Indices([3, 5, 7, 2], 0))[0])
