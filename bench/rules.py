@@ -62,10 +62,6 @@ def _data(c: RunConfig) -> None:
         raise ValueError(f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a smaller batch")
     if c.dataset == "synthetic" and c.sharding == "fixed":
         raise ValueError("sharding=fixed divides a data set, and synthetic images are endless; leave it out")
-    if c.loader_only and c.backend != "single":
-        raise ValueError(
-            f"loader_only measures the input pipeline, which backend={c.backend} has no part in; use --backend single"
-        )
 
 
 def _device(c: RunConfig) -> None:

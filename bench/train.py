@@ -51,12 +51,11 @@ class Loop:
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
         )
-        wrapped, self._optimizer = backend.wrap(network, optimizer)
-        wrapped.train()
-        self._model: Callable[[torch.Tensor], torch.Tensor] = wrapped
         if config.compile:
-            # after wrapping: DDP then cuts the graph at its buckets and keeps its overlap, and Horovod is no worse off
-            self._model = torch.compile(wrapped)
+            # the network and not what wraps it: DDP's forward pass is then not traced, and can hold any process group
+            network.compile()
+        self._model, self._optimizer = backend.wrap(network, optimizer)
+        self._model.train()
         self._autocast = precision.autocast(config)
         self.losses: list[torch.Tensor] = []
 
@@ -94,11 +93,12 @@ class Loop:
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         try:
-            return self._model(images)
+            output: torch.Tensor = self._model(images)
         except Exception:
             if not self.losses:
                 self._blame_the_model(images)
             raise
+        return output
 
     def _blame_the_model(self, images: torch.Tensor) -> None:
         """Raise UsageError where a torchvision model fails without any backend too: it does not fit this input."""

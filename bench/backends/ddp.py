@@ -69,6 +69,8 @@ class Ddp:
 
     def exchange_bytes(self) -> list[int]:
         """Buckets as rebuilt after the first step, in the order in which they are reduced."""
+        if not hasattr(self, "_model"):
+            return []  # nothing was trained
         sizes = self._model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 

@@ -24,6 +24,7 @@ class Horovod:
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         self._config = config
+        self._parameters: list[torch.nn.Parameter] = []  # what is trained, once a model is wrapped
         os.environ.update(_environment(config))
         hvd = self._hvd = _import_horovod()
         built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}[config.transport]()
@@ -106,7 +107,7 @@ class Horovod:
             return []
         return list(buckets(self._parameters, int((self._config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)))
 
-    def _unused_everywhere(self) -> list[torch.Tensor]:
+    def _unused_everywhere(self) -> list[torch.nn.Parameter]:
         """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to find the same."""
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")

@@ -28,6 +28,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "channels_last": {"memory_format": "channels_last"},
     "accumulate": {"accumulate": 2},
     "clip": {"clip_norm": 0.1},
+    "fp16 on the wire": {"compression": "fp16"},
     "all together": {"precision": "bf16", "memory_format": "channels_last", "accumulate": 2, "clip_norm": 0.1},
 }
 PRECISIONS = ("float32", "float64")

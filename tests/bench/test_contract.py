@@ -59,6 +59,9 @@ def test_trains_as_one_process_that_averages_the_shards(cell: str, settings: str
     assert len(got["digests"]) == ranks
     assert len(set(got["digests"])) == 1, "ranks ended with different parameters"
     assert len(got["gradients"]) == len(want["gradients"]) > 0
+    if "compression" in VARIANTS[precision]:
+        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10, "two roundings to eleven bits"
+        return
     if ranks == 2:  # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
         assert got["digests"][0] == want["digests"][0]
         return
