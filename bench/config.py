@@ -148,6 +148,11 @@ class RunConfig(BaseModel):
         return self.samples_per_rank // self.accumulate
 
     @property
+    def steps(self) -> int:
+        """Optimiser updates of the whole run, warm-up included."""
+        return self.warmup_steps + self.windows * self.steps_per_window
+
+    @property
     def cell(self) -> str:
         """What is compared: framework/transport, or 'single'."""
         return self.backend if self.backend == "single" else f"{self.backend}/{self.transport}"

@@ -40,7 +40,7 @@ class Input:
 
 
 class Loop:
-    """A model in training; `step` is one optimiser update. Keeps every loss."""
+    """A model in training; `step` is one optimiser update. Keeps the loss of each of the run's steps, in `losses` [steps]."""
 
     def __init__(self, config: RunConfig, backend: Backend, network: torch.nn.Module, data: Input) -> None:
         self._config, self._backend, self._network, self._input = config, backend, network, data
@@ -57,21 +57,24 @@ class Loop:
         self._model, self._optimizer = backend.wrap(network, optimizer)
         self._model.train()
         self._autocast = precision.autocast(config)
-        self.losses: list[torch.Tensor] = []
+        self._steps = 0  # taken so far
+        # one tensor for all: thousands of small ones would lie about in the memory that the steps need
+        self.losses = torch.full((config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device)
 
     def step(self) -> None:
         images, labels = self._input.step()
         for group in self._optimizer.param_groups:
-            group["lr"] = self._config.learning_rate(len(self.losses))
+            group["lr"] = self._config.learning_rate(self._steps)
         self._backend.zero_grad()
         loss = self._accumulate(images, labels) if self._config.accumulate > 1 else self._backward(images, labels)
-        if not self.losses and not self._config.unused_parameters:
+        if not self._steps and not self._config.unused_parameters:
             self._require_gradients()
         self._backend.finish_backward()
         if self._config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
         self._backend.step()
-        self.losses.append(loss)
+        self.losses[self._steps] = loss
+        self._steps += 1
 
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
@@ -95,7 +98,7 @@ class Loop:
         try:
             output: torch.Tensor = self._model(images)
         except Exception:
-            if not self.losses:
+            if not self._steps:
                 self._blame_the_model(images)
             raise
         return output
@@ -152,15 +155,14 @@ def _record(backend: Backend, log: RunLog, phase: str, index: int, step_seconds:
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
     """Did every rank get its samples? Needs every rank's call."""
-    steps = config.warmup_steps + config.windows * config.steps_per_window
     sampled = backend.all_reduce(data.samples, "sum")
-    right = sampled == steps * config.samples_per_step and len(data.wait_seconds) == steps
+    right = sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
     return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
 
 
 def check_training(loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module) -> dict[str, object]:
     """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every rank's call."""
-    losses = [float(loss) for loss in loop.losses]
+    losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
     finite = backend.all_reduce(float(all(math.isfinite(loss) for loss in losses)), "min")
     return {

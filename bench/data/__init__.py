@@ -85,7 +85,7 @@ def batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
     made = _without_mistakes(iter(loader))  # the loading processes start here, not in the first step
     if config.preprocessing == "inside":
         return made
-    return iter(list(islice(made, config.warmup_steps + config.windows * config.steps_per_window)))
+    return iter(list(islice(made, config.steps)))
 
 
 def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from bench import launch as launching
 from bench import overhead
 from bench.config import RunConfig, UsageError, make_config
-from bench.overhead.figures import Turns, known_well_enough, summarise_apart, summarise_turns
+from bench.overhead.figures import OWN_STEPS, PAIRS, STEPS, Turns, known_well_enough, summarise_apart, summarise_turns
 from bench.record import RunLog
 from bench.resources import environment
 
@@ -61,7 +62,9 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
     """Fresh process groups, each with both loops, until the ratio is known well enough."""
     launches: list[Turns] = []
     while len(launches) < MIN_LAUNCHES or (len(launches) < MAX_LAUNCHES and not known_well_enough(launches)):
-        config = _config(cell, folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl", warmup_steps=5)
+        path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
+        # as many steps as our loop takes there: its turns, and OWN_STEPS more for its own share
+        config = _config(cell, path, warmup_steps=5, windows=PAIRS + math.ceil(OWN_STEPS / STEPS), steps_per_window=STEPS)
         launch(config, ["bench.overhead", "--rank", "turns"])
         assert config.log_path is not None
         launches.append(Turns(config.log_path))

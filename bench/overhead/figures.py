@@ -12,6 +12,7 @@ from bench.config import RunConfig
 
 STEPS = 3  # of a turn
 PAIRS = 8  # of turns in one launch
+OWN_STEPS = 10  # in which the harness's own time is metered
 LOWER_BOUND = 0.98  # of ours / bare, that the interval must keep above
 HALF_WIDTH = 0.01  # of the ratio, at which there are enough launches
 OWN_SHARE = 0.005  # of a step, that the harness may take between the calls of a step

@@ -15,7 +15,7 @@ from bench.backends import Backend
 from bench.config import RunConfig
 from bench.launch import Launch
 from bench.model import build_model
-from bench.overhead.figures import PAIRS, STEPS
+from bench.overhead.figures import OWN_STEPS, PAIRS, STEPS
 from bench.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.record import SCHEMA, RunLog
 from bench.timing import HostStopwatch, time_steps
@@ -114,7 +114,7 @@ def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
     for name, call in saved.items():
         setattr(backend, name, meter.wrap(call))
     loop._model, samples._batches = meter.wrap(model), iter(meter.wrap(lambda: next(batches)), None)
-    seconds = _time(loop.step, 10)
+    seconds = _time(loop.step, OWN_STEPS)
     for name, call in saved.items():
         setattr(backend, name, call)
     loop._model, samples._batches = model, batches

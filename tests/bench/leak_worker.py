@@ -1,0 +1,55 @@
+"""One rank that trains 2,200 steps of a small model and prints its resident memory after 200 and after all of them, in bytes.
+
+mpirun -n 2 python -m tests.bench.leak_worker OUT.json --backend ddp --world-size 2 --batch-per-rank 4 --dataset digits
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from bench import launch as launching
+from bench.config import parse_argv
+from bench.resources import environment
+
+SETTLED, STEPS = 200, 2000  # steps before the first look, and between the two
+MODEL = ["--model", "tests.bench.tiny:normalised"]
+LENGTH = ["--warmup-steps", str(SETTLED), "--windows", "1", "--steps-per-window", str(STEPS)]
+
+
+def resident_bytes() -> int:
+    """Resident set of this process now, unlike the peak that getrusage knows."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    config, place = parse_argv([*sys.argv[2:], *MODEL, *LENGTH]), launching.discover(os.environ)
+    os.environ.update(environment(config, place, 1, os.environ))
+    import torch
+
+    from bench import backends, data, device
+    from bench.model import build_model
+    from bench.train import Input, Loop
+
+    torch.set_num_threads(1)
+    backend = backends.load(config, place, device.choose(config, place))
+    images = data.load_images(config)
+    samples = Input(config, data.batches(config, place.rank, images), torch.device("cpu"), time.perf_counter)
+    loop = Loop(config, backend, build_model(config, images.classes), samples)
+    looks = []
+    for steps in (SETTLED, STEPS):
+        for _ in range(steps):
+            loop.step()
+        looks.append(resident_bytes())
+    seen = backend.gather(looks)
+    del loop
+    backend.close()
+    if place.rank == 0:
+        Path(sys.argv[1]).write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()
