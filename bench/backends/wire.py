@@ -47,9 +47,10 @@ def memory_order(tensor: torch.Tensor) -> list[int]:
 
 
 def broadcast(tensors: Mapping[str, torch.Tensor], hvd: Any) -> None:
-    """Give every rank rank 0's values, in place, whatever their type and layout: they travel as bytes of a copy."""
+    """Give every rank rank 0's values, in place, whatever their type and layout: they travel as bytes, in order."""
     packed = {name: tensor.detach().contiguous().reshape(-1) for name, tensor in tensors.items()}
     hvd.broadcast_parameters({name: flat.view(torch.uint8) for name, flat in packed.items()}, root_rank=0)
     with torch.no_grad():
         for name, tensor in tensors.items():
-            tensor.copy_(packed[name].reshape(tensor.shape))
+            if packed[name].data_ptr() != tensor.data_ptr():  # it had to be copied to be in order
+                tensor.copy_(packed[name].reshape(tensor.shape))

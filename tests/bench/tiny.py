@@ -27,6 +27,7 @@ def normalised(classes: int) -> nn.Module:
         nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(8),
         nn.ReLU(),
+        nn.Conv2d(8, 8, 1, bias=False),  # a 1 x 1 kernel is contiguous in every layout, with other strides
         nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(16),
         nn.ReLU(),
