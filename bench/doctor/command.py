@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any, NoReturn
@@ -112,6 +113,7 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
         "default_threads": {**threads, "torch": seen.get("torch_threads")},
         "devices": seen.get("devices", []),
         "mpi": seen.get("mpi"),
+        "seat": uuid.uuid4().hex,
         "findings": [finding.record() for finding in found],
     }
 
@@ -166,7 +168,7 @@ def _leading(options: Options, launch: Launch, answer: _Answer) -> int:
         answer.add([warning("transports", f"{', '.join(cells)} not tried: the ranks are not one world", "see above")])
         cells = []
     groups = trials.groups(cells)
-    meeting.tell("plan", groups)
+    meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
     for group in groups:
         _say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
         trials.take_part(group, launch, options, meeting)
@@ -181,10 +183,11 @@ def _following(options: Options, launch: Launch, answer: _Answer) -> int:
     meeting = _open(options, launch)
     if meeting is not None:
         meeting.tell("facts", facts)
-        heard = meeting.hear("plan", [0], 2 * options.limit_s)
-        for group in heard.get(0, []):
-            trials.take_part(group, launch, options, meeting)
+        # a plan that does not know this rank is an earlier launch's
+        heard = meeting.hear("plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"])
         if heard:
+            for group in heard[0]["groups"]:
+                trials.take_part(group, launch, options, meeting)
             return 0  # rank 0 speaks for all, and has the exit status
     print(f"error: rank {launch.rank} on {facts['hostname']} did not hear of rank 0", file=sys.stderr, flush=True)
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,21 @@ class Meeting:
         if self._name is not None:
             self._write(self._path(topic, self._rank), value)
 
-    def hear(self, topic: str, ranks: Iterable[int], limit_s: float) -> dict[int, Any]:
-        """What `ranks` told under `topic`, as soon as all of them have; after `limit_s` what there is."""
+    def hear(
+        self, topic: str, ranks: Iterable[int], limit_s: float, meant: Callable[[Any], bool] = lambda value: True
+    ) -> dict[int, Any]:
+        """What `ranks` told under `topic`, as soon as all of them have; after `limit_s` what there is.
+
+        A value that is not `meant` for the hearer, because an earlier meeting left it, does not count.
+        """
         heard: dict[int, Any] = {}
         wanted = list(ranks)
         deadline = time.monotonic() + limit_s
         while True:
             self._follow()
-            heard |= {rank: value for rank in wanted if rank not in heard for value in _read(self._path(topic, rank))}
+            for rank in set(wanted) - set(heard):
+                for value in filter(meant, _read(self._path(topic, rank))):
+                    heard[rank] = value
             if len(heard) == len(wanted) or time.monotonic() > deadline:
                 return heard
             time.sleep(_POLL_S)

@@ -45,11 +45,8 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="its folder")
     parser.add_argument("--rendezvous-dir", type=Path, metavar="DIR", help="folder that all ranks see; default: /tmp on one node")
     parser.add_argument("--threads", type=_positive, default=1, metavar="N", help="compute threads of each rank (default: 1)")
-    parser.add_argument(
-        "--cells",
-        type=_cells,
-        help=f"what to try, comma-separated, of {', '.join(CELLS)}; default: all that can be; --cells= tries none",
-    )
+    cells = f"what to try, comma-separated, of {', '.join(CELLS)}; default: all that can be; --cells= tries none"
+    parser.add_argument("--cells", type=_cells, help=cells)
     parser.add_argument("--json", action="store_true", help="print the findings as JSON on standard output")
     parser.add_argument("--limit-s", type=_seconds, default=60.0, metavar="S", help="seconds for each try (default: 60)")
     options = Options(**vars(parser.parse_args(argv)))
