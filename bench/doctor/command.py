@@ -23,7 +23,7 @@ from bench.doctor.options import Options, parse
 from bench.launch import Launch, discover, meeting_folder
 
 INPUT_ERROR = 2
-_ENDED = "the launcher, or somebody else, ended it"
+_LEAVE_S = 10.0
 
 
 class _Ended(Exception):
@@ -36,6 +36,12 @@ class _Answer:
     def __init__(self, as_json: bool) -> None:
         self._json = as_json
         self.findings: list[Finding] = []
+        self.doing = "starting"
+
+    def say(self, doing: str) -> None:
+        """Progress: it goes to standard error, so that standard output holds findings only."""
+        self.doing = doing
+        print(f"... {doing}", file=sys.stderr, flush=True)
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -78,16 +84,15 @@ def main(argv: list[str]) -> int:
         round_ = _alone if launch.source == "none" else _leading if launch.rank == 0 else _following
         return round_(options, launch, answer)
     except _Ended:
-        answer.add([failure("doctor", _ENDED, "the last try is the likely cause")])
-        return answer.finish(launch) if launch.rank == 0 else 1
+        if launch.rank > 0:
+            return 1
+        text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
+        answer.add([failure("doctor", text, "a rank that died there is the likely cause; leave that cell out with --cells")])
+        return answer.finish(launch)
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Ended
-
-
-def _say(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
 
 
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
     ended = child.run(child.python("bench.doctor.probe"), os.environ, probe.MARK, options.limit_s)
     if not ended.answers:
         cure = f"see what it prints: {' '.join(child.python('bench.doctor.probe'))}"
-        seen: dict[str, Any] = {"errors": {}, "mpi_files": [], "mpi": "unknown"}
+        seen: dict[str, Any] = {"errors": {}, "mpi_files": []}
         found = [failure("libraries", f"importing them {ended.problem}", cure)]
     else:
         seen = ended.answers[0]
@@ -128,7 +133,7 @@ def _folder(options: Options, launch: Launch) -> list[Finding]:
 
 def _alone(options: Options, launch: Launch, answer: _Answer) -> int:
     answer.add(launcher.world(launch, options.world_size))
-    _say("looking at this machine")
+    answer.say("looking at this machine")
     facts = _look(options, launch)
     answer.add(map(read, facts["findings"]))
     path = shutil.which("mpirun")
@@ -136,7 +141,7 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> int:
     two = [{**facts, "rank": rank, "local_rank": rank, "local_size": 2, "size": 2} for rank in range(trials.ALONE_RANKS)]
     answer.add(ranks.cores(two, options.threads))
     cells = launcher.cells(launch, options.cells, len(facts["devices"]))
-    answer.add(trials.alone(cells, options, path is not None, _say))
+    answer.add(trials.alone(cells, options, path is not None, answer.say))
     return answer.finish(launch)
 
 
@@ -151,12 +156,20 @@ def _version(mpirun: str) -> str:
 def _leading(options: Options, launch: Launch, answer: _Answer) -> int:
     """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
     answer.add(launcher.world(launch, options.world_size))
-    _say(f"looking at {launch.size} rank(s)")
+    answer.say(f"looking at {launch.size} rank(s)")
     meeting = _open(options, launch)
-    mine = _look(options, launch)
     if meeting is None:
-        answer.add(map(read, mine["findings"]))
+        answer.add(map(read, _look(options, launch)["findings"]))
         return answer.finish(launch)
+    try:
+        _lead(meeting, options, launch, answer)
+    finally:
+        meeting.close()
+    return answer.finish(launch)
+
+
+def _lead(meeting: Meeting, options: Options, launch: Launch, answer: _Answer) -> None:
+    mine = _look(options, launch)
     there = {0: mine, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
     answer.add(merge({rank: [read(record) for record in facts["findings"]] for rank, facts in there.items()}))
     everybody = [there[rank] for rank in sorted(there)]
@@ -170,27 +183,34 @@ def _leading(options: Options, launch: Launch, answer: _Answer) -> int:
     groups = trials.groups(cells)
     meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
     for group in groups:
-        _say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
+        answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
         trials.take_part(group, launch, options, meeting)
         answer.add(trials.judge(cell, launch, meeting, options.limit_s) for cell in group)
-    meeting.close()
-    return answer.finish(launch)
+    meeting.hear("left", set(there) - {0}, _LEAVE_S)  # the plan must not go before everybody has read it
 
 
 def _following(options: Options, launch: Launch, answer: _Answer) -> int:
     """Any other rank: tell what is here, then take part in what rank 0 tries."""
     facts = _look(options, launch)
     meeting = _open(options, launch)
-    if meeting is not None:
-        meeting.tell("facts", facts)
-        # a plan that does not know this rank is an earlier launch's
-        heard = meeting.hear("plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"])
-        if heard:
-            for group in heard[0]["groups"]:
-                trials.take_part(group, launch, options, meeting)
+    problem = "has no folder to meet rank 0 in" if meeting is None else "did not hear of rank 0"
+    try:
+        if meeting is not None and _follow(meeting, facts, options, launch):
             return 0  # rank 0 speaks for all, and has the exit status
-    print(f"error: rank {launch.rank} on {facts['hostname']} did not hear of rank 0", file=sys.stderr, flush=True)
-    return 0
+    except OSError as error:
+        problem = f"cannot write to the ranks' folder: {error.strerror}"
+    print(f"error: rank {launch.rank} on {facts['hostname']} {problem}", file=sys.stderr, flush=True)
+    return 0  # another status would end rank 0 before it has spoken
+
+
+def _follow(meeting: Meeting, facts: dict[str, Any], options: Options, launch: Launch) -> bool:
+    """Whether rank 0 had a plan; a plan that does not know this rank is an earlier launch's."""
+    meeting.tell("facts", facts)
+    heard = meeting.hear("plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"])
+    for group in heard[0]["groups"] if heard else []:
+        trials.take_part(group, launch, options, meeting)
+    meeting.tell("left", True)
+    return bool(heard)
 
 
 def _open(options: Options, launch: Launch) -> Meeting | None:

@@ -189,6 +189,26 @@ def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
     assert "nothing from host n1, n2" in found["ranks"]
 
 
+def test_nothing_to_try_ends_at_once() -> None:
+    assert said(run(mpirun(2, *DOCTOR, NOTHING), timeout_s=60), 0)
+
+
+def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> None:
+    """Rank 1's try is killed inside MPI; the launcher then ends every rank, the doctor's own too."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, threading, time\n"
+        "def die():\n"
+        "    while 'mpi4py.MPI' not in sys.modules: time.sleep(0.05)\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "if 'bench.doctor.trial' in sys.orig_argv and os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
+        "    threading.Thread(target=die, daemon=True).start()\n"
+    )
+    found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/mpi"), {"PYTHONPATH": str(tmp_path)}))
+    assert "was ended" in found["doctor"]
+    assert "trying ddp/mpi" in found["doctor"]
+
+
 def test_wrong_input_is_one_line_and_no_finding() -> None:
     for argv in (["--cells", "ddp/pigeon"], ["--world-size", "0"], ["--limit-s", "x"], ["--dataset", "svhn"], ["--bogus"]):
         done = run([*ALONE, *argv])
