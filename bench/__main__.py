@@ -18,6 +18,10 @@ _RANK_0_SPEAKS_S = 2.0
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by signal n."""
+    if argv[:1] == ["doctor"]:
+        from bench.doctor.command import main as doctor
+
+        return doctor(argv[1:])
     rank = 0
     try:
         launch = launching.discover(os.environ)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from bench.config import UsageError
 
@@ -27,46 +29,59 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Row:
-    """Names of one launcher's variables. `strict`: a half-set row is an error, because nobody else sets these names."""
+    """Names of one launcher's variables: rank, size, local rank, local size.
+
+    `own` are those that nobody else sets: one of them without the rest is an error. `key` tells launches apart as far as
+    the launcher says anything that is the same on all its ranks.
+    """
 
     source: str
-    rank: str
-    size: str
-    local_rank: str
-    local_size: str
+    names: tuple[str, str, str, str]
     key: tuple[str, ...]
-    strict: bool = True
+    own: tuple[str, ...]
 
 
+def _family(source: str, prefix: str, key: tuple[str, ...]) -> _Row:
+    names = (f"{prefix}RANK", f"{prefix}SIZE", f"{prefix}LOCAL_RANK", f"{prefix}LOCAL_SIZE")
+    return _Row(source, names, key, own=names)
+
+
+_JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID")
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 # First complete row wins. mpirun's variables stand before Slurm's because ranks started by mpirun inside a Slurm job
 # inherit the daemon's SLURM_PROCID, the same on every rank of a node.
 _TABLE = (
-    _Row("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_PORT")),
+    _Row("torchrun", _TORCHRUN, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), own=_TORCHRUN),
+    _family("horovodrun", "HOROVOD_", ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")),
+    _family("mpirun", "OMPI_COMM_WORLD_", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
+    _family("mpirun_rsh", "MV2_COMM_WORLD_", _JOB),
+    # PMI_RANK and PMI_SIZE alone are what `srun --mpi=pmi2` sets: then Slurm's own variables below tell the rest.
+    # PMI_PORT and PMI_FD are no key: they belong to the daemon of one node, or to one rank.
     _Row(
-        "mpirun",
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        "hydra",
+        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+        _JOB,
+        own=("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ),
-    # PMI_RANK and PMI_SIZE alone are what `srun --mpi=pmi2` sets: then Slurm's own row below tells the rest.
-    _Row("hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", ("PMI_PORT", "PMI_FD"), strict=False),
+    _Row(
+        "pals",
+        ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+        ("PALS_APID", "SLURM_STEP_ID", *_JOB),
+        own=("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+    ),
 )
 
 
 def discover(env: Mapping[str, str]) -> Launch:
     """The launch described by `env`; a lone process has rank 0 of 1. Raises UsageError on half-set or impossible values."""
     for row in _TABLE:
-        names = (row.rank, row.size, row.local_rank, row.local_size)
-        missing = [name for name in names if name not in env]
+        missing = [name for name in row.names if name not in env]
         if not missing:
-            return _launch(row.source, [_integer(env, name) for name in names], _key(env, row.key))
-        if row.strict and len(missing) < len(names):
-            there = next(name for name in names if name in env)
+            return _launch(row.source, [_integer(env, name) for name in row.names], _key(env, row.key))
+        if there := [name for name in row.own if name in env]:
             raise UsageError(
-                f"{there}={env[there]!r} is set but {missing[0]} is not: a half-set launch; "
-                f"start through {row.source}, or unset {there}"
+                f"{there[0]}={env[there[0]]!r} is set but {missing[0]} is not: a half-set launch; "
+                f"start through {row.source}, or unset {there[0]}"
             )
     if _in_slurm_step(env):
         node = _integer(env, "SLURM_NODEID")
@@ -75,7 +90,18 @@ def discover(env: Mapping[str, str]) -> Launch:
             raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={env['SLURM_STEP_TASKS_PER_NODE']!r}")
         values = [_integer(env, name) for name in ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")]
         return _launch("srun", [*values, sizes[node]], _key(env, ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")))
+    _require_nobody(env)
     return Launch("none", 0, 1, 0, 1, "alone")
+
+
+def _require_nobody(env: Mapping[str, str]) -> None:
+    """Raise UsageError where some launcher is at work that says too little; a Slurm job's own shell may carry its traces."""
+    for name in ("PMI_RANK", "PMIX_RANK"):
+        if name in env and "SLURM_JOB_ID" not in env:
+            raise UsageError(
+                f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, size and place on the node); "
+                f"use mpirun, srun or torchrun, or unset {name}"
+            )
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
@@ -105,6 +131,19 @@ def _integer(env: Mapping[str, str], name: str) -> int:
 
 def _key(env: Mapping[str, str], names: tuple[str, ...]) -> str:
     return re.sub(r"[^A-Za-z0-9.-]+", "_", ".".join(env[name] for name in names if name in env)) or "unnamed"
+
+
+def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
+    """Folder in which the ranks find each other. Raises UsageError where none is known that all of them see."""
+    if rendezvous_dir is not None:
+        return rendezvous_dir
+    if launch.local_size == launch.size:
+        return Path(tempfile.gettempdir())
+    if log_path is not None:
+        return log_path.parent
+    raise UsageError(
+        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log-path on shared storage"
+    )
 
 
 def expand_tasks_per_node(text: str) -> list[int]:

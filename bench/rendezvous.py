@@ -1,16 +1,16 @@
 """How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through a file they all see.
 
 Choosing a port in advance collides sooner or later, and the first host of a job is not always rank 0's: so rank 0 says
-where it listens. The file's name holds the launch's key, and its nonce must be found in the store as well, so that a file
-left behind by an earlier launch is never followed.
+where it listens. The file's name holds the launch's key and the run's, and its nonce must be found in the store as well,
+so that a file left behind by an earlier launch is never followed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
-import tempfile
 import time
 import uuid
 from datetime import timedelta
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError
-from bench.launch import Launch
+from bench.launch import Launch, meeting_folder
 
 _POLL_S = 0.05
 
@@ -27,12 +27,15 @@ _POLL_S = 0.05
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
     """A store all ranks of the launch share. Raises UsageError when the other ranks do not appear in time."""
     timeout = timedelta(seconds=config.rendezvous_timeout_s)
-    if launch.source == "torchrun":
-        # torchrun's agent already serves a store for its ranks
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # torchrun's agent already serves a store for its ranks; whoever sets torchrun's variables by hand has no agent
         return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, timeout)
     if launch.size == 1:
         return dist.HashStore()
-    path = _folder(config, launch) / f"rendezvous.{launch.source}.{launch.key}.json"
+    folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
+    # the config is part of the name because some launchers, such as Hydra, say nothing that names the launch
+    run = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+    path = folder / f"rendezvous.{launch.source}.{launch.key}.{run}.json"
     return _announce(path, launch, timeout) if launch.rank == 0 else _follow(path, launch, config.rendezvous_timeout_s)
 
 
@@ -42,18 +45,6 @@ def host_address(launch: Launch) -> str:
     Not the name's address: many hosts resolve their own name to loopback, which means somebody else elsewhere.
     """
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
-
-
-def _folder(config: RunConfig, launch: Launch) -> Path:
-    if config.rendezvous_dir is not None:
-        return config.rendezvous_dir
-    if launch.local_size == launch.size:
-        return Path(tempfile.gettempdir())
-    if config.log_path is not None:
-        return config.log_path.parent
-    raise UsageError(
-        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log-path on shared storage"
-    )
 
 
 def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:

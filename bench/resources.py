@@ -12,6 +12,7 @@ from bench.launch import Launch
 _PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_", "CONTROLLER", "CPU_OPERATIONS")
 _BUILD = ("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK")
 _HARMLESS = tuple("HOROVOD_" + name for name in (*_PLACES, *_BUILD))
+GLOO_INTERFACE = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")  # torch's Gloo and Horovod's
 _TORCH_DEBUG = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL")
 
 
@@ -36,8 +37,10 @@ def environment(config: RunConfig, launch: Launch, cores: int, env: Mapping[str,
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
         changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    if launch.local_size == launch.size:  # one node: both frameworks' Gloo on the same interface
-        changes |= {name: "lo" for name in ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE") if name not in env}
+    given = next((env[name] for name in GLOO_INTERFACE if name in env), None)
+    if interface := given or ("lo" if launch.local_size == launch.size else None):
+        # the same wire for both, also where only one is named: horovodrun names Horovod's. Horovod's takes no list
+        changes |= {name: interface.split(",")[0] for name in GLOO_INTERFACE if name not in env}
     return changes
 
 

@@ -16,11 +16,14 @@ ALLOWED = {
 }
 # third-party modules that only the named files may import; torch is bench's alone, and absent from its light part
 ONLY_IN = {
-    "horovod": {"bench/backends/hvd.py", "bench/overhead/loops.py", "bench/setup/verify.py"},
-    "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py"},
+    "horovod": {"bench/backends/hvd.py", "bench/overhead/loops.py", "bench/setup/verify.py", "bench/doctor/probe.py"},
+    "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py", "bench/doctor/probe.py"},
     "matplotlib": {"plots/figures.py"},
 }
-TORCH_FREE = {f"bench/{name}.py" for name in ("config", "rules", "record", "launch", "resources", "host", "__init__")}
+TORCH_FREE = {f"bench/{name}.py" for name in ("config", "rules", "record", "launch", "hostlist", "resources", "host", "__init__")}
+# the doctor answers where torch does not import: only two files, processes of their own, load it
+TORCH_FREE |= {f"bench/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
+TORCH_FREE -= {"bench/doctor/probe.py", "bench/doctor/trial.py"}
 
 
 def sources() -> list[Path]:

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 _BIN = Path(sys.executable).parent
 # a launch of this test process must not leak into the launches that it makes
-_LAUNCH_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "TORCHELASTIC", "HOROVOD_", "PRTE_")
+_LAUNCH_PREFIXES = (
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "MPI_LOCAL",
+    "MV2_",
+    "SLURM_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "TORCHELASTIC",
+    "HOROVOD_",
+)
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A clean environment in which a launcher of the virtual environment works, also for root."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCH_PREFIXES)}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith((*_LAUNCH_PREFIXES, "PRTE_"))}
     clean["PATH"] = f"{_BIN}{os.pathsep}{clean.get('PATH', '')}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**clean, **root, **(extra or {})}
@@ -30,6 +45,29 @@ def mpirun(ranks: int, *words: str) -> list[str]:
 def torchrun(ranks: int, *words: str) -> list[str]:
     """The same under torchrun; standalone, because its usual fixed port may be taken by somebody else."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *words]
+
+
+def horovodrun(ranks: int, *words: str) -> list[str]:
+    """The same under horovodrun with Gloo; with MPI it calls mpirun, in words that Open MPI 5 does not know."""
+    return ["horovodrun", "--gloo", "-np", str(ranks), sys.executable, *words]
+
+
+def mpich(ranks: int, *words: str) -> list[str]:
+    """The same under MPICH's mpirun, which does not start the environment's Open MPI."""
+    return [_optional("mpirun.mpich", "mpich"), "-n", str(ranks), sys.executable, *words]
+
+
+def openmpi4(ranks: int, *words: str) -> list[str]:
+    """The same under the system's Open MPI, which is Debian's fourth."""
+    command = _optional("mpirun.openmpi", "openmpi-bin")
+    return [command, "-n", str(ranks), "--bind-to", "none", "--oversubscribe", sys.executable, *words]
+
+
+def _optional(command: str, package: str) -> str:
+    """A launcher that the environment does not bring: the test skips without it, which CI counts as a failure."""
+    if shutil.which(command) is None:
+        pytest.skip(f"{command} is not installed here (Debian package {package})")
+    return command
 
 
 def run(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from bench.config import UsageError
-from bench.launch import Launch, discover, expand_tasks_per_node, require_mpi_world, require_world
+from bench.launch import Launch, discover, expand_tasks_per_node, meeting_folder, require_mpi_world, require_world
+
+ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
 TORCHRUN = {
     "RANK": "5",
@@ -22,6 +27,21 @@ MPIRUN = {
     "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
     "PMIX_NAMESPACE": "prterun-n1-77@1",
 }
+HOROVODRUN = {
+    "HOROVOD_RANK": "1",
+    "HOROVOD_SIZE": "2",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "1",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "n1",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT": "4000",
+}
+MVAPICH = {
+    "MV2_COMM_WORLD_RANK": "1",
+    "MV2_COMM_WORLD_SIZE": "2",
+    "MV2_COMM_WORLD_LOCAL_RANK": "1",
+    "MV2_COMM_WORLD_LOCAL_SIZE": "2",
+}
+PALS = {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0", "PMI_LOCAL_SIZE": "1", "PALS_APID": "7"}
 HYDRA = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 SRUN = {
     "SLURM_JOB_ID": "42",
@@ -36,6 +56,21 @@ SRUN = {
 BATCH_SHELL = {"SLURM_JOB_ID": "42", "SLURM_PROCID": "0", "SLURM_NTASKS": "5", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
 
 
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
+def test_environments_of_real_launchers(path: Path) -> None:
+    """Each file says whether its environments were recorded, or written down from documentation."""
+    file = json.loads(path.read_text())
+    assert file["source"] in ("recorded", "written down")
+    for rank in file["ranks"]:
+        assert discover(rank["env"]) == Launch(*rank["launch"])
+    assert len({rank["launch"][5] for rank in file["ranks"]}) == 1, "ranks of one launch share its key"
+
+
+def test_every_row_has_an_environment() -> None:
+    sources = {rank["launch"][0] for path in ENVIRONMENTS for rank in json.loads(path.read_text())["ranks"]}
+    assert sources == {"torchrun", "horovodrun", "mpirun", "mpirun_rsh", "hydra", "pals", "srun", "none"}
+
+
 def test_each_launcher() -> None:
     assert discover(TORCHRUN) == Launch("torchrun", 5, 8, 1, 4, "none.29500")
     assert discover(MPIRUN) == Launch("mpirun", 3, 4, 1, 2, "prterun-n1-77_1")
@@ -48,7 +83,11 @@ def test_each_launcher() -> None:
 def test_precedence() -> None:
     inherited = SRUN | {"SLURM_PROCID": "0"}  # what ranks of mpirun inside a job see
     assert discover(inherited | MPIRUN).source == "mpirun"
-    assert discover(inherited | MPIRUN | TORCHRUN).source == "torchrun"
+    order = {"srun": inherited, "pals": PALS, "hydra": HYDRA, "mpirun_rsh": MVAPICH, "mpirun": MPIRUN, "horovodrun": HOROVODRUN}
+    seen: dict[str, str] = {}
+    for source, env in (order | {"torchrun": TORCHRUN}).items():  # weakest first: each wins over all before it
+        seen |= env
+        assert discover(seen).source == source
     pmi2 = SRUN | {"PMI_RANK": "4", "PMI_SIZE": "5"}  # srun --mpi=pmi2
     assert discover(pmi2).source == "srun"
 
@@ -67,6 +106,12 @@ def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
     [
         ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
         ({"WORLD_SIZE": "2"}, ["WORLD_SIZE='2'", "RANK is not"]),
+        ({"MPI_LOCALRANKID": "0"}, ["MPI_LOCALRANKID='0'", "PMI_RANK is not", "hydra"]),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0"}, ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"]),
+        ({"HOROVOD_RANK": "0"}, ["HOROVOD_RANK='0'", "HOROVOD_SIZE is not", "horovodrun"]),
+        ({"MV2_COMM_WORLD_SIZE": "2"}, ["MV2_COMM_WORLD_SIZE='2'", "mpirun_rsh"]),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"]),
+        ({"PMIX_RANK": "1"}, ["PMIX_RANK='1'", "mpirun, srun or torchrun"]),
         ({k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")}, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
         (TORCHRUN | {"RANK": "8"}, ["rank 8 of 8", "impossible"]),
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
@@ -102,3 +147,12 @@ def test_silent_worlds_of_one_rank_are_an_error() -> None:
     require_mpi_world(discover(SRUN), 5, "Open MPI v5")
     with pytest.raises(UsageError, match=r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix"):
         require_mpi_world(discover(SRUN), 1, "Open MPI v5")
+
+
+def test_where_ranks_meet(tmp_path: Path) -> None:
+    here, apart = discover(MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}), discover(MPIRUN)
+    assert meeting_folder(apart, tmp_path, Path("/logs/a.jsonl")) == tmp_path
+    assert meeting_folder(apart, None, Path("/logs/a.jsonl")) == Path("/logs")
+    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), "one node needs no shared folder"
+    with pytest.raises(UsageError, match="--rendezvous-dir"):
+        meeting_folder(apart, None, None)

@@ -39,6 +39,14 @@ def test_interfaces_are_left_alone_between_nodes() -> None:
     assert environment(config, HERE, 8, {"GLOO_SOCKET_IFNAME": "ib0"}).get("GLOO_SOCKET_IFNAME") is None
 
 
+@pytest.mark.parametrize("launch", [HERE, APART])
+def test_both_frameworks_use_the_interface_that_is_named_for_one(launch: Launch) -> None:
+    """horovodrun names Horovod's alone: DDP on another wire would be another measurement."""
+    config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
+    assert environment(config, launch, 8, {"HOROVOD_GLOO_IFACE": "eth1"})["GLOO_SOCKET_IFNAME"] == "eth1"
+    assert environment(config, launch, 8, {"GLOO_SOCKET_IFNAME": "ib0,ib1"})["HOROVOD_GLOO_IFACE"] == "ib0"
+
+
 @pytest.mark.parametrize(
     "name",
     ["HOROVOD_CACHE_CAPACITY", "HOROVOD_AUTOTUNE", "HOROVOD_LOG_LEVEL", "HOROVOD_THREAD_AFFINITY", "TORCH_DISTRIBUTED_DEBUG"],

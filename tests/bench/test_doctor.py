@@ -1,0 +1,218 @@
+"""The doctor finds planted faults, each as real as one machine allows, names the cure, and calls a fit machine fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import ranks
+from tests.bench.ranks import ROOT, environment, mpich, mpirun, run
+
+pytestmark = pytest.mark.ranks
+
+DOCTOR = ["-m", "bench", "doctor", "--json"]
+NOTHING = "--cells="  # the checks alone: a try costs seconds, and only some faults need one
+ALONE = [sys.executable, *DOCTOR]
+
+Found = list[dict[str, str]]
+
+
+def said(done: subprocess.CompletedProcess[str], status: int) -> Found:
+    assert done.returncode == status, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["status"] == status
+    findings: Found = answer["findings"]
+    assert all(finding["cure"] for finding in findings if finding["level"] != "ok")
+    return findings
+
+
+def failures(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """Name -> text and cure of each failure; two of one name follow each other."""
+    found: dict[str, str] = {}
+    for finding in said(done, 1):
+        if finding["level"] == "failure":
+            found[finding["name"]] = found.get(finding["name"], "") + finding["text"] + "; " + finding["cure"]
+    return found
+
+
+def test_a_fit_machine_alone() -> None:
+    findings = said(run(ALONE), 0)
+    assert {f["name"] for f in findings if f["level"] == "ok"} >= {
+        "launcher",
+        "libraries",
+        "Horovod",
+        "interface",
+        "host name",
+        "data",
+        "folder",
+        "mpirun",
+        *("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"),
+    }
+    assert {f["name"] for f in findings if f["level"] == "warning"} <= {"cores"}
+    assert any("2 ranks average 4 MiB" in f["text"] and "Open MPI" in f["text"] for f in findings if f["name"] == "horovod/mpi")
+
+
+def test_a_fit_launch_in_plain_lines() -> None:
+    words = [word for word in DOCTOR if word != "--json"]
+    done = run(mpirun(2, *words, "--world-size", "2"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["ok", "launcher", "mpirun:", "2", "rank(s)"]
+    assert [line.split()[1] for line in lines[-5:-1]] == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
+    assert lines[-1].endswith("0 failure")
+    assert "... trying ddp/gloo" in done.stderr
+    assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
+
+
+@pytest.mark.parametrize("launcher", [ranks.torchrun, ranks.horovodrun])
+def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
+    done = run(launcher(2, *[word for word in DOCTOR if word != "--json"]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "starts no MPI" in done.stdout
+    assert "horovod/gloo 2 ranks average" in done.stdout
+    assert "ddp/mpi" not in done.stdout
+
+
+def test_fault_no_mpirun(tmp_path: Path) -> None:
+    found = failures(run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], environment() | {"PATH": str(tmp_path)}))
+    assert "not on PATH" in found["mpirun"]
+    assert "no mpirun" in found["ddp/mpi"]
+    assert "ddp/gloo" not in found, "torchrun starts what needs no MPI"
+
+
+def step(rank: int) -> dict[str, str]:
+    """What a rank sees under `srun --mpi=none`."""
+    step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": str(rank)}
+    return step | {"SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}
+
+
+def test_fault_wrong_mpi_plug_in(tmp_path: Path) -> None:
+    command = [*ALONE, "--cells", "ddp/mpi", "--rendezvous-dir", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(step(1)), stdout=subprocess.DEVNULL) as other:
+        found = failures(run(command, step(0)))
+        assert other.wait(60) == 0
+    assert "srun --mpi=pmix" in found["MPI"]
+    assert "srun started 2 ranks" in found["ddp/mpi"]
+    assert "sees a world of 1" in found["ddp/mpi"]
+    assert list(tmp_path.iterdir()) == [], "the meeting leaves nothing behind"
+
+
+def test_fault_another_mpis_mpirun() -> None:
+    found = failures(run(mpich(2, *DOCTOR, "--cells", "ddp/gloo,ddp/mpi,horovod/mpi")))
+    assert "hydra starts MPICH, but the library is Open MPI" in found["MPI"]
+    assert "sees a world of 1" in found["ddp/mpi"]
+    assert "sees a world of 1" in found["horovod/mpi"]
+    assert "ddp/gloo" not in found
+
+
+def test_fault_horovod_built_against_another_torch(tmp_path: Path) -> None:
+    """The installed Horovod, but for the note that its build left."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("horovod")
+    assert spec is not None
+    assert spec.origin is not None
+    (tmp_path / "horovod").mkdir()
+    for path in Path(spec.origin).parent.iterdir():
+        (tmp_path / "horovod" / path.name).symlink_to(path)
+    note = tmp_path / "horovod" / "metadata.json"
+    note.unlink()
+    note.write_text('{"pytorch": "2.1.0"}')
+    found = failures(run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)}))
+    assert found["Horovod"].startswith("was built against torch 2.1.0, but torch ")
+    assert "make setup" in found["Horovod"]
+
+
+def test_fault_horovod_that_does_not_import(tmp_path: Path) -> None:
+    (tmp_path / "horovod").mkdir()
+    (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('x.so: undefined symbol: _ZN5torch')")
+    found = failures(run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)}))
+    assert "undefined symbol" in found["horovod"]
+
+
+def test_fault_one_core_for_two_ranks() -> None:
+    core = str(min(os.sched_getaffinity(0)))
+    found = failures(run(["taskset", "-c", core, *mpirun(2, *DOCTOR, NOTHING)]))
+    assert "2 rank(s) of 1 thread(s) on 1 core(s)" in found["cores"]
+    assert "--bind-to none" in found["cores"]
+
+
+def test_fault_a_dead_interface() -> None:
+    found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/gloo"), {"GLOO_SOCKET_IFNAME": "nosuch0"}))
+    assert "GLOO_SOCKET_IFNAME='nosuch0' names no interface of this host" in found["interface"]
+    assert "ddp/gloo" in found, "and so it is"
+
+
+def test_fault_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")  # below a file even root cannot write
+    found = failures(run(mpirun(2, *DOCTOR, "--rendezvous-dir", str(tmp_path / "file" / "below"))))
+    assert "cannot be written" in found["folder"]
+    assert "--rendezvous-dir" in found["folder"]
+
+
+def test_fault_half_set_variables() -> None:
+    found = failures(run(ALONE, {"RANK": "0"}))
+    assert "WORLD_SIZE is not: a half-set launch" in found["launcher"]
+    assert "unset RANK" in found["launcher"]
+
+
+def test_fault_unequal_threads() -> None:
+    command = mpirun(1, *DOCTOR, NOTHING)
+    at = command.index(sys.executable)
+    rank = command[at:]
+    both = [*command[:at], "env", "OMP_NUM_THREADS=1", *rank, ":", "-n", "1", "env", "OMP_NUM_THREADS=2", *rank]
+    found = failures(run(both))
+    assert "'OMP_NUM_THREADS': '1'" in found["threads"]
+    assert "'OMP_NUM_THREADS': '2'" in found["threads"]
+
+
+def test_fault_missing_data(tmp_path: Path) -> None:
+    options = ["--dataset", "imagefolder", "--data-dir", str(tmp_path / "nothing")]
+    assert "is no folder" in failures(run([*ALONE, NOTHING, *options]))["data"]
+
+
+def test_fault_another_world_than_asked() -> None:
+    found = failures(run(mpirun(2, *DOCTOR, NOTHING, "--world-size", "3")))
+    assert "world_size=3 was asked for, but mpirun: 2 rank(s)" in found["launcher"]
+    assert "--world-size 2" in found["launcher"]
+
+
+def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
+    found = failures(run([*ALONE, "--limit-s", "20", "--rendezvous-dir", str(tmp_path)], step(0)))
+    assert "rank 1 of 2 did not report" in found["ranks"]
+    assert "nothing from host n1, n2" in found["ranks"]
+
+
+def test_nothing_to_try_ends_at_once() -> None:
+    assert said(run(mpirun(2, *DOCTOR, NOTHING), timeout_s=60), 0)
+
+
+def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> None:
+    """Rank 1's try is killed inside MPI; the launcher then ends every rank, the doctor's own too."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys, threading, time\n"
+        "def die():\n"
+        "    while 'mpi4py.MPI' not in sys.modules: time.sleep(0.05)\n"
+        "    time.sleep(1)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "if 'bench.doctor.trial' in sys.orig_argv and os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
+        "    threading.Thread(target=die, daemon=True).start()\n"
+    )
+    found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/mpi"), {"PYTHONPATH": str(tmp_path)}))
+    assert "was ended" in found["doctor"]
+    assert "trying ddp/mpi" in found["doctor"]
+
+
+def test_wrong_input_is_one_line_and_no_finding() -> None:
+    for argv in (["--cells", "ddp/pigeon"], ["--world-size", "0"], ["--limit-s", "x"], ["--dataset", "svhn"], ["--bogus"]):
+        done = run([*ALONE, *argv])
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stderr.startswith("error: ")

@@ -1,0 +1,217 @@
+"""The doctor's checks as functions of values: what they call a fault, how bad it is, and the cure they name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.doctor import launcher, machine, ranks
+from bench.doctor.findings import Finding, exit_status, failure, merge, ok, warning
+from bench.doctor.meeting import Meeting
+from bench.doctor.trials import groups
+from bench.launch import Launch
+
+HERE = ["lo", "eth0", "ib0"]
+
+
+def levels(found: list[Finding]) -> list[str]:
+    return [finding.level for finding in found]
+
+
+def test_what_all_ranks_find_is_said_once() -> None:
+    dead = failure("interface", "none", "unset it")
+    assert merge({0: [ok("a", "x")], 1: [ok("a", "y")]}) == [ok("a", "x")]
+    assert merge({0: [dead], 1: [dead]}) == [dead]
+    some = merge({0: [ok("interface", "fine")], 1: [dead], 2: [dead], 3: [dead], 5: [dead]})
+    assert some == [failure("interface", "on rank 1-3, 5: none", "unset it")]
+    assert merge({0: [ok("b", ""), ok("a", "")], 1: [dead]})[-1].text == "on rank 1: none"
+
+
+def test_only_failures_make_the_status() -> None:
+    assert exit_status([ok("a", ""), warning("b", "", "c")]) == 0
+    assert exit_status([ok("a", ""), failure("b", "", "c")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "env", "mpi", "level"),
+    [
+        ("mpirun", {}, "Open MPI v5.0.11", "ok"),
+        ("mpirun", {}, "MPICH Version: 4.0.2", "failure"),
+        ("hydra", {}, "MPICH Version: 4.0.2", "ok"),
+        ("hydra", {}, "Intel(R) MPI Library 2021.11", "ok"),
+        ("hydra", {}, "Open MPI v4.1.4", "failure"),
+        ("mpirun_rsh", {}, "MVAPICH2 Version : 2.3.7", "ok"),
+        ("pals", {}, "CRAY MPICH version 8.1", "ok"),
+        ("srun", {}, "Open MPI v5.0.11", "failure"),
+        ("srun", {"PMIX_NAMESPACE": "slurm.pmix.42.0"}, "Open MPI v5.0.11", "ok"),
+        ("srun", {}, "MVAPICH2 Version : 2.3.7", "ok"),
+        ("torchrun", {}, "Open MPI v5.0.11", "ok"),
+        ("horovodrun", {}, "Open MPI v5.0.11", "ok"),
+    ],
+)
+def test_the_library_against_the_launcher(source: str, env: Mapping[str, str], mpi: str, level: str) -> None:
+    assert levels(launcher.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env)) == [level]
+
+
+def test_mpirun_against_the_library() -> None:
+    openmpi, hydra = "mpirun (Open MPI) 4.1.4", "HYDRA build details:\n    Version:   4.0.2"
+    assert levels(launcher.mpirun("/bin/mpirun", openmpi, "Open MPI v4.1.4")) == ["ok"]
+    assert levels(launcher.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11")) == ["warning"]
+    assert levels(launcher.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11")) == ["failure"]
+    assert levels(launcher.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2")) == ["ok"]
+    assert levels(launcher.mpirun("/bin/mpirun", openmpi, None)) == ["ok"], "no library to compare: said elsewhere"
+    assert levels(launcher.mpirun(None, "", "Open MPI v5.0.11")) == ["failure"]
+
+
+def test_what_is_tried() -> None:
+    four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
+    assert launcher.cells(Launch("mpirun", 0, 2, 0, 2, "k"), None, 0) == four
+    assert launcher.cells(Launch("torchrun", 0, 2, 0, 2, "k"), None, 0) == four[2:]
+    assert launcher.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [*four, "ddp/nccl", "horovod/nccl"]
+    assert launcher.cells(Launch("srun", 0, 8, 0, 4, "k"), ["ddp/gloo"], 4) == ["ddp/gloo"]
+    assert groups(four) == [["ddp/gloo"], ["horovod/gloo"], ["ddp/mpi", "horovod/mpi"]], "MPI last, in one process"
+    assert groups([]) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, ["ok"]),
+        ({"GLOO_SOCKET_IFNAME": "ib0"}, ["ok"]),
+        ({"GLOO_SOCKET_IFNAME": "ib"}, ["failure"]),
+        ({"HOROVOD_GLOO_IFACE": "ib0,lo"}, ["ok"]),
+        ({"NCCL_SOCKET_IFNAME": "ib"}, ["ok"]),
+        ({"NCCL_SOCKET_IFNAME": "=ib"}, ["failure"]),
+        ({"NCCL_SOCKET_IFNAME": "^docker"}, ["ok"]),
+        ({"NCCL_SOCKET_IFNAME": "hsn"}, ["failure"]),
+        ({"GLOO_SOCKET_IFNAME": "ib0", "HOROVOD_GLOO_IFACE": "eth0"}, ["warning"]),
+    ],
+)
+def test_interfaces(env: Mapping[str, str], expected: list[str]) -> None:
+    assert levels(machine.interfaces(env, HERE)) == expected
+
+
+def test_a_host_that_does_not_know_its_name() -> None:
+    (found,) = machine.own_name("no-such-host.invalid")
+    assert found.level == "failure"
+    assert "/etc/hosts" in found.cure
+
+
+def test_libraries() -> None:
+    good = {"torch": "2.13", "torchvision": "0.28", "mpi4py": "4.1", "horovod": "0.28.1", "mpi": "Open MPI v5.0.11"}
+    assert levels(machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40"]})) == ["ok"]
+    two = machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40", "/b/libmpi.so.40"]})
+    assert levels(two) == ["ok", "failure"]
+    assert "/b/libmpi.so.40" in two[1].text
+    missing = machine.libraries({**good, "errors": {"mpi4py": "no libmpi"}, "mpi_files": []})
+    assert [(f.name, f.level) for f in missing] == [("mpi4py", "failure")]
+
+
+def test_horovods_build() -> None:
+    facts = {"torch": "2.13.0+cpu", "errors": {}, "horovod_built": {"mpi": True, "gloo": True, "nccl": False}}
+    assert levels(machine.horovod_build({"pytorch": "2.13.0+cpu"}, facts)) == ["ok"]
+    assert levels(machine.horovod_build({"pytorch": "2.13.0+cu130"}, facts)) == ["failure"]
+    assert levels(machine.horovod_build({}, facts)) == ["failure"]
+    assert levels(machine.horovod_build(None, facts)) == ["warning"]
+    no_mpi = facts | {"horovod_built": {"mpi": False, "gloo": True, "nccl": False}}
+    assert "without mpi" in machine.horovod_build({"pytorch": "2.13.0+cpu"}, no_mpi)[0].text
+
+
+def test_nccl_versions() -> None:
+    facts = {"devices": ["GPU-a"], "torch_nccl": [2, 29, 3], "horovod_nccl": 22903, "horovod_built": {"nccl": True}}
+    assert levels(machine.devices(facts)) == ["ok"]
+    assert levels(machine.devices(facts | {"horovod_nccl": 21805})) == ["failure"]
+    assert levels(machine.devices(facts | {"horovod_built": {"nccl": False}})) == ["warning"]
+    assert machine.devices({"devices": []}) == []
+
+
+def test_data(tmp_path: Path) -> None:
+    assert levels(machine.data("digits", None)) == ["ok"]
+    assert levels(machine.data("imagefolder", tmp_path)) == ["failure"], "a folder without classes"
+    (tmp_path / "cats").mkdir()
+    assert levels(machine.data("imagefolder", tmp_path)) == ["ok"]
+    assert levels(machine.data("svhn", tmp_path)) == ["warning"]
+    (tmp_path / "train_32x32.mat").write_text("")
+    assert levels(machine.data("svhn", tmp_path)) == ["ok"]
+
+
+def rank(number: int, size: int = 4, **facts: Any) -> dict[str, Any]:
+    """Rank `number` of a sound launch: two ranks a host, four cores each."""
+    local = number % 2
+    sound = {"rank": number, "size": size, "local_rank": local, "local_size": 2, "hostname": f"n{number // 2}"}
+    sound |= {"versions": {"torch": "2.13"}, "default_threads": {"OMP_NUM_THREADS": None}, "cpu": "x", "cpus_on_node": 8}
+    return sound | {"affinity": list(range(4 * local, 4 * local + 4)), "devices": []} | facts
+
+
+def test_ranks_that_agree() -> None:
+    four = [rank(number) for number in range(4)]
+    (found,) = ranks.compare(four)
+    assert found == ok("ranks", "4 on 2 host(s), alike in versions, threads and CPU")
+    assert levels(ranks.cores(four, 3)) == ["ok"]
+    assert ranks.devices(four) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "level", "words"),
+    [
+        ({"size": 5}, "ranks", "failure", "[4, 5]"),
+        ({"local_rank": 0}, "ranks", "failure", "share a place"),
+        ({"hostname": "n0"}, "ranks", "failure", "share a place"),
+        ({"hostname": "n9"}, "ranks", "failure", "n1, n9"),
+        ({"versions": {"torch": "2.12"}}, "versions", "failure", "rank 3 has {'torch': '2.12'}"),
+        ({"default_threads": {"OMP_NUM_THREADS": "2"}}, "threads", "failure", "rank 3 has {'OMP_NUM_THREADS': '2'}"),
+        ({"cpu": "y"}, "CPU", "warning", "rank 3"),
+    ],
+)
+def test_ranks_that_differ(facts: dict[str, Any], name: str, level: str, words: str) -> None:
+    (found,) = ranks.compare([*(rank(number) for number in range(3)), rank(3, **facts)])
+    assert (found.name, found.level) == (name, level)
+    assert words in found.text
+
+
+def test_cores() -> None:
+    def found(affinity: list[list[int]], threads: int) -> str:
+        return ranks.cores([rank(number, 2, affinity=cores) for number, cores in enumerate(affinity)], threads)[0].level
+
+    assert found([[0], [0]], 1) == "failure", "two ranks on one core"
+    assert found([[0, 1], [0, 1]], 1) == "warning", "no spare core"
+    assert found([[0], [1]], 1) == "warning", "each bound to one core of eight"
+    assert found([[0, 1], [2, 3]], 1) == "ok"
+    assert found([[0, 1], [2, 3]], 3) == "failure"
+
+
+def test_gpus() -> None:
+    def found(*devices: list[str]) -> list[str]:
+        return levels(ranks.devices([rank(number, 2, devices=seen) for number, seen in enumerate(devices)]))
+
+    assert found(["a", "b"], ["a", "b"]) == ["ok"]
+    assert found(["a"], ["b"]) == ["ok"], "each sees its own"
+    assert found(["a"], ["a"]) == ["failure"], "both see the same"
+    assert found([], ["a", "b"]) == ["failure"]
+
+
+def test_absent_ranks_and_silent_hosts() -> None:
+    there = {0: rank(0), 1: rank(1), 3: rank(3, hostname="n1.example.org")}
+    assert ranks.absent({**there, 2: rank(2)}, 4, 9, {}) == []
+    assert ranks.absent(there, 4, 9, {})[0].text == "rank 2 of 4 did not report within 9 s"
+    (found,) = ranks.absent({0: rank(0), 1: rank(1)}, 4, 9, {"SLURM_STEP_NODELIST": "n[0-1]"})
+    assert found.text == "rank 2, 3 of 4 did not report within 9 s; nothing from host n1"
+
+
+def test_a_meeting_survives_what_an_earlier_one_left(tmp_path: Path) -> None:
+    first, second = (Launch("hydra", number, 2, number, 2, "unnamed") for number in range(2))
+    old = Meeting(tmp_path, first)
+    old.tell("plan", "old")
+    late = Meeting(tmp_path, second)
+    late.tell("facts", {"rank": 1})
+    assert late.hear("plan", [0], 1) == {0: "old"}
+    assert late.hear("plan", [0], 0, lambda plan: plan == "new") == {}
+    new = Meeting(tmp_path, first)
+    assert new.hear("facts", [1], 0) == {}, "what was said to the old one does not count"
+    assert late.hear("plan", [0], 0) == {}
+    assert new.hear("facts", [1], 1) == {1: {"rank": 1}}, "it was said again"
+    new.close()
+    assert list(tmp_path.iterdir()) == []
