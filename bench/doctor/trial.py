@@ -28,17 +28,14 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     """Milliseconds of a step that exchanges FLOATS float32 gradients. Raises whatever goes wrong, a wrong mean included."""
     import torch
 
-    from bench import backends
+    from bench import backends, device
 
     torch.set_num_threads(config.threads)
-    device = torch.device("cpu")
-    if config.device == "cuda":
-        device = torch.device("cuda", launch.local_rank if torch.cuda.device_count() >= launch.local_size else 0)
-        torch.cuda.set_device(device)
-    backend = backends.load(config, launch)
-    weights = torch.nn.Linear(FLOATS, 1, bias=False, device=device)
+    place = device.choose(config, launch)
+    backend = backends.load(config, launch, place)
+    weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)
     model, _ = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1))
-    rows = torch.full((1, FLOATS), launch.rank + 1.0, device=device)  # the gradient is the row: its mean tells who took part
+    rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)  # the gradient is the row: its mean tells who took part
 
     _steps(backend, model, rows, launch.size, 3)
     count = max(3, min(_MOST, int(_SECONDS / _steps(backend, model, rows, launch.size, 3))))
