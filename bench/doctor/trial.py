@@ -35,7 +35,8 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     backend = backends.load(config, launch, place)
     weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)
     model, _ = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1))
-    rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)  # the gradient is the row: its mean tells who took part
+    # the gradient is the row: its mean tells who took part
+    rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)
 
     _steps(backend, model, rows, launch.size, 3)
     count = max(3, min(_MOST, int(_SECONDS / _steps(backend, model, rows, launch.size, 3))))
