@@ -27,6 +27,7 @@ class Comparison:
     blocks_to_settle: int | None
     half_width: float | None
     blocks_for_visible_effect: int | None
+    variant: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -81,6 +82,7 @@ def _comparison(table: Table, a: Point, b: Point, paired: Paired, margin: float)
         stats.blocks_to_settle(paired, margin) if said == "inconclusive" else None,
         half,
         _if_known(paired.sd_log, lambda sd: stats.blocks_for_power(sd, VISIBLE_EFFECT)),
+        a.variant,
     )
 
 

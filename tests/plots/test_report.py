@@ -105,6 +105,59 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert len(values["runs"]) == 60
 
 
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("variants")
+    for compiled in (False, True):
+        for cell in ("single", "ddp/mpi", "horovod/mpi"):
+            for world_size in (1,) if cell == "single" else (1, 2):
+                run = logs.config(cell, world_size, compile=compiled)
+                path = folder / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
+                logs.write(path, run, 0.1 * world_size, input_seconds=[0.125] * world_size)
+    logs.write(folder / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
+    assert main(["report", str(folder)]) == 0
+    return folder
+
+
+def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> None:
+    text, values = page(variants), summary(variants)
+    assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
+    assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
+    assert "takes away the overlap of Horovod's exchange" in text
+    assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + ["compile=True"] * 5
+    assert values["figures"][:2] == ["ratio-compile-false", "ratio-compile-true"]
+    for name in values["figures"]:
+        drawn = (variants / "figures" / f"{name}.svg").read_text()
+        assert drawn.count("compile=True") == ("compile-true" in name)
+
+
+def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1, compile=True)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "Training: resnet50, synthetic data, 32 px, float32, compile=True." in page(tmp_path)
+    assert "| variant |" not in page(tmp_path)
+
+
+def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
+    printed = rows(page(variants), "Throughput")  # windows of five steps: 0.5 s on one rank, 1 s on two
+    assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
+    assert [row[8] for row in printed if row[4] == "2"] == ["12.5 %"] * 4
+    assert "for input" not in page(study)
+
+
+def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
+    assert rows(page(variants), "Input pipeline alone") == [["synthetic", "16", "0", "8000 (n=1, no interval)", "1", "1"]]
+    assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
+    assert "10 usable runs in 1 blocks; 1 of the input pipeline alone; 0 unusable logs" in page(variants)
+    assert "pipeline" not in page(study)
+
+
+def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.write(tmp_path / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "put training runs beside them" in capsys.readouterr().err
+
+
 def test_equal_work_and_provenance_are_printed(study: Path) -> None:
     text = page(study)
     assert "bit-identical parameters at 2 ranks: yes, 6 groups of 24 runs checked" in text
