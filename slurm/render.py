@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.config import RunConfig
 from slurm.plan import Run
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
@@ -47,7 +46,7 @@ def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, temp
 
 def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
     """The options that all runs share, one a line: all that [run] says, defaults too, lest a later default change them."""
-    return [shlex.join(_option(runs[0].config, name)) for name in ("study", *study.run)] if runs else []
+    return [shlex.join(runs[0].config.to_words(name)) for name in ("study", *study.run)] if runs else []
 
 
 def _blocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -55,20 +54,9 @@ def _blocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
     blocks: dict[int, dict[str, Any]] = {}
     for run in runs:
         config = run.config
-        options = (_option(config, name) for name in OWNED_FIELDS if name not in _NOT_ON_THE_LINE)
+        options = (config.to_words(name) for name in OWNED_FIELDS if name not in _NOT_ON_THE_LINE)
         words = [run.id, str(config.world_size), *(word for option in options for word in option)]
         assert config.block is not None
         block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})
         block["runs"].append(shlex.join(words))
     return list(blocks.values())
-
-
-def _option(config: RunConfig, name: str) -> list[str]:
-    """One field as words of bench's command line, as RunConfig.to_argv writes them."""
-    value = config.model_dump(mode="json")[name]
-    if value is None:
-        return []
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        return [flag if value else "--no-" + flag[2:]]
-    return [flag, ",".join(value) if isinstance(value, list) else str(value)]
