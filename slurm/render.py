@@ -17,8 +17,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 
 
-def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
+def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
     """The job script of `runs`, in their order, for a person to read, edit and run by hand from the repository root.
+
+    `text` is the study's file, which the script leaves beside the logs as `python -m slurm run` does.
 
     Raises jinja2.UndefinedError on a placeholder the template names and nobody fills.
     """
@@ -36,12 +38,22 @@ def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, temp
     environment.filters["join_quoted"] = shlex.join
     return environment.get_template(f"{site.name}.sh.j2").render(
         study=study,
+        text=text.rstrip("\n"),
+        end_of_text=_end_of(text),
         site=site,
         folder=str(folder),
         common=_shared(study, runs),
         blocks=_blocks(runs),
         total=len(runs),
     )
+
+
+def _end_of(text: str) -> str:
+    """A word that ends a here-document and is no line of the text."""
+    word = "END_OF_STUDY"
+    while word in text.splitlines():
+        word += "_"
+    return word
 
 
 def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
