@@ -53,6 +53,13 @@ class Analysis:
         return int(self.loaded.runs["block"].nunique())
 
     @property
+    def notes(self) -> list[str]:
+        """What had to be assumed, and what is not as planned."""
+        lost = self.loaded.study.primary is not None and not any(c.primary for c in self.comparisons)
+        lines = ["The primary comparison that the study names is not exactly one here, so none is left out of Holm's correction."]
+        return [*self.loaded.notes, *(lines if lost else []), *(f"not the same in all runs: {v}" for v in self.varying)]
+
+    @property
     def tests(self) -> int:
         """Comparisons that Holm's correction spans."""
         return sum(c.holm_p is not None for c in self.comparisons)
@@ -62,7 +69,7 @@ def analyse(loaded: Loaded) -> Analysis:
     """All numbers of a study whose folder holds at least one usable run."""
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
-    comparisons, no_comparison = versus.compare(table, loaded.study.margin)
+    comparisons, no_comparison = versus.compare(table, loaded.study.margin, loaded.study.primary)
     return Analysis(
         loaded,
         table,

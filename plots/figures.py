@@ -247,7 +247,11 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
     low, high = reach([c.paired.estimate for c in rows], 1 / (1 + margin), 1 + margin)
     ax.set_xlim(low, high)
-    names = [f"{ranks(c.world_size)}, {c.samples_per_rank} per rank\n{c.transport}: {', '.join(c.curves)}" for c in rows]
+    names = [
+        f"{'primary: ' if c.primary else ''}{ranks(c.world_size)}, {c.samples_per_rank} per rank\n"
+        f"{c.transport}: {', '.join(c.curves)}"
+        for c in rows
+    ]
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(

@@ -22,6 +22,16 @@ from plots.points import NO_BLOCK
 _SUPERSEDED = re.compile(r"\.attempt-\d+\.jsonl$")
 
 
+class Primary(BaseModel):
+    """The comparison that was named before measuring."""
+
+    curve: str
+    world_size: int
+    transport: str | None = None
+    settings: str | None = None
+    batch_per_rank: int | None = None
+
+
 class Study(BaseModel):
     """What the report needs of study.toml; the rest belongs to whoever planned the study."""
 
@@ -29,6 +39,7 @@ class Study(BaseModel):
     question: str = ""
     margin: float = Field(0.02, gt=0, lt=1)
     blocks: int | None = Field(None, ge=1)
+    primary: Primary | None = None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         blocks=a.blocks,
         machine=machine(loaded.host),
         workload=workload(a),
-        notes=[*loaded.notes, *(f"not the same in all runs: {v}" for v in a.varying)],
+        notes=a.notes,
+        primary=any(c.primary for c in a.comparisons),
         figures=drawn,
         ratios=_ratios(a),
         checks=_checks(a),
@@ -153,7 +154,8 @@ def _answers(a: Analysis) -> list[str]:
         if d.mismatches
     ]
     violated = len(lines)
-    for c in sorted(a.comparisons, key=lambda c: -c.world_size):  # the largest worlds are what was asked about
+    # the primary one is what was asked about, then the largest worlds
+    for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
         where = (
             f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} "
             f"({'; '.join([', '.join(c.curves), c.settings, *c.variant])})"
@@ -162,7 +164,7 @@ def _answers(a: Analysis) -> list[str]:
         numbers = (
             f"Horovod / DDP = {_text(c.paired.estimate, _ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
         )
-        lines.append(f"**{where}:** {said}. {numbers}.")
+        lines.append(f"**{'Primary: ' if c.primary else ''}{where}:** {said}. {numbers}.")
     if len(lines) == violated:
         lines += ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
     return lines + _scaling_answers(a)
@@ -205,7 +207,7 @@ def _ratios(a: Analysis) -> str:
         ci90 = "-" if c.paired.ci90 is None else f"[{_ratio(c.paired.ci90[0])}, {_ratio(c.paired.ci90[1])}]"
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant), ", ".join(c.curves)]
-        rows.append([*where, _text(c.paired.estimate, _ratio), ci90, c.paired.n, said])
+        rows.append([*where, _text(c.paired.estimate, _ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
     return table(head, rows)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.config import Curve, RunConfig, Settings, make_config
+from bench.config import Curve, RunConfig, Settings, UsageError, make_config
 from slurm.study import Study
 
 
@@ -54,6 +54,24 @@ def points(study: Study) -> list[Point]:
             for curve, world_size, batch_per_rank in _sizes(study, cell):
                 curves.setdefault((cell, settings, world_size, batch_per_rank), []).append(curve)
     return [Point(*key, curves=tuple(through)) for key, through in curves.items()]
+
+
+def check_primary(study: Study) -> None:
+    """Raise UsageError unless the study's primary is exactly one comparison of DDP and Horovod."""
+    if (wanted := study.primary) is None:
+        return
+    asked = wanted.model_dump(exclude_none=True)
+    same = asked.keys() - {"curve"}
+    found = [
+        p
+        for p in points(study)
+        if p.cell.startswith("ddp/") and p.cell.replace("ddp", "horovod") in study.cells and wanted.curve in p.curves
+        if all(asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k)) for k in same)
+    ]
+    if len(found) != 1:
+        names = ", ".join(p.name.removeprefix("ddp-") for p in found) or "none that this study plans"
+        cure = "add transport, settings or batch_per_rank" if found else "choose its curve and world_size from those of the study"
+        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:

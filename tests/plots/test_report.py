@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert "1 usable runs ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60
+
+
+def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
+    shutil.copytree(study / "runs", tmp_path / "runs")
+    text = (study / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
+    assert main(["report", str(tmp_path)]) == 0
+    text = page(tmp_path)
+    assert "## Answer\n\n- **Primary: 1 rank, 16 images per rank, mpi (" in text
+    assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [True, False, False]
+    assert "all comparisons of this page but the primary one" in text
+    assert "primary" not in page(study)
+    assert [c["primary"] for c in summary(tmp_path)["comparisons"]] == [True, False, False]
 
 
 @pytest.fixture(scope="module")

@@ -284,6 +284,36 @@ def test_holm_spans_the_tested_comparisons(study: Analysis) -> None:
     assert [c.holm_p for c in study.comparisons] == stats.holm([p for p in raw if p is not None])
 
 
+def primary(folder: Path, **asked: object) -> Analysis:
+    logs.study_toml(folder)
+    words = ", ".join(f"{k} = {v!r}" for k, v in asked.items())
+    (folder / "study.toml").write_text((folder / "study.toml").read_text() + f"primary = {{ {words} }}\n")
+    return analysed(folder)
+
+
+def test_holm_leaves_the_primary_comparison_alone(tmp_path: Path) -> None:
+    a = primary(logs.study(tmp_path, blocks=6), curve="strong", world_size=2)
+    (named,) = [c for c in a.comparisons if c.primary]
+    assert (named.world_size, named.samples_per_rank, named.holm_p) == (2, 16, None)
+    others = [c for c in a.comparisons if not c.primary]
+    assert a.tests == len(others) == 2
+    assert [c.holm_p for c in others] == stats.holm([c.paired.t_p for c in others if c.paired.t_p is not None])
+    assert a.notes == []
+
+
+@pytest.mark.parametrize("asked", [{"curve": "strong", "world_size": 1}, {"curve": "weak", "world_size": 4}])
+def test_a_primary_that_is_not_one_comparison_is_none(tmp_path: Path, asked: dict[str, object]) -> None:
+    """At one rank the strong curve has 32 images; a world of four was never run."""
+    logs.study(tmp_path, blocks=6)
+    for cell in ("ddp/mpi", "horovod/mpi"):  # a second point of the strong curve at one rank
+        run = logs.config(cell, 1, 8, curves=("strong",))
+        logs.write(tmp_path / "runs" / f"extra-{cell.replace('/', '-')}.jsonl", run, 0.05)
+    a = primary(tmp_path, **asked)
+    assert not any(c.primary for c in a.comparisons)
+    assert a.tests == 3
+    assert ["primary comparison that the study names is not exactly one" in note for note in a.notes] == [True]
+
+
 def paired(logs_of_ratio: list[float]) -> versus.Comparison:
     p = stats.paired_ratio(np.ones(len(logs_of_ratio)).tolist(), logs_of_ratio)
     settle = stats.blocks_to_settle(p, 0.02)

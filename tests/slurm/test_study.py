@@ -58,6 +58,14 @@ BAD: list[tuple[str, str, str]] = [
         "cycle_ms = 1.0",
         "cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out",
     ),
+    (
+        "seed",
+        'primary = { curve = "weak", world_size = 2 }',
+        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, and is none that this study plans; "
+        "choose its curve and world_size from those of the study",
+    ),
+    ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
+    ("seed", 'primary = { curve = "weak", world_sise = 2 }', "key 'primary.world_size' is missing: its ranks"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
 
@@ -85,6 +93,24 @@ def test_settings_may_be_one_word(tmp_path: Path) -> None:
 def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.seed, study.margin, study.settings) == (8, 0, 0.02, ("shipped",))
+
+
+PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
+
+
+def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
+    one = 'primary = { curve = "strong", world_size = 2, transport = "gloo" }'
+    study = small(tmp_path, cells=PAIRS, seed=one)
+    assert study.primary is not None
+    assert study.primary.transport == "gloo"
+    with pytest.raises(UsageError) as caught:
+        small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
+    assert str(caught.value).endswith(
+        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, settings or batch_per_rank"
+    )
+    two = 'settings = ["shipped", "matched"]\nprimary = { curve = "weak", world_size = 1, transport = "mpi", batch_per_rank = 8 }'
+    with pytest.raises(UsageError, match="and is mpi-w1-b8, mpi-w1-b8-matched; add"):
+        small(tmp_path, cells=PAIRS, seed=two)
 
 
 def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
