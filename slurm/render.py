@@ -36,14 +36,15 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
     )
     environment.filters["quote"] = shlex.quote
     environment.filters["join_quoted"] = shlex.join
+    shared = _shared(study, runs)
     return environment.get_template(f"{site.name}.sh.j2").render(
         study=study,
         text=text.rstrip("\n"),
         end_of_text=_end_of(text),
         site=site,
         folder=str(folder),
-        common=_shared(study, runs),
-        blocks=_blocks(runs),
+        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
+        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.run if name not in shared)]),
         total=len(runs),
     )
 
@@ -57,16 +58,19 @@ def _end_of(text: str) -> str:
 
 
 def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
-    """The options that all runs share, one a line: all that [run] says, defaults too, lest a later default change them."""
-    return [shlex.join(runs[0].config.to_words(name)) for name in ("study", *study.run)] if runs else []
+    """The fields that all runs share: all that [run] says, defaults too, lest a later default change them.
+
+    What `single` is left out of goes to each run's own line.
+    """
+    return [name for name in ("study", *study.run) if len({tuple(run.config.to_words(name)) for run in runs}) == 1]
 
 
-def _blocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     blocks: dict[int, dict[str, Any]] = {}
     for run in runs:
         config = run.config
-        options = (config.to_words(name) for name in OWNED_FIELDS if name not in _NOT_ON_THE_LINE)
+        options = (config.to_words(name) for name in fields if name not in _NOT_ON_THE_LINE)
         words = [run.id, str(config.world_size), *(word for option in options for word in option)]
         assert config.block is not None
         block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})

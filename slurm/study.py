@@ -32,6 +32,9 @@ OWNED_FIELDS = {
     "log_path": "leave it out",
 }
 
+# Fields of [run] that `single` takes no part in, as it exchanges nothing: the common baseline runs without them.
+EXCHANGE_FIELDS = ("compression", "sync_batchnorm")
+
 BatchPerRank = Annotated[int, Field(ge=1)]
 WorldSize = Annotated[int, Field(ge=1)]
 

@@ -85,6 +85,25 @@ def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
     assert (tmp_path / "results" / "study.toml").read_text() == odd
 
 
+def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
+    """The one process of the baseline exchanges nothing, so compression is on the lines of the others."""
+    new = 'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\ncompression = "fp16"\ncompile = true\n'
+    study = small(tmp_path, windows=new + "augment = false\nclip_norm = 1.5")
+    text = script(study, 1, folder=tmp_path)
+    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+    assert ("--compression" in common, "--no-augment" in common, "--compile" in common) == (False, True, True)
+    for run, line in zip(planned(study, tmp_path, 1), [x for x in text.splitlines() if x.startswith("run b")], strict=True):
+        _, run_id, ranks, *options = shlex.split(line)
+        config = parse_argv([*common, "--world-size", ranks, *options, "--log-path", str(tmp_path / "runs" / f"{run_id}.jsonl")])
+        assert config == run.config
+        assert config.compression == ("none" if run.point.cell == "single" else "fp16")
+        assert (config.precision, config.accumulate, config.samples_per_microbatch) == (
+            "bf16-mixed",
+            2,
+            config.samples_per_rank // 2,
+        )
+
+
 def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
     assert str(ROOT) not in script(small(tmp_path), 1)
 
