@@ -152,6 +152,20 @@ def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
     assert "| variant |" not in page(tmp_path)
 
 
+def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
+    """The one process has nothing to compress: no variant, one figure, and its speed is what efficiency is against."""
+    logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
+    for cell in ("ddp/mpi", "horovod/mpi"):
+        logs.write(tmp_path / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125)
+    assert main(["report", str(tmp_path)]) == 0
+    text = page(tmp_path)
+    assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
+    assert "`compression=fp16` rounds gradients on the way" in text
+    assert [row[7] for row in rows(text, "Scaling")] == ["80.0 % (n=1, no interval)"] * 2
+    assert "| variant |" not in text
+    assert "not checked" in text.split("## Equal work")[1]
+
+
 def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
     printed = rows(page(variants), "Throughput")  # windows of five steps: 0.5 s on one rank, 1 s on two
     assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
