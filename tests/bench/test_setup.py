@@ -269,6 +269,11 @@ def test_wrapper_leaves_every_other_argument_and_the_status_alone(tmp_path: Path
     assert wrap(tmp_path).stdout == ""
 
 
+def test_wrapper_leaves_alone_what_nvcc_hands_over(tmp_path: Path) -> None:
+    arguments = ["-std=c++11", "-D__CUDA_ARCH_LIST__=900,1000", "-E", "-x", "c++", "-D__CUDACC__", "a b.cu"]
+    assert wrap(tmp_path, *arguments).stdout.splitlines() == [f"[{argument}]" for argument in arguments]
+
+
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
     command = [str(wheels.COMPILER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
     subprocess.run(command, input=needs.CXX20_PROBE, text=True, check=True)
