@@ -17,8 +17,9 @@ Facts = Mapping[str, str]
 _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
 _PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
-# How it was measured, not what: runs that differ in these are neither compared nor a variant of their own.
-_MEASURED = {"seed", "warmup_steps", "windows", "steps_per_window", "download", "loader_only"}
+# How it was measured, not what, or where the data lay: runs that differ in these are no variants of each other.
+_MEASURED = {"seed", "warmup_steps", "windows", "steps_per_window", "data_dir", "download", "loader_only"}
+PER_BLOCK = ("seed", "data_dir", "download")  # equal inside a block; each job may have a scratch folder of its own
 # What may be varied inside one study: every field of the work but those.
 VARIED = tuple(k for k in RunConfig.model_fields if k not in _CELL | _POINT | _PLACE | _MEASURED)
 EXCHANGE = ("compression", "sync_batchnorm")  # one process alone exchanges nothing and is the baseline of every such variant

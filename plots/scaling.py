@@ -109,7 +109,7 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
     if not paired:
         before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
         everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
-        differ = {ALL_BLOCKS: equal.differences(everywhere, (), (*ignore, "seed"))}
+        differ = {ALL_BLOCKS: equal.differences(everywhere, (), (*ignore, *equal.PER_BLOCK))}
     missing = [NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d]
     if not before or (missing and not paired):
         return None, missing

@@ -150,6 +150,19 @@ def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
     }
 
 
+def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path: Path) -> None:
+    for block in range(2):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            where = f"/scratch/{block}" if cell == "ddp/mpi" or block == 0 else "/home"
+            run = logs.config(cell, 2, block=block, dataset="svhn", data_dir=where)
+            logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}.jsonl", run, 0.1)
+    a = analyse(load(tmp_path))
+    assert {p.variant for p in a.table.blocks} == {()}
+    assert not a.loaded.unusable
+    assert [c.paired.n for c in a.comparisons] == [1]
+    assert [n.reason for n in a.not_compared if "block 1" in n.what] == ["data_dir: /home, /scratch/1"]
+
+
 def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
     logs.write(tmp_path / "loaded.jsonl", logs.config("single", loader_only=True, num_workers=2), 0.001)
