@@ -1,8 +1,8 @@
-"""report.md: the answer first, then figures, tables and how each number is made; rounding happens only here."""
+"""report.md: the answer first, then figures, tables and how each number is made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from plots.load import Unusable
 from plots.points import NO_SETTINGS, Point, describe, ranks
 from plots.scaling import Scaled
 from plots.stats import Estimate
+from plots.words import interval, ms, or_dash, p_value, percent, rate, ratio, table
 
 
 def markdown(a: Analysis, drawn: list[str]) -> str:
@@ -56,43 +57,6 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         min_blocks=stats.MIN_BLOCKS,
         percent=lambda x: f"{100 * x:g} %",
     )
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _text(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]', or the value and why it has no interval."""
-    if e.low is None or e.high is None:
-        return f"{form(e.value)} (n={e.n}, no interval)"
-    return f"{form(e.value)} [{form(e.low)}, {form(e.high)}]".replace(" %,", ",").replace(" %]", "]")
-
-
-def _rate(x: float) -> str:
-    return f"{x:.1f}" if x < 1000 else f"{x:.0f}"
-
-
-def _ratio(x: float) -> str:
-    return f"{x:.3f}"
-
-
-def _percent(x: float) -> str:
-    return f"{100 * x:.1f} %"
-
-
-def _ms(x: float) -> str:
-    return f"{1000 * x:.1f}"
-
-
-def _p(x: float | None) -> str:
-    return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
-
-
-def _or_dash(x: object) -> str:
-    return "-" if x is None or x == "" else str(x)
 
 
 def _settings(p: Point) -> str:
@@ -143,7 +107,7 @@ def _pipelines(a: Analysis) -> str:
     for p in a.pipelines:
         variant = [", ".join(p.variant) or "-"] if varies else []
         where = [p.dataset, p.samples_per_rank, p.num_workers, *variant]
-        rows.append([*where, _text(p.images_per_s, _rate), p.images_per_s.n, p.runs])
+        rows.append([*where, interval(p.images_per_s, rate), p.images_per_s.n, p.runs])
     return table(head, rows)
 
 
@@ -162,7 +126,7 @@ def _answers(a: Analysis) -> list[str]:
         )
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
         numbers = (
-            f"Horovod / DDP = {_text(c.paired.estimate, _ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
+            f"Horovod / DDP = {interval(c.paired.estimate, ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
         )
         lines.append(f"**{'Primary: ' if c.primary else ''}{where}:** {said}. {numbers}.")
     if len(lines) == violated:
@@ -180,9 +144,11 @@ def _scaling_answers(a: Analysis) -> list[str]:
     for (curve, variant, settings, fixed), rows in series.items():
         last = [s for s in rows if s.point.world_size == max(r.point.world_size for r in rows)]
         weak = curve == "weak"
-        values = ", ".join(f"{s.point.cell} {_text(s.efficiency, _percent) if weak else _text(s.speedup, _ratio)}" for s in last)
+        values = ", ".join(
+            f"{s.point.cell} {interval(s.efficiency, percent) if weak else interval(s.speedup, ratio)}" for s in last
+        )
         batch = f"{fixed} images per {'rank' if weak else 'step'}"
-        base = f"one plain process at {_rate(last[0].baseline_images_per_s.value)} images/s"
+        base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
         name = "Weak efficiency" if weak else "Strong speed-up"
         conditions = "; ".join([batch, settings, *variant])
         lines.append(f"{name} at {ranks(last[0].point.world_size)} against {base} ({conditions}): {values}.")
@@ -204,10 +170,10 @@ def _ratios(a: Analysis) -> str:
     ]
     rows = []
     for c in a.comparisons:
-        ci90 = "-" if c.paired.ci90 is None else f"[{_ratio(c.paired.ci90[0])}, {_ratio(c.paired.ci90[1])}]"
+        ci90 = "-" if c.paired.ci90 is None else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant), ", ".join(c.curves)]
-        rows.append([*where, _text(c.paired.estimate, _ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
+        rows.append([*where, interval(c.paired.estimate, ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
     return table(head, rows)
 
 
@@ -227,9 +193,9 @@ def _checks(a: Analysis) -> str:
     for c in a.comparisons:
         noise = [c.paired.sd_log, c.half_width]
         price = c.blocks_for_visible_effect if c.paired.n > 1 else None
-        p = [_p(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
+        p = [p_value(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant)]
-        rows.append([*where, *("-" if x is None else _percent(x) for x in noise), _or_dash(price), *map(_or_dash, p)])
+        rows.append([*where, *("-" if x is None else percent(x) for x in noise), or_dash(price), *map(or_dash, p)])
     return table(head, rows)
 
 
@@ -240,8 +206,8 @@ def _throughput(a: Analysis) -> str:
     rows = []
     for t in a.throughput:
         where = [t.curve, t.point.cell, _settings(t.point), *_variant(a, t.point.variant), t.point.world_size]
-        values = [t.point.samples_per_rank, _text(t.images_per_s, _rate), _text(t.step_seconds, _ms)]
-        values += ["-" if t.input_share is None else _percent(t.input_share)] if waited else []
+        values = [t.point.samples_per_rank, interval(t.images_per_s, rate), interval(t.step_seconds, ms)]
+        values += ["-" if t.input_share is None else percent(t.input_share)] if waited else []
         rows.append([*where, *values, t.images_per_s.n, t.runs, "; ".join(t.flags) or "-"])
     return table(head, rows)
 
@@ -256,8 +222,8 @@ def _scaling(a: Analysis) -> str:
         base = f"{kind}: {describe(s.baseline)}"
         overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
         flags = [*s.flags, *([] if s.paired else ["no shared block: Welch's interval"])]
-        values = [_text(s.speedup, _ratio), _text(s.efficiency, _percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
-        rows.append([*where, base, _text(s.baseline_images_per_s, _rate), *values])
+        values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
+        rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values])
     return table(head, rows)
 
 
@@ -285,7 +251,7 @@ def _step_times(a: Analysis) -> str:
 
 
 def _median(e: Estimate) -> str:
-    return _ms(e.value) if e.low is None or e.high is None else _text(e, _ms)
+    return ms(e.value) if e.low is None or e.high is None else interval(e, ms)
 
 
 def _equal_work(a: Analysis) -> list[str]:
