@@ -164,17 +164,18 @@ class RunConfig(BaseModel):
 
     def to_argv(self) -> list[str]:
         """The command line that makes this config: fields that differ from their defaults, in field order."""
-        argv: list[str] = []
-        for name, value in self.model_dump(mode="json").items():
-            field = type(self).model_fields[name]
-            if value == field.default or (isinstance(value, list) and not value):
-                continue
-            flag = "--" + name.replace("_", "-")
-            if isinstance(value, bool):
-                argv.append(flag if value else "--no-" + flag[2:])
-            else:
-                argv += [flag, ",".join(value) if isinstance(value, list) else str(value)]
-        return argv
+        fields = type(self).model_fields
+        return [word for name in fields if getattr(self, name) != fields[name].default for word in self.to_words(name)]
+
+    def to_words(self, name: str) -> list[str]:
+        """One field on the command line, its default too; nothing for None, which has no form there."""
+        value = self.model_dump(mode="json", include={name})[name]
+        if value is None:
+            return []
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            return [flag if value else "--no-" + flag[2:]]
+        return [flag, ",".join(value) if isinstance(value, list) else str(value)]
 
     def to_toml(self) -> str:
         """The same as a TOML file; None has no TOML form and is left out."""

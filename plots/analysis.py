@@ -8,10 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from plots import equal, scaling, stats, versus
+from bench.config import RunConfig
+from plots import equal, pipeline, scaling, stats, versus
 from plots.load import Loaded
-from plots.points import NO_SETTINGS, NotCompared, Point, Table, tabulate
+from plots.points import NotCompared, Point, Table, point_of, tabulate
 from plots.stats import Estimate
+
+# What a reader must know before comparing a number with another page's, where it is not RunConfig's default.
+UNUSUAL = ("device", "memory_format", "compile", "accumulate", "clip_norm", "preprocessing", *equal.EXCHANGE)
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,19 @@ class Analysis:
     step_times: list[StepTimes]
     digests: list[equal.DigestCheck]
     varying: list[str]
+    pipelines: list[pipeline.Pipeline]
 
     @property
     def blocks(self) -> int:
         """Blocks from which at least one run is usable."""
         return int(self.loaded.runs["block"].nunique())
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be assumed, and what is not as planned."""
+        lost = self.loaded.study.primary is not None and not any(c.primary for c in self.comparisons)
+        lines = ["The primary comparison that the study names is not exactly one here, so none is left out of Holm's correction."]
+        return [*self.loaded.notes, *(lines if lost else []), *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
     def tests(self) -> int:
@@ -57,7 +69,7 @@ def analyse(loaded: Loaded) -> Analysis:
     """All numbers of a study whose folder holds at least one usable run."""
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
-    comparisons, no_comparison = versus.compare(table, loaded.study.margin)
+    comparisons, no_comparison = versus.compare(table, loaded.study.margin, loaded.study.primary)
     return Analysis(
         loaded,
         table,
@@ -68,19 +80,24 @@ def analyse(loaded: Loaded) -> Analysis:
         _step_times(loaded.runs),
         equal.compare_digests(loaded.runs),
         equal.varying(loaded.runs),
+        pipeline.measure(loaded.pipelines),
     )
 
 
 def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
-    named = runs.assign(settings=runs["settings"].where(runs["cell"] != "single", NO_SETTINGS))
+    points: dict[Point, list[dict[Any, Any]]] = {}
+    for row in runs.to_dict("records"):
+        points.setdefault(point_of(row), []).append(row)
     rows = []
-    for _, group in named.groupby(list(Point._fields)):
-        first = group.iloc[0]
-        point = Point(first["settings"], first["cell"], int(first["world_size"]), int(first["samples_per_rank"]))
-        median, p95, p99 = (stats.median_estimate(group[f"step_seconds_{q}"].tolist()) for q in ("median", "p95", "p99"))
-        steps, outliers = int(group["steps"].max()), int(group["outlier_steps"].sum())
-        rows.append(StepTimes(point, len(group), median, p95, p99, steps, outliers, int((~group["steady"]).sum())))
-    return sorted(rows, key=lambda r: (r.point.world_size, r.point.samples_per_rank, r.point.cell != "single", r.point))
+    for point, group in points.items():
+        median, p95, p99 = (stats.median_estimate([r[f"step_seconds_{q}"] for r in group]) for q in ("median", "p95", "p99"))
+        steps, outliers = max(r["steps"] for r in group), sum(r["outlier_steps"] for r in group)
+        rows.append(StepTimes(point, len(group), median, p95, p99, steps, outliers, sum(not r["steady"] for r in group)))
+
+    def order(p: Point) -> tuple[object, ...]:
+        return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
+
+    return sorted(rows, key=lambda r: order(r.point))
 
 
 def machine(host: dict[str, Any]) -> str:
@@ -96,8 +113,14 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """What was trained, in a few words, from the facts that all runs share."""
-    shared = {k: v for k, v in a.loaded.runs["facts"].iloc[0].items() if all(f.get(k) == v for f in a.loaded.runs["facts"])}
+    """What was trained, in a few words, from the facts that all runs share; what is not as usual is named."""
+    shared = equal.shared(a.loaded.runs.to_dict("records"))
     words = [shared.get("model", "several models"), f"{shared.get('dataset', 'several kinds of')} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
-    return ", ".join([*words, *([shared["precision"]] if "precision" in shared else [])])
+    words += [shared["precision"]] if "precision" in shared else []
+    return ", ".join([*words, *(f"{k}={shared[k]}" for k in UNUSUAL if shared.get(k, usual(k)) != usual(k))])
+
+
+def usual(field: str) -> str:
+    """A field's default as facts write it."""
+    return str(RunConfig.model_fields[field].default)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,12 @@ Facts = Mapping[str, str]
 _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
 _PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
+# How it was measured, not what, or where the data lay: runs that differ in these are no variants of each other.
+_MEASURED = {"seed", "warmup_steps", "windows", "steps_per_window", "data_dir", "download", "loader_only"}
+PER_BLOCK = ("seed", "data_dir", "download")  # equal inside a block; each job may have a scratch folder of its own
+# What may be varied inside one study: every field of the work but those.
+VARIED = tuple(k for k in RunConfig.model_fields if k not in _CELL | _POINT | _PLACE | _MEASURED)
+EXCHANGE = ("compression", "sync_batchnorm")  # one process alone exchanges nothing and is the baseline of every such variant
 _RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
 TUNED = "tuned."  # knobs of one framework: they must agree inside a point, and cannot between two frameworks
 _ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
@@ -75,7 +81,32 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 
 def varying(runs: pd.DataFrame) -> list[str]:
     """Facts that are not the same in all runs of a study though no point asks for it: worth a note, not an exclusion."""
-    return differences(runs["facts"], (), (*OF_THE_POINT, "seed"))
+    return differences(runs["facts"], (), (*OF_THE_POINT, "seed", *VARIED))
+
+
+def variants(runs: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+    """Per run the fields in which a folder's runs differ, as 'field=value'; what concerns the exchange not for `single`."""
+    same = shared(runs)
+    return [tuple(f"{k}={v}" for k, v in _varied(run).items() if k not in same) for run in runs]
+
+
+def shared(runs: Sequence[Mapping[Any, Any]]) -> Facts:
+    """The varied fields that have one value in all runs they mean anything in."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        for k, v in _varied(run).items():
+            values[k].add(v)
+    return {k: next(iter(v)) for k, v in values.items() if len(v) == 1}
+
+
+def _varied(run: Mapping[Any, Any]) -> dict[str, str]:
+    alone = run["cell"] == "single"
+    return {k: run["facts"][k] for k in VARIED if k in run["facts"] and not (alone and k in EXCHANGE)}
+
+
+def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
+    """The variant of one process alone that stands beside a distributed one."""
+    return tuple(word for word in variant if word.partition("=")[0] not in EXCHANGE)
 
 
 def _training(found: Facts) -> tuple[tuple[str, str], ...]:
@@ -94,13 +125,18 @@ class DigestCheck:
     mismatches: tuple[str, ...]
 
 
+def _bits_must_agree(found: Facts) -> bool:
+    """Not where a compiler orders the sums, gradients are rounded on the way, or the device adds in any order."""
+    return found.get("compile") == "False" and found.get("compression") == "none" and found.get("device") == "cpu"
+
+
 def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
     """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2 ranks."""
     checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
         groups: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
         for row in runs.to_dict("records"):
-            if row["world_size"] == world_size and row["parameters_sha256"]:
+            if row["world_size"] == world_size and row["parameters_sha256"] and _bits_must_agree(row["facts"]):
                 groups[row["block"], _training(row["facts"])][f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
         wrong = tuple(f"block {k[0]}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)

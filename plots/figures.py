@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analysis import Analysis, machine, workload
+from plots.equal import without_exchange
 from plots.layout import CELLS, Scale, bars, cut_bars, look, reach
 from plots.points import NO_SETTINGS, ranks
 from plots.scaling import Scaled, Throughput, size
@@ -39,10 +41,9 @@ def draw(a: Analysis) -> dict[str, Figure]:
     """All figures the study has points for, by file name without ending."""
     with matplotlib.rc_context(_STYLE):
         figures: dict[str, Figure] = {}
-        every = {c.settings for c in a.comparisons}
-        for settings in sorted(every):
-            name = f"ratio-{settings}" if len(every) > 1 else "ratio"
-            figures[name] = _ratio(a, [c for c in a.comparisons if c.settings == settings])
+        pages = sorted({(c.variant, c.settings) for c in a.comparisons})
+        for page in pages:
+            figures[_file("ratio", page, pages)] = _ratio(a, [c for c in a.comparisons if (c.variant, c.settings) == page])
         for name, rows in _groups(a.throughput).items():
             if len({r.point for r in rows}) > 1:
                 figures[name + "-throughput"] = _throughput(a, rows)
@@ -68,19 +69,23 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
 
 
 def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by figure: one curve, one settings, one fixed batch (or rank count); `single` joins every settings."""
+    """Rows by figure: one curve, one variant, one settings, one fixed batch (or rank count); `single` joins every settings."""
 
-    def key(r: Row) -> tuple[str, str, int]:
-        return r.curve, r.point.settings, r.point.fixed(r.curve)
+    def key(r: Row) -> tuple[str, tuple[str, ...], str, int]:
+        return r.curve, r.point.variant, r.point.settings, r.point.fixed(r.curve)
 
     keys = list(dict.fromkeys(key(r) for r in rows if r.point.settings != NO_SETTINGS))
-    return {_name(k, keys): [r for r in rows if key(r) in (k, (k[0], NO_SETTINGS, k[2]))] for k in keys}
+    groups: dict[str, list[Row]] = {}
+    for k in keys:
+        both = k, (k[0], without_exchange(k[1]), NO_SETTINGS, k[3])
+        groups[_file(k[0], k[1:], [other[1:] for other in keys if other[0] == k[0]])] = [r for r in rows if key(r) in both]
+    return groups
 
 
-def _name(key: tuple[str, str, int], keys: Sequence[tuple[str, str, int]]) -> str:
-    """'weak', or with what tells it from the study's other figures of that curve: 'weak-matched-16'."""
-    same = [k for k in keys if k[0] == key[0]]
-    return "-".join([key[0], *(str(key[i]) for i in (1, 2) if len({k[i] for k in same}) > 1)])
+def _file(name: str, key: tuple[Any, ...], keys: Iterable[tuple[Any, ...]]) -> str:
+    """'weak', or with what tells it from the study's other figures of that name: 'weak-compile-true-matched-16'."""
+    differing = [str(part) for part, others in zip(key, zip(*keys, strict=True), strict=True) if len(set(others)) > 1]
+    return "-".join([name, *(re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing)])
 
 
 def _cells(rows: Iterable[Throughput | Scaled]) -> list[str]:
@@ -112,7 +117,8 @@ def _words(a: Analysis, figure: Figure, title: str, subtitle: str, estimates: Se
     height = figure.get_figheight()
     fits = 72 * 0.97 * figure.get_figwidth() / (0.64 * len(title))  # a bold letter is 0.64 of its size wide
     figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=min(11, fits), fontweight="bold")
-    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", color=_GREY)
+    fits = 72 * 0.97 * figure.get_figwidth() / (0.53 * len(subtitle))
+    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=min(9, fits), color=_GREY)
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
     n = sorted({e.n for e in estimates})
     count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
@@ -131,7 +137,8 @@ def _conditions(a: Analysis, curve: str, rows: Sequence[Row]) -> str:
     fixed = rows[0].point.fixed(curve)
     what = {"weak": f"{fixed} images per rank", "strong": f"{fixed} images per step in all", "batch": ranks(fixed)}[curve]
     settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
-    return f"{what}; {workload(a)}; settings: {', '.join(settings)}"
+    longest: tuple[str, ...] = max((r.point.variant for r in rows), key=len)  # that of `single` says nothing of an exchange
+    return "; ".join([what, ", ".join([workload(a), *longest]), f"settings: {', '.join(settings)}"])
 
 
 def _finding(rows: Sequence[Row], y: Callable[[Row], Estimate], form: str) -> str:
@@ -240,7 +247,11 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
     low, high = reach([c.paired.estimate for c in rows], 1 / (1 + margin), 1 + margin)
     ax.set_xlim(low, high)
-    names = [f"{ranks(c.world_size)}, {c.samples_per_rank} per rank\n{c.transport}: {', '.join(c.curves)}" for c in rows]
+    names = [
+        f"{'primary: ' if c.primary else ''}{ranks(c.world_size)}, {c.samples_per_rank} per rank\n"
+        f"{c.transport}: {', '.join(c.curves)}"
+        for c in rows
+    ]
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(
@@ -251,6 +262,7 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     counts = {word: sum(label(c) == word for c in rows) for word in dict.fromkeys(map(label, rows))}
     title = f"Horovod against DDP at {len(rows)} points: " + ", ".join(f"{n} {word}" for word, n in counts.items())
     title = f"Horovod against DDP: {label(rows[0])} at all {len(rows)} points" if len(counts) == 1 < len(rows) else title
-    subtitle = f"{workload(a)}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
+    work = ", ".join([workload(a), *rows[0].variant])
+    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
     _words(a, figure, title, subtitle, [c.paired.estimate for c in rows], cut_bars([c.paired.estimate for c in rows], low, high))
     return figure

@@ -22,6 +22,16 @@ from plots.points import NO_BLOCK
 _SUPERSEDED = re.compile(r"\.attempt-\d+\.jsonl$")
 
 
+class Primary(BaseModel):
+    """The comparison that was named before measuring."""
+
+    curve: str
+    world_size: int
+    transport: str | None = None
+    settings: str | None = None
+    batch_per_rank: int | None = None
+
+
 class Study(BaseModel):
     """What the report needs of study.toml; the rest belongs to whoever planned the study."""
 
@@ -29,6 +39,7 @@ class Study(BaseModel):
     question: str = ""
     margin: float = Field(0.02, gt=0, lt=1)
     blocks: int | None = Field(None, ge=1)
+    primary: Primary | None = None
 
 
 @dataclass(frozen=True)
@@ -42,10 +53,14 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study's folder as read. `runs` has one row per usable run; `notes` says what had to be assumed."""
+    """A study's folder as read: one row per usable run, in `runs` if it trained, in `pipelines` if it only made batches.
+
+    `notes` says what had to be assumed.
+    """
 
     study: Study
     runs: pd.DataFrame
+    pipelines: pd.DataFrame
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
@@ -74,10 +89,15 @@ def load(folder: Path) -> Loaded:
         else:
             rows.append(_row(run))
             hosts.append(run.host)
+    pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged with what was
+    rows = [row for row in rows if not row["loader_only"]]
+    for row, variant in zip(rows, equal.variants(rows), strict=True):
+        row["variant"] = variant
     rows, mixed = _set_mixed_aside(rows)
     superseded = tuple(_superseded(path) for path in old)
     widest = max(hosts, key=lambda h: len(h.get("ranks", ())), default=None)  # the run that saw most of the machine
-    return Loaded(study, pd.DataFrame(rows), (*unusable, *mixed), superseded, notes, dict(widest or {}))
+    frames = pd.DataFrame(rows), pd.DataFrame(pipelines)
+    return Loaded(study, *frames, (*unusable, *mixed), superseded, notes, dict(widest or {}))
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
@@ -123,7 +143,7 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "log": run.path.name,
         **{k: getattr(config, k) for k in ("cell", "backend", "transport", "settings", "world_size", "seed", "position")},
-        **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps")},
+        **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")},
         "curves": _curves(config),
         "block": NO_BLOCK if config.block is None else config.block,
         "images_per_s": run.images_per_s,
@@ -137,10 +157,19 @@ def _row(run: Run) -> dict[str, Any]:
         "mser_cut_steps": judged.mser_cut_steps,
         "level_shift": judged.level_shift,
         "outlier_steps": judged.outlier_steps,
+        "input_share": _input_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": equal.facts(config, run.host, run.end),
     }
+
+
+def _input_share(run: Run) -> float | None:
+    """Share of the windows' time that a rank waited for its batches, of the rank that waited most; None in older logs."""
+    if not all("input_seconds" in w for w in run.windows):
+        return None
+    waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
+    return float(np.max(waited)) / sum(run.window_seconds)
 
 
 def _curves(config: RunConfig) -> tuple[str, ...]:
@@ -149,14 +178,14 @@ def _curves(config: RunConfig) -> tuple[str, ...]:
 
 
 def _of_the_work(fact: str) -> bool:
-    return fact != "seed" and (fact in RunConfig.model_fields or fact.startswith(equal.TUNED))
+    return fact not in equal.PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith(equal.TUNED))
 
 
 def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
     """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds may differ by block."""
     points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank"))].append(row)
+        points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))].append(row)
     kept, aside = [], []
     for group in points.values():
         work = [{k: v for k, v in r["facts"].items() if _of_the_work(k)} for r in group]

@@ -1,8 +1,8 @@
-"""report.md: the answer first, then figures, tables and how each number is made; rounding happens only here."""
+"""report.md: the answer first, then figures, tables and how each number is made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from plots.load import Unusable
 from plots.points import NO_SETTINGS, Point, describe, ranks
 from plots.scaling import Scaled
 from plots.stats import Estimate
+from plots.words import interval, ms, or_dash, p_value, percent, rate, ratio, table
 
 
 def markdown(a: Analysis, drawn: list[str]) -> str:
@@ -30,18 +31,23 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         blocks=a.blocks,
         machine=machine(loaded.host),
         workload=workload(a),
-        notes=[*loaded.notes, *(f"not the same in all runs: {v}" for v in a.varying)],
+        notes=a.notes,
+        primary=any(c.primary for c in a.comparisons),
         figures=drawn,
         ratios=_ratios(a),
         checks=_checks(a),
         visible=versus.VISIBLE_EFFECT,
         not_compared=a.not_compared,
         throughput=_throughput(a),
+        waited=any(t.input_share is not None for t in a.throughput),
+        apart=_apart(a),
+        pipelines=_pipelines(a) if a.pipelines else "",
         scaling=_scaling(a),
         step_times=_step_times(a),
         not_steady=[f"`{r['log']}`: {r['not_steady_reason']}" for r in loaded.runs.to_dict("records") if not r["steady"]],
         equal_work=_equal_work(a),
         usable=len(loaded.runs),
+        loader_runs=len(loaded.pipelines),
         crashed=int((loaded.runs["exit_code"].fillna(0) != 0).sum()),
         unusable=loaded.unusable,
         superseded=loaded.superseded,
@@ -53,45 +59,56 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _text(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]', or the value and why it has no interval."""
-    if e.low is None or e.high is None:
-        return f"{form(e.value)} (n={e.n}, no interval)"
-    return f"{form(e.value)} [{form(e.low)}, {form(e.high)}]".replace(" %,", ",").replace(" %]", "]")
-
-
-def _rate(x: float) -> str:
-    return f"{x:.1f}" if x < 1000 else f"{x:.0f}"
-
-
-def _ratio(x: float) -> str:
-    return f"{x:.3f}"
-
-
-def _percent(x: float) -> str:
-    return f"{100 * x:.1f} %"
-
-
-def _ms(x: float) -> str:
-    return f"{1000 * x:.1f}"
-
-
-def _p(x: float | None) -> str:
-    return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
-
-
-def _or_dash(x: object) -> str:
-    return "-" if x is None or x == "" else str(x)
-
-
 def _settings(p: Point) -> str:
     return "-" if p.settings == NO_SETTINGS else p.settings
+
+
+def _columns(a: Analysis) -> list[str]:
+    """A study without variants has no column for them."""
+    return ["variant"] if _varies(a) else []
+
+
+def _varies(a: Analysis) -> bool:
+    return any(p.variant for p in a.table.blocks)
+
+
+def _variant(a: Analysis, variant: tuple[str, ...]) -> list[str]:
+    return [", ".join(variant) or "-"] if _varies(a) else []
+
+
+def _apart(a: Analysis) -> list[str]:
+    """What a reader must know about numbers of runs that are reported apart."""
+    facts = [f for blocks in a.table.blocks.values() for mean in blocks.values() for f in mean.facts]
+    lines = []
+    if _varies(a):
+        lines.append("Variants are never mixed either: each is compared with itself alone, in rows and figures of its own.")
+    if any(f.get("compile") == "True" for f in facts):
+        lines.append("`compile=True` takes away the overlap of Horovod's exchange with the backward pass.")
+    if found := sorted({f["compression"] for f in facts if f.get("compression", "none") != "none"}):
+        lines.append(
+            f"`compression={'`, `'.join(found)}` rounds gradients on the way: one process rounds nothing, so only its speed is a "
+            "baseline."
+        )
+    return lines
+
+
+def _pipelines(a: Analysis) -> str:
+    varies = any(p.variant for p in a.pipelines)
+    head = [
+        "data set",
+        "images per batch",
+        "data-loading processes",
+        *(["variant"] if varies else []),
+        "images/s [95 %]",
+        "n",
+        "runs",
+    ]
+    rows = []
+    for p in a.pipelines:
+        variant = [", ".join(p.variant) or "-"] if varies else []
+        where = [p.dataset, p.samples_per_rank, p.num_workers, *variant]
+        rows.append([*where, interval(p.images_per_s, rate), p.images_per_s.n, p.runs])
+    return table(head, rows)
 
 
 def _answers(a: Analysis) -> list[str]:
@@ -101,35 +118,40 @@ def _answers(a: Analysis) -> list[str]:
         if d.mismatches
     ]
     violated = len(lines)
-    for c in sorted(a.comparisons, key=lambda c: -c.world_size):  # the largest worlds are what was asked about
+    # the primary one is what was asked about, then the largest worlds
+    for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
         where = (
-            f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} ({', '.join(c.curves)}; {c.settings})"
+            f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} "
+            f"({'; '.join([', '.join(c.curves), c.settings, *c.variant])})"
         )
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
         numbers = (
-            f"Horovod / DDP = {_text(c.paired.estimate, _ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
+            f"Horovod / DDP = {interval(c.paired.estimate, ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
         )
-        lines.append(f"**{where}:** {said}. {numbers}.")
+        lines.append(f"**{'Primary: ' if c.primary else ''}{where}:** {said}. {numbers}.")
     if len(lines) == violated:
         lines += ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
     return lines + _scaling_answers(a)
 
 
 def _scaling_answers(a: Analysis) -> list[str]:
-    """One line per curve, settings and batch: the largest point against the common baseline."""
-    series: dict[tuple[str, str, int], list[Scaled]] = {}
+    """One line per curve, variant, settings and batch: the largest point against the common baseline."""
+    series: dict[tuple[str, tuple[str, ...], str, int], list[Scaled]] = {}
     for s in a.efficiency:
         if s.kind == "common":
-            series.setdefault((s.curve, s.point.settings, s.point.fixed(s.curve)), []).append(s)
+            series.setdefault((s.curve, s.point.variant, s.point.settings, s.point.fixed(s.curve)), []).append(s)
     lines = []
-    for (curve, settings, fixed), rows in series.items():
+    for (curve, variant, settings, fixed), rows in series.items():
         last = [s for s in rows if s.point.world_size == max(r.point.world_size for r in rows)]
         weak = curve == "weak"
-        values = ", ".join(f"{s.point.cell} {_text(s.efficiency, _percent) if weak else _text(s.speedup, _ratio)}" for s in last)
+        values = ", ".join(
+            f"{s.point.cell} {interval(s.efficiency, percent) if weak else interval(s.speedup, ratio)}" for s in last
+        )
         batch = f"{fixed} images per {'rank' if weak else 'step'}"
-        base = f"one plain process at {_rate(last[0].baseline_images_per_s.value)} images/s"
+        base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
         name = "Weak efficiency" if weak else "Strong speed-up"
-        lines.append(f"{name} at {ranks(last[0].point.world_size)} against {base} ({batch}; {settings}): {values}.")
+        conditions = "; ".join([batch, settings, *variant])
+        lines.append(f"{name} at {ranks(last[0].point.world_size)} against {base} ({conditions}): {values}.")
     return lines
 
 
@@ -139,6 +161,7 @@ def _ratios(a: Analysis) -> str:
         "images per rank",
         "transport",
         "settings",
+        *_columns(a),
         "curves",
         "Horovod / DDP [95 %]",
         "90 % interval",
@@ -147,10 +170,10 @@ def _ratios(a: Analysis) -> str:
     ]
     rows = []
     for c in a.comparisons:
-        ci90 = "-" if c.paired.ci90 is None else f"[{_ratio(c.paired.ci90[0])}, {_ratio(c.paired.ci90[1])}]"
+        ci90 = "-" if c.paired.ci90 is None else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
-        where = [c.world_size, c.samples_per_rank, c.transport, c.settings, ", ".join(c.curves)]
-        rows.append([*where, _text(c.paired.estimate, _ratio), ci90, c.paired.n, said])
+        where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant), ", ".join(c.curves)]
+        rows.append([*where, interval(c.paired.estimate, ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
     return table(head, rows)
 
 
@@ -160,6 +183,7 @@ def _checks(a: Analysis) -> str:
         "images per rank",
         "transport",
         "settings",
+        *_columns(a),
         "paired sd",
         "half-width",
         f"blocks for {100 * versus.VISIBLE_EFFECT:g} %",
@@ -169,34 +193,37 @@ def _checks(a: Analysis) -> str:
     for c in a.comparisons:
         noise = [c.paired.sd_log, c.half_width]
         price = c.blocks_for_visible_effect if c.paired.n > 1 else None
-        p = [_p(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
-        where = [c.world_size, c.samples_per_rank, c.transport, c.settings]
-        rows.append([*where, *("-" if x is None else _percent(x) for x in noise), _or_dash(price), *map(_or_dash, p)])
+        p = [p_value(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
+        where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant)]
+        rows.append([*where, *("-" if x is None else percent(x) for x in noise), or_dash(price), *map(or_dash, p)])
     return table(head, rows)
 
 
 def _throughput(a: Analysis) -> str:
-    head = ["curve", "cell", "settings", "ranks", "images per rank", "images/s [95 %]", "step ms [95 %]", "n", "runs", "flags"]
+    waited = any(t.input_share is not None for t in a.throughput)
+    head = ["curve", "cell", "settings", *_columns(a), "ranks", "images per rank", "images/s [95 %]", "step ms [95 %]"]
+    head += [*(["waiting for input"] if waited else []), "n", "runs", "flags"]
     rows = []
     for t in a.throughput:
-        where = [t.curve, t.point.cell, _settings(t.point), t.point.world_size, t.point.samples_per_rank]
-        step = _text(t.step_seconds, _ms)
-        rows.append([*where, _text(t.images_per_s, _rate), step, t.images_per_s.n, t.runs, "; ".join(t.flags) or "-"])
+        where = [t.curve, t.point.cell, _settings(t.point), *_variant(a, t.point.variant), t.point.world_size]
+        values = [t.point.samples_per_rank, interval(t.images_per_s, rate), interval(t.step_seconds, ms)]
+        values += ["-" if t.input_share is None else percent(t.input_share)] if waited else []
+        rows.append([*where, *values, t.images_per_s.n, t.runs, "; ".join(t.flags) or "-"])
     return table(head, rows)
 
 
 def _scaling(a: Analysis) -> str:
-    head = ["curve", "cell", "settings", "ranks", "baseline", "baseline images/s", "speed-up [95 %]", "efficiency [95 %]"]
-    head += ["step overhead ms", "n", "flags"]
+    head = ["curve", "cell", "settings", *_columns(a), "ranks", "baseline", "baseline images/s", "speed-up [95 %]"]
+    head += ["efficiency [95 %]", "step overhead ms", "n", "flags"]
     rows = []
     for s in a.efficiency:
-        where = [s.curve, s.point.cell, _settings(s.point), s.point.world_size]
+        where = [s.curve, s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
         kind = "common" if s.kind == "common" else "own"
         base = f"{kind}: {describe(s.baseline)}"
         overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
         flags = [*s.flags, *([] if s.paired else ["no shared block: Welch's interval"])]
-        values = [_text(s.speedup, _ratio), _text(s.efficiency, _percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
-        rows.append([*where, base, _text(s.baseline_images_per_s, _rate), *values])
+        values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
+        rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values])
     return table(head, rows)
 
 
@@ -204,6 +231,7 @@ def _step_times(a: Analysis) -> str:
     head = [
         "cell",
         "settings",
+        *_columns(a),
         "ranks",
         "images per rank",
         "runs",
@@ -216,13 +244,14 @@ def _step_times(a: Analysis) -> str:
     ]
     rows = []
     for s in a.step_times:
-        where = [s.point.cell, _settings(s.point), s.point.world_size, s.point.samples_per_rank, s.runs, s.steps_per_run]
+        where = [s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
+        where += [s.point.samples_per_rank, s.runs, s.steps_per_run]
         rows.append([*where, *map(_median, (s.median_seconds, s.p95_seconds, s.p99_seconds)), s.outlier_steps, s.not_steady_runs])
     return table(head, rows)
 
 
 def _median(e: Estimate) -> str:
-    return _ms(e.value) if e.low is None or e.high is None else _text(e, _ms)
+    return ms(e.value) if e.low is None or e.high is None else interval(e, ms)
 
 
 def _equal_work(a: Analysis) -> list[str]:

@@ -1,15 +1,15 @@
 """Points and blocks: what was run, averaged inside each block, and which blocks two points share in equal work.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates (Hoefler & Belli 2015,
-rule 3). `shipped` and `matched` settings are separate points and never meet.
+rule 3). `shipped` and `matched` settings are separate points and never meet; neither do variants, such as two precisions.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,7 @@ class Point(NamedTuple):
     cell: str
     world_size: int
     samples_per_rank: int
+    variant: tuple[str, ...] = ()  # 'field=value' of the fields in which the folder's runs differ
 
     @property
     def samples_per_step(self) -> int:
@@ -46,6 +47,7 @@ class BlockMean:
     step_seconds: float
     runs: int
     facts: tuple[equal.Facts, ...]
+    input_share: float | None = None  # of the windows' time, waited for batches by the rank that waited most
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class Table:
         """Points of a curve, series by series, ranks and batch rising."""
         points = [p for p, curves in self.curves.items() if curve in curves]
         return sorted(
-            points, key=lambda p: (p.settings, p.fixed(curve), p.cell != "single", p.cell, p.world_size, p.samples_per_rank)
+            points,
+            key=lambda p: (p.variant, p.settings, p.fixed(curve), p.cell != "single", p.cell, p.world_size, p.samples_per_rank),
         )
 
 
@@ -73,18 +76,31 @@ class NotCompared:
 
 def tabulate(runs: pd.DataFrame) -> Table:
     """Average the repeats of every point inside every block."""
-    groups: dict[Point, dict[int, list[tuple[float, equal.Facts]]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Point, dict[int, list[Mapping[Any, Any]]]] = defaultdict(lambda: defaultdict(list))
     curves: dict[Point, set[str]] = defaultdict(set)
     for row in runs.to_dict("records"):
-        settings = NO_SETTINGS if row["cell"] == "single" else row["settings"]
-        point = Point(settings, row["cell"], row["world_size"], row["samples_per_rank"])
-        groups[point][row["block"]].append((row["step_seconds_mean"], row["facts"]))
+        point = point_of(row)
+        groups[point][row["block"]].append(row)
         curves[point].update(row["curves"])
-    blocks = {
-        point: {b: BlockMean(float(np.mean([s for s, _ in g])), len(g), tuple(f for _, f in g)) for b, g in sorted(found.items())}
-        for point, found in groups.items()
-    }
+    blocks = {point: {b: _block_mean(rows) for b, rows in sorted(found.items())} for point, found in groups.items()}
     return Table(blocks, {p: frozenset(c) for p, c in curves.items()})
+
+
+def point_of(row: Mapping[Any, Any]) -> Point:
+    """The point that a run belongs to."""
+    settings = NO_SETTINGS if row["cell"] == "single" else row["settings"]
+    return Point(settings, row["cell"], int(row["world_size"]), int(row["samples_per_rank"]), row["variant"])
+
+
+def _block_mean(rows: Sequence[Mapping[Any, Any]]) -> BlockMean:
+    facts = tuple(row["facts"] for row in rows)
+    return BlockMean(float(np.mean([r["step_seconds_mean"] for r in rows])), len(rows), facts, mean_share(rows))
+
+
+def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
+    """Mean over runs of the time waited for batches; None where a log does not say (before schema 2)."""
+    shares = [row["input_share"] for row in rows]
+    return None if any(s is None or s != s for s in shares) else float(np.mean(shares))
 
 
 def shared_blocks(
@@ -99,9 +115,10 @@ def shared_blocks(
 
 
 def describe(point: Point) -> str:
-    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank'."""
+    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is one."""
     settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"
-    return f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images per rank"
+    where = f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images per rank"
+    return ", ".join([where, *point.variant])
 
 
 def ranks(n: int) -> str:

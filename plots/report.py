@@ -20,6 +20,10 @@ def make(folder: Path, out: Path) -> list[Path]:
     Raises UsageError, with the reasons, where no log is usable.
     """
     loaded = load(folder)
+    if loaded.runs.empty and not loaded.pipelines.empty:
+        raise UsageError(
+            f"{folder}: all usable logs are of the input pipeline alone (loader_only); put training runs beside them"
+        )
     if loaded.runs.empty:
         raise UsageError(f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}")
     a = analyse(loaded)

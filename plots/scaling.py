@@ -21,6 +21,7 @@ class Throughput:
     step_seconds: Estimate
     runs: int
     flags: tuple[str, ...]
+    input_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def throughput(table: Table) -> list[Throughput]:
             means = table.blocks[point].values()
             images_per_s = stats.geometric_mean([point.samples_per_step / m.step_seconds for m in means])
             seconds = stats.geometric_mean([m.step_seconds for m in means])
-            rows.append(Throughput(curve, point, images_per_s, seconds, sum(m.runs for m in means), ()))
+            shares = [m.input_share for m in means]
+            waiting = None if None in shares else float(np.mean([s for s in shares if s is not None]))
+            rows.append(Throughput(curve, point, images_per_s, seconds, sum(m.runs for m in means), (), waiting))
     return [replace(r, flags=_flags(_before(r, rows), r)) for r in rows]
 
 
@@ -64,7 +67,7 @@ def _before(row: Throughput, rows: list[Throughput]) -> Throughput | None:
     """The next smaller point of the same series; rows are in rising order."""
 
     def series(r: Throughput) -> tuple[object, ...]:
-        return r.curve, r.point.settings, r.point.cell, r.point.fixed(r.curve)
+        return r.curve, r.point.variant, r.point.settings, r.point.cell, r.point.fixed(r.curve)
 
     smaller = [r for r in rows if series(r) == series(row) and size(r.curve, r.point) < size(row.curve, row.point)]
     return smaller[-1] if smaller else None
@@ -82,7 +85,11 @@ def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             batch = point.fixed(curve)
-            baselines = {"common": Point(NO_SETTINGS, "single", 1, batch), "own": Point(point.settings, point.cell, 1, batch)}
+            alone = equal.without_exchange(point.variant)
+            baselines = {
+                "common": Point(NO_SETTINGS, "single", 1, batch, alone),
+                "own": point._replace(world_size=1, samples_per_rank=batch),
+            }
             for kind, baseline in baselines.items():
                 if point.cell == "single" or (kind == "own" and point == baseline):
                     continue
@@ -96,12 +103,13 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
     what = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
-    before, after, differ = shared_blocks(table, baseline, point, equal.OF_THE_POINT)
+    ignore = (*equal.OF_THE_POINT, *(equal.EXCHANGE if kind == "common" else ()))
+    before, after, differ = shared_blocks(table, baseline, point, ignore)
     paired = bool(differ)
     if not paired:
         before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
         everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
-        differ = {ALL_BLOCKS: equal.differences(everywhere, (), (*equal.OF_THE_POINT, "seed"))}
+        differ = {ALL_BLOCKS: equal.differences(everywhere, (), (*ignore, *equal.PER_BLOCK))}
     missing = [NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d]
     if not before or (missing and not paired):
         return None, missing

@@ -107,14 +107,6 @@ def wilcoxon_p(differences: Sequence[float]) -> float:
     return float(stats.wilcoxon(differences).pvalue) if np.any(differences) else 1.0
 
 
-def tost_p(a: Sequence[float], b: Sequence[float], margin: float) -> float:
-    """p of two one-sided t tests that the paired ratio lies outside [1/(1+margin), 1+margin] (Schuirmann 1987)."""
-    d = np.log(np.asarray(b, float)) - np.log(np.asarray(a, float))
-    error, edge = float(np.std(d, ddof=1)) / math.sqrt(len(d)), math.log1p(margin)
-    nearest = edge - abs(float(np.mean(d)))
-    return float(stats.t.sf(nearest / error, len(d) - 1))
-
-
 def welch_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
     """B over A where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller group's."""
     logs = [np.log(np.asarray(x, float)) for x in (a, b)]

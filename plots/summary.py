@@ -23,12 +23,13 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "workload": workload(a),
         "throughput": [
             {"curve": t.curve, **_point(t.point), "runs": t.runs, "images_per_s": _estimate(t.images_per_s)}
-            | {"step_seconds": _estimate(t.step_seconds), "flags": list(t.flags)}
+            | {"step_seconds": _estimate(t.step_seconds), "input_share": t.input_share, "flags": list(t.flags)}
             for t in a.throughput
         ],
         "scaling": [_scaled(s) for s in a.efficiency],
         "comparisons": [_compared(c, a) for c in a.comparisons],
         "not_compared": [asdict(n) for n in a.not_compared],
+        "pipelines": [{**asdict(p), "images_per_s": _estimate(p.images_per_s)} for p in a.pipelines],
         "step_times": [
             {**_point(s.point), "runs": s.runs, "steps_per_run": s.steps_per_run}
             | {k: _estimate(getattr(s, k)) for k in ("median_seconds", "p95_seconds", "p99_seconds")}
@@ -37,7 +38,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         ],
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
-        "runs": a.loaded.runs.drop(columns=["facts", "curves"])
+        "runs": a.loaded.runs.drop(columns=["facts", "curves", "loader_only"])
         .astype(object)
         .where(lambda f: f.notna(), None)
         .to_dict("records"),
@@ -72,7 +73,7 @@ def _scaled(s: Scaled) -> dict[str, Any]:
 
 
 def _compared(c: versus.Comparison, a: Analysis) -> dict[str, Any]:
-    where = {k: getattr(c, k) for k in ("transport", "settings", "world_size", "samples_per_rank", "samples_per_step")}
+    where = {k: getattr(c, k) for k in ("transport", "settings", "variant", "world_size", "samples_per_rank", "samples_per_step")}
     return {
         **where,
         "curves": list(c.curves),
@@ -82,6 +83,7 @@ def _compared(c: versus.Comparison, a: Analysis) -> dict[str, Any]:
         "margin": a.loaded.study.margin,
         "verdict": c.verdict,
         "verdict_text": versus.sentence(c, a.loaded.study.margin, a.tests),
+        "primary": c.primary,
         "holm_p": c.holm_p,
         "blocks_to_settle": c.blocks_to_settle,
         "blocks_for_2_percent": c.blocks_for_visible_effect,

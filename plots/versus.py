@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from plots import equal, stats
 from plots.points import CURVES, NotCompared, Point, Table, block_name, describe, shared_blocks
@@ -27,6 +28,8 @@ class Comparison:
     blocks_to_settle: int | None
     half_width: float | None
     blocks_for_visible_effect: int | None
+    variant: tuple[str, ...] = ()
+    primary: bool = False
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -37,8 +40,21 @@ class Comparison:
         return self.samples_per_rank * self.world_size
 
 
-def compare(table: Table, margin: float) -> tuple[list[Comparison], list[NotCompared]]:
-    """Horovod against DDP on each transport, point by point, paired by block; Holm over all that could be tested."""
+class Primary(Protocol):
+    """What names the primary comparison; None matches any."""
+
+    curve: str
+    world_size: int
+    transport: str | None
+    settings: str | None
+    batch_per_rank: int | None
+
+
+def compare(table: Table, margin: float, primary: Primary | None = None) -> tuple[list[Comparison], list[NotCompared]]:
+    """Horovod against DDP on each transport, point by point, paired by block; Holm over all that could be tested.
+
+    The one comparison that was named beforehand is left out of that correction.
+    """
     rows: list[Comparison] = []
     missing: list[NotCompared] = []
     cells = {p.cell for p in table.blocks}
@@ -56,9 +72,22 @@ def compare(table: Table, margin: float) -> tuple[list[Comparison], list[NotComp
         if seconds_a:
             paired = stats.paired_ratio([1 / s for s in seconds_a], [1 / s for s in seconds_b])
             rows.append(_comparison(table, a, b, paired, margin))
-    tested = [r for r in rows if r.verdict != "too few blocks" and r.paired.t_p is not None]
+    rows = _name_primary(rows, primary)
+    tested = [r for r in rows if not r.primary and r.verdict != "too few blocks" and r.paired.t_p is not None]
     adjusted = dict(zip(map(id, tested), stats.holm([r.paired.t_p or 0.0 for r in tested]), strict=True))
     return [replace(r, holm_p=adjusted.get(id(r))) for r in rows], missing
+
+
+def _name_primary(rows: list[Comparison], primary: Primary | None) -> list[Comparison]:
+    """Mark the row that was named; none where that is not exactly one, as several would need a correction of their own."""
+    named = [r for r in rows if primary is not None and _is(r, primary)]
+    return [replace(r, primary=len(named) == 1 and r is named[0]) for r in rows]
+
+
+def _is(row: Comparison, primary: Primary) -> bool:
+    asked = {"transport": primary.transport, "settings": primary.settings, "samples_per_rank": primary.batch_per_rank}
+    same = all(getattr(row, k) == v for k, v in asked.items() if v is not None)
+    return same and row.world_size == primary.world_size and primary.curve in row.curves
 
 
 def _other(cell: str, backend: str) -> str:
@@ -81,6 +110,7 @@ def _comparison(table: Table, a: Point, b: Point, paired: Paired, margin: float)
         stats.blocks_to_settle(paired, margin) if said == "inconclusive" else None,
         half,
         _if_known(paired.sd_log, lambda sd: stats.blocks_for_power(sd, VISIBLE_EFFECT)),
+        a.variant,
     )
 
 

@@ -58,7 +58,7 @@ class _Job:
         return duration(seconds_left(self.todo, self.statuses, self.study.expected_run_s))
 
     def script(self) -> str:
-        return render_job(self.study, self.site, self.todo, self.folder.path)
+        return render_job(self.study, self.source.read_text(), self.site, self.todo, self.folder.path)
 
 
 def _job(name: str, site: str, blocks: int | None, results: Path, locked: bool = False) -> _Job:

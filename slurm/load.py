@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 
 from bench.config import UsageError, explain
-from slurm.plan import plan
+from slurm.plan import check_primary, plan
 from slurm.site import Site
 from slurm.study import Study, Table, near
 
@@ -36,6 +36,7 @@ def read_study(path: Path) -> Study:
     study = _read(path, Study)
     try:
         plan(study, study.blocks, Path("runs"))
+        check_primary(study)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     return study

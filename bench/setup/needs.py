@@ -39,8 +39,13 @@ def can_make_venv() -> str | None:
 
 def missing(venv: Path, env: Mapping[str, str]) -> list[Need]:
     """Everything that is missing at once, so that one visit to the administrator is enough."""
-    found = (_system(), _folder(venv), _venv(venv), _compiler(env), _make(env), _headers(), _mpi(env))
-    return [need for need in found if need]
+    found = (_folder(venv), _venv(venv), _mpi(env))
+    return [*missing_to_build(env), *(need for need in found if need)]
+
+
+def missing_to_build(env: Mapping[str, str]) -> list[Need]:
+    """What Horovod's build needs in any environment."""
+    return [need for need in (_system(), _compiler(env), _make(env), _headers()) if need]
 
 
 def text(needs: list[Need]) -> str:

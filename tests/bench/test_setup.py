@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.setup import needs, runner, state, steps, wheels
+from bench.setup import active, needs, runner, state, steps, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "setup"
@@ -205,6 +205,46 @@ def test_compilers_fit_cores_and_memory() -> None:
     assert wheels.jobs(cores=1, free_bytes=0) == 1
 
 
+# Into an environment that is there already
+
+
+def test_into_active_names_all_that_only_its_maker_can_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active, "version", lambda name: None if name in ("torch", "cmake") else "1")
+    executable(tmp_path / "bin" / "mpirun", "")
+    with pytest.raises(runner.SetupError) as caught:
+        active.check(PINS, tmp_path)
+    assert f"{tmp_path} has no cmake, torch, bin/mpicc, bin/mpicxx" in caught.value.text()
+    assert "conda env create -f environment.yml" in caught.value.text()
+
+
+def test_into_active_says_which_versions_were_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = {name: version for group in PINS.values() for name, version in group.items()}
+    monkeypatch.setattr(active, "version", lambda name: {**everything, "torch": "2.12.1"}[name])
+    for name in needs.MPI_COMMANDS:
+        executable(tmp_path / "bin" / name, "")
+    active.check(PINS, tmp_path)
+    assert capsys.readouterr().out == "  note: torch 2.12.1; this was tried with 2.13.0\n"
+
+
+def test_into_active_leaves_no_sign_that_the_environment_is_ours(tmp_path: Path) -> None:
+    """make clean and a later make setup remove an environment that has a setup.log."""
+    doer = runner.Runner({}, tmp_path / active.LOG, runner.Screen(terminal=False))
+    active.ActiveSetup(tmp_path, PINS, state.choices({}, {}), {}, doer).remember(wheels="x")
+    assert active.LOG != "setup.log"
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_local_part_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.setup.active.metadata.version", lambda name: "2.13.0+cpu")
+    assert active.version("torch") == "2.13.0"
+
+
+def test_into_active_needs_a_compiler_as_well() -> None:
+    assert install("--into-active", HOROVOD_CXX="/nowhere/g++").stderr.startswith("set-up needs a C++ compiler: ")
+
+
 # The compiler wrapper
 
 SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\nexit 7\n'
@@ -227,6 +267,11 @@ def test_wrapper_leaves_every_other_argument_and_the_status_alone(tmp_path: Path
     assert done.stdout.splitlines() == [f"[{argument}]" for argument in arguments]
     assert done.returncode == 7
     assert wrap(tmp_path).stdout == ""
+
+
+def test_wrapper_leaves_alone_what_nvcc_hands_over(tmp_path: Path) -> None:
+    arguments = ["-std=c++11", "-D__CUDA_ARCH_LIST__=900,1000", "-E", "-x", "c++", "-D__CUDACC__", "a b.cu"]
+    assert wrap(tmp_path, *arguments).stdout.splitlines() == [f"[{argument}]" for argument in arguments]
 
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:

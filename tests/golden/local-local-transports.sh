@@ -53,6 +53,38 @@ mkdir -p "$STUDY_DIR/runs" || give_up "cannot write $STUDY_DIR"
 if [ -n "${STUDY_LOCK_FD:-}" ]; then exec 9<&"$STUDY_LOCK_FD"; else exec 9>>"$STUDY_DIR/jobs.jsonl"; fi
 flock -n 9 || give_up "another job of this study is running; wait for it or stop it"
 
+# The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
+if [ ! -e "$STUDY_DIR/study.toml" ]; then
+  cat >"$STUDY_DIR/study.toml.tmp" <<'END_OF_STUDY'
+# Framework x transport on one machine: 80 runs.
+name = "local-transports"
+question = "Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?"
+
+cells = ["single", "ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
+settings = "shipped"
+scaling = ["batch"]
+blocks = 8
+seed = 2025
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 13                            # on two cores; for an estimate before the first run has ended
+
+[batch]
+batch_per_rank = [4, 16]                       # the smaller the batch, the larger the share of communication
+world_sizes = [2]
+
+[run]
+model = "resnet50"
+dataset = "digits"
+image_size = 32
+threads = 1
+warmup_steps = 10
+windows = 4
+steps_per_window = 5
+END_OF_STUDY
+  mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
+fi
+
 pid=""      # the current run
 stopped=0   # the exit code once a signal asked us to stop
 started=0

@@ -53,6 +53,41 @@ mkdir -p "$STUDY_DIR/runs" || give_up "cannot write $STUDY_DIR"
 if [ -n "${STUDY_LOCK_FD:-}" ]; then exec 9<&"$STUDY_LOCK_FD"; else exec 9>>"$STUDY_DIR/jobs.jsonl"; fi
 flock -n 9 || give_up "another job of this study is running; wait for it or stop it"
 
+# The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
+if [ ! -e "$STUDY_DIR/study.toml" ]; then
+  cat >"$STUDY_DIR/study.toml.tmp" <<'END_OF_STUDY'
+# The first look, on one machine: 42 runs, about ten minutes on two cores.
+name = "local"
+question = "On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?"
+
+cells = ["single", "ddp/mpi", "horovod/mpi"]   # single is the common baseline; both frameworks travel over MPI
+settings = "shipped"                           # each framework's own defaults
+scaling = ["weak", "strong"]
+world_sizes = [1, 2]
+blocks = 6                                     # the fewest that allow a verdict
+seed = 2025
+margin = 0.02                                  # differences below 2 % count as none
+time_limit_s = 180
+expected_run_s = 15                            # on two cores; for an estimate before the first run has ended
+
+[weak]
+batch_per_rank = 16
+
+[strong]
+global_batch = 16                              # equal to weak's, so that both curves share their one-rank runs
+
+[run]
+model = "resnet50"
+dataset = "digits"                             # real images that need no download
+image_size = 32
+threads = 1
+warmup_steps = 10
+windows = 4
+steps_per_window = 5
+END_OF_STUDY
+  mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
+fi
+
 pid=""      # the current run
 stopped=0   # the exit code once a signal asked us to stop
 started=0

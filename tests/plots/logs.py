@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,12 @@ def write(
     provenance: Mapping[str, Any] | None = None,
     windows: int | None = None,
     end: Mapping[str, Any] | None = None,
+    input_seconds: Sequence[float] | None = None,
 ) -> Path:
     """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last; `step_seconds` is its time.
 
-    `windows` stops early and writes no end, `end` replaces fields of the end event.
+    `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds` is what each rank waited
+    for its batches in each window, and absent from logs of schema 1.
     """
     log = RunLog(path)
     provenance = host(run.world_size) if provenance is None else provenance
@@ -73,7 +75,8 @@ def write(
     for index in range(run.windows if windows is None else windows):
         each = seconds(steps)
         log.write("steps", phase="window", index=index, seconds=each.tolist())
-        log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()))
+        waited = {} if input_seconds is None else {"input_seconds": list(input_seconds)}
+        log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()), **waited)
     if windows is None:
         checks = {"samples_per_step": True, "loss_finite": True, "parameters_equal": True}
         sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)

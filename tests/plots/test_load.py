@@ -127,11 +127,58 @@ def test_a_crash_after_complete_data_is_usable_and_recorded(tmp_path: Path) -> N
 
 def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
     for block in range(3):
-        model = "resnet18" if block == 1 else "resnet50"
-        logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block, seed=block, model=model), 0.1)
+        windows = 3 if block == 1 else 4
+        logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block, seed=block, windows=windows), 0.1)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]  # another seed per block is no other work
-    assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: model: resnet18, resnet50"}
+    assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: windows: 3, 4"}
+
+
+def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
+    """Two models, and compression for the distributed cell: no field that all runs share, none of the exchange for single."""
+    for model in ("resnet18", "resnet50"):
+        logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
+    for compression in ("none", "fp16"):
+        run = logs.config("ddp/mpi", 2, model="resnet50", compression=compression)
+        logs.write(tmp_path / f"d-{compression}.jsonl", run, 0.1)
+    runs = load(tmp_path).runs
+    assert dict(zip(runs["log"], runs["variant"], strict=True)) == {
+        "s-resnet18.jsonl": ("model=resnet18",),
+        "s-resnet50.jsonl": ("model=resnet50",),
+        "d-none.jsonl": ("model=resnet50", "compression=none"),
+        "d-fp16.jsonl": ("model=resnet50", "compression=fp16"),
+    }
+
+
+def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path: Path) -> None:
+    for block in range(2):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            where = f"/scratch/{block}" if cell == "ddp/mpi" or block == 0 else "/home"
+            run = logs.config(cell, 2, block=block, dataset="svhn", data_dir=where)
+            logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}.jsonl", run, 0.1)
+    a = analyse(load(tmp_path))
+    assert {p.variant for p in a.table.blocks} == {()}
+    assert not a.loaded.unusable
+    assert [c.paired.n for c in a.comparisons] == [1]
+    assert [n.reason for n in a.not_compared if "block 1" in n.what] == ["data_dir: /home, /scratch/1"]
+
+
+def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
+    logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
+    logs.write(tmp_path / "loaded.jsonl", logs.config("single", loader_only=True, num_workers=2), 0.001)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["trained.jsonl"]
+    assert loaded.runs["variant"].tolist() == [()]  # the other run's workers say nothing about this one
+    assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
+
+
+def test_time_waited_for_input_is_of_the_rank_that_waited_most(tmp_path: Path) -> None:
+    run = logs.config("ddp/mpi", 2)  # 4 windows of 1 s
+    logs.write(tmp_path / "new.jsonl", run, 0.2, input_seconds=[0.05, 0.1])
+    logs.write(tmp_path / "old.jsonl", run, 0.2)
+    new, old = load(tmp_path).runs["input_share"]
+    assert new == pytest.approx(0.1)
+    assert np.isnan(old)
 
 
 def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:

