@@ -82,11 +82,6 @@ BAD: list[tuple[str, str, str]] = [
     ),
     (
         "windows",
-        "loader_only = true",
-        "run.loader_only measures the input pipeline, which backend=ddp has no part in; use backend single (at ddp-mpi-w2-b8)",
-    ),
-    (
-        "windows",
         "cycle_ms = 1.0",
         "run.cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out (at ddp-mpi-w2-b8)",
     ),
