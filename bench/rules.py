@@ -5,23 +5,20 @@ What one framework cannot do as the other does it is refused here, rather than m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bench.config import RunConfig
+from bench.fields import Fields
 
 DIGITS_SAMPLES = 1797
 BUILT_IN = ("synthetic", "digits")  # need no folder
 ON_DISK = ("svhn", "cifar10", "cifar100", "imagefolder")
 
 
-def check(c: RunConfig) -> None:
+def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks."""
     for rule in (_world, _batch, _data, _device, _precision, _exchange, _knobs):
         rule(c)
 
 
-def _world(c: RunConfig) -> None:
+def _world(c: Fields) -> None:
     if c.backend == "single" and (c.world_size != 1 or c.transport != "none"):
         raise ValueError(
             f"backend=single is one process without transport, not world_size={c.world_size} transport={c.transport}; "
@@ -31,7 +28,7 @@ def _world(c: RunConfig) -> None:
         raise ValueError(f"backend={c.backend} needs a transport; use --transport mpi, gloo or nccl")
 
 
-def _batch(c: RunConfig) -> None:
+def _batch(c: Fields) -> None:
     if (c.global_batch is None) == (c.batch_per_rank is None):
         raise ValueError("give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)")
     if c.global_batch is not None and c.global_batch % c.world_size:
@@ -45,7 +42,7 @@ def _batch(c: RunConfig) -> None:
         )
 
 
-def _data(c: RunConfig) -> None:
+def _data(c: Fields) -> None:
     own = ":" in c.dataset
     if not own and c.dataset not in BUILT_IN + ON_DISK:
         raise ValueError(
@@ -64,7 +61,7 @@ def _data(c: RunConfig) -> None:
         raise ValueError("sharding=fixed divides a data set, and synthetic images are endless; leave it out")
 
 
-def _device(c: RunConfig) -> None:
+def _device(c: Fields) -> None:
     if c.device == "cuda" and c.transport in ("mpi", "gloo"):
         raise ValueError(f"transport={c.transport} carries CPU tensors; with device=cuda use --transport nccl")
     if c.device == "cpu" and c.transport == "nccl":
@@ -75,14 +72,14 @@ def _device(c: RunConfig) -> None:
         raise ValueError("sync_batchnorm with backend=single has no other rank's statistics to join; leave it out")
 
 
-def _precision(c: RunConfig) -> None:
+def _precision(c: Fields) -> None:
     if c.precision == "tf32" and c.device == "cpu":
         raise ValueError("precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or bf16-mixed")
     if c.precision == "float64" and c.memory_format == "channels_last" and c.device == "cuda":
         raise ValueError("precision=float64 has no channels_last kernels on CUDA; use --memory-format contiguous")
 
 
-def _exchange(c: RunConfig) -> None:
+def _exchange(c: Fields) -> None:
     if c.compression != "none" and c.backend == "single":
         raise ValueError(f"compression={c.compression} is about the exchange, and backend=single has none; leave it out")
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
@@ -95,7 +92,7 @@ def _exchange(c: RunConfig) -> None:
         raise ValueError("compile and unused_parameters: DDP's search for unused parameters does not see into a compiled graph")
 
 
-def _knobs(c: RunConfig) -> None:
+def _knobs(c: Fields) -> None:
     """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be recorded without effect."""
     given = [knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None]
     if "bucket_mib" in given and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):

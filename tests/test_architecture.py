@@ -20,7 +20,9 @@ ONLY_IN = {
     "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py", "bench/doctor/probe.py"},
     "matplotlib": {"plots/figures.py"},
 }
-TORCH_FREE = {f"bench/{name}.py" for name in ("config", "rules", "record", "launch", "hostlist", "resources", "host", "__init__")}
+TORCH_FREE = {
+    f"bench/{name}.py" for name in ("config", "fields", "rules", "record", "launch", "hostlist", "resources", "host", "__init__")
+}
 # the doctor answers where torch does not import: only two files, processes of their own, load it
 TORCH_FREE |= {f"bench/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
 TORCH_FREE -= {"bench/doctor/probe.py", "bench/doctor/trial.py"}
