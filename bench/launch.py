@@ -167,9 +167,10 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
             f"use --world-size {launch.size} or start {world_size} ranks"
         )
     forgot = "; this is the batch shell, the step needs srun" if int(env.get("SLURM_NTASKS", "1") or 1) > 1 else ""
+    launcher = f"srun --mpi=pmix -n {world_size}" if "SLURM_JOB_ID" in env else f"mpirun -n {world_size} --bind-to none"
     raise UsageError(
         f"world_size={world_size} was asked for, but this process is alone (no launcher known here started it){forgot}; "
-        f"start it as: mpirun -n {world_size} --bind-to none python -m bench ..."
+        f"start it as: {launcher} python -m bench ..."
     )
 
 

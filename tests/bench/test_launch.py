@@ -139,7 +139,7 @@ def test_a_world_of_another_size_names_the_cure() -> None:
         require_world(discover(MPIRUN), 2, {})
     with pytest.raises(UsageError, match=r"alone .*mpirun -n 2 --bind-to none python -m bench"):
         require_world(discover({}), 2, {})
-    with pytest.raises(UsageError, match=r"batch shell.*srun"):
+    with pytest.raises(UsageError, match=r"batch shell.*srun --mpi=pmix -n 5 python -m bench"):
         require_world(discover(BATCH_SHELL), 5, BATCH_SHELL)
 
 
