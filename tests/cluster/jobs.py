@@ -1,0 +1,61 @@
+"""Batch jobs of the tests: a script that runs the bench once or more, and what Slurm says of the job."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import steps
+
+# As the job scripts of the project do: a limit on each run, its exit code at the log's end, and on to the next one.
+_SCRIPT = """\
+#!/bin/bash
+run() {  # LOG COMMAND...
+  local log=$1 began=$SECONDS code
+  shift
+  timeout -k 10 "$LIMIT_S" "$@" --log-path "$log" </dev/null &
+  wait $!
+  code=$?
+  printf '\\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": false, "wall_s": %d}\\n' \\
+    "$code" "$([ "$code" = 124 ] && echo true || echo false)" "$LIMIT_S" $((SECONDS - began)) >>"$log"
+}
+"""
+
+
+def submit(folder: Path, options: Sequence[str], runs: Sequence[tuple[str, Sequence[str]]], limit_s: int = 60) -> str:
+    """Submit a job that does `runs` (log's name, command) one after the other in `folder`; its id."""
+    lines = [f"run {folder}/{log} {shlex.join(command)}" for log, command in runs]
+    # the restart count is the script's to expand
+    text = "\n".join([_SCRIPT, f"LIMIT_S={limit_s}", *lines, ""]).replace("@RESTARTS@", "${SLURM_RESTART_COUNT:-0}")
+    script = folder / "job.sh"
+    script.write_text(text)
+    done = steps.run(["sbatch", "--parsable", f"--output={folder}/job.out", "--open-mode=append", *options, str(script)])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def facts(job: str) -> dict[str, str]:
+    """What Slurm knows of the job, by scontrol's names."""
+    done = steps.run(["scontrol", "-o", "show", "job", job])
+    assert done.returncode == 0, done.stderr
+    return dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
+
+
+def wait_for(job: str, states: Sequence[str], limit_s: float = 90) -> str:
+    """The job's state, once it is one of `states`."""
+    deadline = time.monotonic() + limit_s
+    while (state := facts(job)["JobState"]) not in states:
+        if time.monotonic() > deadline:
+            pytest.fail(f"job {job} is {state}, not {' or '.join(states)}, after {limit_s:g} s")
+        time.sleep(0.2)
+    return state
+
+
+def reach_windows(folder: Path, log: str) -> None:
+    """Return once the run of `log` is inside its windows."""
+    steps.reach_windows(folder / log, lambda: True, lambda: (folder / "job.out").read_text())

@@ -1,0 +1,65 @@
+"""Both frameworks over Gloo and over MPI under srun: across nodes, uneven, with ranks in any order, two jobs at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import steps
+from tests.cluster.steps import CELLS, PLUG_IN, SHORT, Step, cell, finish, places
+
+pytestmark = pytest.mark.cluster
+
+
+def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
+    """At two ranks all four cells agree bit for bit, as they do on one machine."""
+    digests = set()
+    for backend, transport in CELLS:
+        srun = ["-N2", "-n2", f"--mpi={PLUG_IN[transport]}"]
+        result = finish(tmp_path / f"{backend}-{transport}.jsonl", srun, [*SHORT, *cell(backend, transport, 2)])
+        assert places(result) == [("n1", 0, 1), ("n2", 0, 1)]
+        assert {rank["source"] for rank in result.host["ranks"]} == {"srun"}
+        assert result.host["job"]["SLURM_STEP_NODELIST"] == "n[1-2]"
+        digests.add(result.end["parameters_sha256"])
+    assert len(digests) == 1
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl"}, "nothing of the ranks' meeting is left"
+
+
+@pytest.mark.parametrize(("backend", "transport"), CELLS)
+def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
+    """Three ranks on one node and one on each of two; rank 0 is not on the first node of the list."""
+    places_file = tmp_path / "places"
+    places_file.write_text("n3\nn1\nn1\nn1\nn2\n")
+    srun = ["-N3", "-n5", "--distribution=arbitrary", f"--nodelist={places_file}", f"--mpi={PLUG_IN[transport]}"]
+    result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell(backend, transport, 5)])
+    assert places(result) == [("n3", 0, 1), ("n1", 0, 3), ("n1", 1, 3), ("n1", 2, 3), ("n2", 0, 1)]
+    assert result.end["samples"] == 9 * 5 * 8
+
+
+@pytest.mark.parametrize("transport", ["gloo", "mpi"])
+def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
+    srun = ["-N2", "-n4", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
+    result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell("horovod", transport, 4)])
+    assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
+
+
+@pytest.mark.parametrize("transport", ["gloo", "mpi"])
+def test_two_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
+    """No port is chosen in advance, so none is taken; the jobs meet in one folder and do not mix."""
+    srun = ["-N2", "-n2", "-w", "n1,n2", f"--mpi={PLUG_IN[transport]}"]
+    started = [
+        Step(tmp_path / f"{number}.jsonl", srun, [*SHORT, "--windows", "40", *cell(backend, transport, 2)])
+        for number, backend in enumerate(("ddp", "horovod", "horovod"))
+    ]
+    results = [step.end() for step in started]
+    assert [result.problem for result in results] == [None] * 3, [step.output for step in started]
+    assert {result.hosts for result in results} == {("n1", "n2")}
+    jobs = {result.host["job"]["SLURM_JOB_ID"] for result in results}
+    assert len(jobs) == 3
+
+
+def test_a_request_for_gpus_is_granted() -> None:
+    """In name only: what a job template asks for can be tried here."""
+    done = steps.run(["srun", "-N2", "-n2", "--gpus-per-node=2", "printenv", "CUDA_VISIBLE_DEVICES"])
+    assert done.stdout.split() == ["0,1", "0,1"], done.stderr

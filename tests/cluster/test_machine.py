@@ -1,0 +1,43 @@
+"""The cluster itself: apart from the machine, nodes apart from each other, links that can be slowed."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import config, node, steps
+from tests.cluster.steps import bench, run
+
+pytestmark = pytest.mark.cluster
+
+
+def test_nodes_have_names_addresses_and_tmp_of_their_own(tmp_path: Path) -> None:
+    script = "import os, socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), os.listdir('/tmp'))"
+    (Path("/tmp") / "here").touch()
+    done = run(["srun", "-N4", "-n4", "python3", "-c", script])
+    assert sorted(done.stdout.splitlines()) == [f"{name} {config.address(name)} []" for name in config.NODES], done.stderr
+    assert socket.gethostname() == config.LOGIN
+    run(["srun", "-N4", "-n4", "sh", "-c", f"touch {tmp_path}/$(hostname)"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == list(config.NODES)
+
+
+def test_a_shaped_link_is_slower(tmp_path: Path) -> None:
+    """100 Mbit/s carry the 4 MiB that each rank sends and receives in a third of a second."""
+
+    def milliseconds() -> float:
+        words = bench("doctor", "--json", "--cells", "ddp/gloo", "--rendezvous-dir", str(tmp_path))
+        findings = json.loads(run(["srun", "-N2", "-n2", "-w", "n1,n2", *words], 120).stdout)["findings"]
+        text = next(finding["text"] for finding in findings if finding["name"] == "ddp/gloo")
+        return float(text.split(" in ")[1].split(" ms")[0])
+
+    free = milliseconds()
+    node.shape("n2", "100mbit")
+    try:
+        shaped = milliseconds()
+    finally:
+        node.shape("n2", None)
+    assert shaped > 300 > free
+    assert steps.leftovers() == []

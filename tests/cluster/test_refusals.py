@@ -1,0 +1,84 @@
+"""Launches under srun that must not be measured: each is refused in words that name the cure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.steps import CELLS, SHORT, bench, cell, run
+
+pytestmark = pytest.mark.cluster
+
+
+def doctor(folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "--mpi=none")) -> dict[str, dict[str, str]]:
+    """The doctor's findings under srun, by name; of two with one name the graver."""
+    done = run(["srun", *srun, *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options)], 150)
+    findings = json.loads(done.stdout)["findings"]
+    assert done.returncode == any(finding["level"] == "failure" for finding in findings), done.stderr
+    grave = ("ok", "warning", "failure")
+    return {finding["name"]: finding for finding in sorted(findings, key=lambda finding: grave.index(finding["level"]))}
+
+
+def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("error: ") and "CANCELLED" not in line]
+
+
+def test_the_doctor_finds_a_fit_launch(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "--world-size", "2", srun=("-N2", "-n2", "--mpi=pmix"))
+    assert {finding["level"] for finding in found.values()} <= {"ok", "warning"}, found
+    assert "2 on 2 host(s)" in found["ranks"]["text"]
+    for backend, transport in CELLS:
+        assert "2 ranks average" in found[f"{backend}/{transport}"]["text"]
+
+
+def test_the_doctor_refuses_the_wrong_plug_in(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "--cells", "ddp/mpi,ddp/gloo")
+    assert "srun --mpi=pmix" in found["MPI"]["cure"]
+    assert found["ddp/mpi"]["level"] == "failure"
+    assert "sees a world of 1" in found["ddp/mpi"]["text"]
+    assert found["ddp/gloo"]["level"] == "ok"
+
+
+def test_the_doctor_refuses_a_folder_that_is_not_shared() -> None:
+    found = doctor(Path("/tmp"), "--limit-s", "15", "--cells=")
+    assert "rank 1 of 2 did not report" in found["ranks"]["text"]
+    assert "nothing from host n2" in found["ranks"]["text"]
+    assert "--rendezvous-dir" in found["ranks"]["cure"]
+
+
+def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "--world-size", "4", "--cells=")
+    assert "world_size=4 was asked for, but srun: 2 rank(s)" in found["launcher"]["text"]
+
+
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path, backend: str) -> None:
+    log = tmp_path / "run.jsonl"
+    done = run(["srun", "-N2", "-n2", "--mpi=none", *bench(*SHORT, *cell(backend, "mpi", 2), "--log-path", str(log))])
+    assert done.returncode != 0
+    (line,) = errors(done)
+    assert "srun started 2 ranks, but MPI" in line
+    assert "srun --mpi=pmix" in line
+
+
+def test_the_wrong_number_of_ranks_is_refused() -> None:
+    done = run(["srun", "-N2", "-n3", *bench(*SHORT, *cell("ddp", "gloo", 2))])
+    assert done.returncode != 0
+    (line,) = errors(done)
+    assert "srun started 3 ranks; use --world-size 3 or start 2 ranks" in line
+
+
+def test_ranks_on_two_nodes_without_a_shared_folder_are_refused() -> None:
+    done = run(["srun", "-N2", "-n2", *bench(*SHORT, *cell("ddp", "gloo", 2))])
+    assert done.returncode != 0
+    assert "use --rendezvous-dir, or --log-path on shared storage" in errors(done)[0]
+
+
+def test_a_job_script_that_forgot_srun_is_told(tmp_path: Path) -> None:
+    command = " ".join(bench(*SHORT, *cell("ddp", "gloo", 2)))
+    done = run(["sbatch", "--wait", "-N2", "-n2", f"--output={tmp_path}/out", "--wrap", command])
+    assert done.returncode == 2
+    assert "this is the batch shell, the step needs srun" in (tmp_path / "out").read_text()
