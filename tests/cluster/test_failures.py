@@ -106,12 +106,16 @@ def test_no_kill_goes_on_with_the_nodes_that_are_left(tmp_path: Path, node_to_lo
     assert kept.hosts == ("n1",)
 
 
-def test_a_requeued_job_starts_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["requeued", "preempted"])
+def test_a_job_that_starts_over(tmp_path: Path, how: str) -> None:
     """The job keeps its number; the runs do not mix, and each has a log of its own."""
     command = ["srun", "-K1", *bench(*ENDLESS, *cell("horovod", "gloo", 2))]
-    job = jobs.submit(tmp_path, ["-N2", "-n2", "--requeue"], [("@RESTARTS@.jsonl", command)])
+    job = jobs.submit(tmp_path, ["-N2", "-n2", "-w", "n1,n2", "--requeue"], [("@RESTARTS@.jsonl", command)])
     jobs.reach_windows(tmp_path, "0.jsonl")
-    steps.run(["scontrol", "requeue", job])
+    if how == "requeued":
+        steps.run(["scontrol", "requeue", job])
+    else:
+        steps.run(["srun", "--partition=urgent", "--exclusive", "-N2", "-w", "n1,n2", "true"])
     jobs.wait_for(job, ["PENDING"])
     steps.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
     jobs.reach_windows(tmp_path, "1.jsonl")

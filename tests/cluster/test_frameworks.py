@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cluster import steps
-from tests.cluster.steps import CELLS, PLUG_IN, SHORT, Step, cell, finish, places
+from bench.record import Run
+from tests.cluster import jobs, steps
+from tests.cluster.steps import CELLS, PLUG_IN, SHORT, Step, bench, cell, finish, places
 
 pytestmark = pytest.mark.cluster
 
@@ -57,6 +59,32 @@ def test_two_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
     assert {result.hosts for result in results} == {("n1", "n2")}
     jobs = {result.host["job"]["SLURM_JOB_ID"] for result in results}
     assert len(jobs) == 3
+
+
+def test_mpirun_inside_a_job(tmp_path: Path) -> None:
+    """Its ranks inherit the daemons' step, one task per node, which is not theirs."""
+    as_root = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
+    command = [*as_root, "mpirun", "-n", "4", "--bind-to", "none", *bench(*SHORT, *cell("horovod", "mpi", 4))]
+    job = jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2"], [("run.jsonl", command)])
+    result = finished_job(job, tmp_path)
+    assert places(result) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
+    assert {rank["source"] for rank in result.host["ranks"]} == {"mpirun"}
+
+
+def test_torchrun_inside_a_job(tmp_path: Path) -> None:
+    agents = ["srun", "--ntasks-per-node=1", sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
+    meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400", "--rdzv-id=test"]
+    command = [*agents, *meeting, "-m", "bench", *SHORT, *cell("ddp", "gloo", 4)]
+    result = finished_job(jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2"], [("run.jsonl", command)]), tmp_path)
+    assert sorted(places(result)) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
+    assert {rank["source"] for rank in result.host["ranks"]} == {"torchrun"}
+
+
+def finished_job(job: str, folder: Path) -> Run:
+    jobs.wait_for(job, ["COMPLETED", "FAILED"])
+    result = steps.recorded_once(folder / "run.jsonl")
+    assert result.problem is None, f"{result.problem}\n{(folder / 'job.out').read_text()}"
+    return result
 
 
 def test_a_request_for_gpus_is_granted() -> None:

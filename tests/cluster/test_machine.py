@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,10 @@ pytestmark = pytest.mark.cluster
 
 
 def test_nodes_have_names_addresses_and_tmp_of_their_own(tmp_path: Path) -> None:
-    script = "import os, socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), os.listdir('/tmp'))"
-    (Path("/tmp") / "here").touch()
-    done = run(["srun", "-N4", "-n4", "python3", "-c", script])
-    assert sorted(done.stdout.splitlines()) == [f"{name} {config.address(name)} []" for name in config.NODES], done.stderr
+    script = "import os, socket, sys; print(os.uname()[1], socket.gethostbyname(os.uname()[1]), os.path.exists(sys.argv[1]))"
+    with tempfile.NamedTemporaryFile(dir="/tmp") as here:
+        done = run(["srun", "-N4", "-n4", "python3", "-c", script, here.name])
+    assert sorted(done.stdout.splitlines()) == [f"{name} {config.address(name)} False" for name in config.NODES], done.stderr
     assert socket.gethostname() == config.LOGIN
     run(["srun", "-N4", "-n4", "sh", "-c", f"touch {tmp_path}/$(hostname)"])
     assert sorted(path.name for path in tmp_path.iterdir()) == list(config.NODES)
