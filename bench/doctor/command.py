@@ -108,7 +108,8 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
     if "mpi" in seen and launch.source != "none":
         found += launcher.library(launch, seen["mpi"], os.environ)
     found += machine.environment(os.environ)
-    found += machine.interfaces(os.environ, [name for _, name in socket.if_nameindex()])
+    here = [name for _, name in socket.if_nameindex()]
+    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size != launch.size)
     found += machine.own_name(socket.gethostname())
     found += machine.data(options.dataset, options.data_dir)
     found += _folder(options, launch)

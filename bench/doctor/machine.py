@@ -93,14 +93,19 @@ def environment(env: Mapping[str, str]) -> list[Finding]:
     return []
 
 
-def interfaces(env: Mapping[str, str], existing: Sequence[str]) -> list[Finding]:
-    """Interfaces named by variables must exist, and the frameworks' must agree."""
+def interfaces(env: Mapping[str, str], existing: Sequence[str], several_hosts: bool) -> list[Finding]:
+    """Interfaces named by variables must exist and lead to the other ranks, and the frameworks' must agree."""
     found: list[Finding] = []
     named = {name: env[name] for name in (*GLOO_INTERFACE, "NCCL_SOCKET_IFNAME") if env.get(name)}
     for name, value in named.items():
         if not _exists(name, value, existing):
             text = f"{name}={value!r} names no interface of this host"
             found.append(failure("interface", text, f"unset it, or name one of {', '.join(existing)}"))
+        elif several_hosts and value.lstrip("=") == "lo":
+            text = f"{name}='lo' does not leave this host, and ranks are on several"
+            found.append(
+                failure("interface", text, f"unset it, or name one of {', '.join(other for other in existing if other != 'lo')}")
+            )
     torch, horovod = (named.get(name) for name in GLOO_INTERFACE)
     if torch and horovod and horovod not in torch.split(","):
         text = f"{GLOO_INTERFACE[0]}={torch!r} but {GLOO_INTERFACE[1]}={horovod!r}: the frameworks would use different wires"

@@ -91,7 +91,15 @@ def test_what_is_tried() -> None:
     ],
 )
 def test_interfaces(env: Mapping[str, str], expected: list[str]) -> None:
-    assert levels(machine.interfaces(env, HERE)) == expected
+    assert levels(machine.interfaces(env, HERE, several_hosts=True)) == expected
+
+
+@pytest.mark.parametrize("name", ["GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"])
+def test_the_loopback_does_not_reach_another_host(name: str) -> None:
+    assert levels(machine.interfaces({name: "lo"}, HERE, several_hosts=False)) == ["ok"]
+    (found,) = machine.interfaces({name: "lo"}, HERE, several_hosts=True)
+    assert found.level == "failure"
+    assert found.cure == "unset it, or name one of eth0, ib0"
 
 
 def test_a_host_that_does_not_know_its_name() -> None:

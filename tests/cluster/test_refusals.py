@@ -13,9 +13,11 @@ from tests.cluster.steps import CELLS, SHORT, bench, cell, run
 pytestmark = pytest.mark.cluster
 
 
-def doctor(folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "--mpi=none")) -> dict[str, dict[str, str]]:
+def doctor(
+    folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "--mpi=none"), env: tuple[str, ...] = ()
+) -> dict[str, dict[str, str]]:
     """The doctor's findings under srun, by name; of two with one name the graver."""
-    done = run(["srun", *srun, *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options)], 150)
+    done = run(["srun", *srun, "env", *env, *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options)], 150)
     findings = json.loads(done.stdout)["findings"]
     assert done.returncode == any(finding["level"] == "failure" for finding in findings), done.stderr
     grave = ("ok", "warning", "failure")
@@ -47,6 +49,12 @@ def test_the_doctor_refuses_a_folder_that_is_not_shared() -> None:
     assert "rank 1 of 2 did not report" in found["ranks"]["text"]
     assert "nothing from host n2" in found["ranks"]["text"]
     assert "--rendezvous-dir" in found["ranks"]["cure"]
+
+
+def test_the_doctor_refuses_the_loopback_between_nodes(tmp_path: Path) -> None:
+    found = doctor(tmp_path, "--cells=", env=("GLOO_SOCKET_IFNAME=lo",))
+    assert "'lo' does not leave this host" in found["interface"]["text"]
+    assert found["interface"]["cure"] == "unset it, or name one of eth0"
 
 
 def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
