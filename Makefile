@@ -1,4 +1,4 @@
-# Every target does all it needs on a fresh machine; none needs root. `make help` lists them.
+# Every target does all it needs on a fresh machine; only those of the test cluster need root, and Slurm. `make help` lists them.
 # Variables: PYTHON (makes the environment), VENV (its folder), RESULTS, and those at the head of bench/setup/install.py.
 
 PYTHON ?= python3
@@ -17,7 +17,7 @@ if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/$(1)" || code=$$?; 
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study study-all test check overhead clean
+.PHONY: help setup study study-all test check overhead cluster test-cluster clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -41,6 +41,12 @@ check: setup ## check format, lint and types
 
 overhead: setup ## compare our loop with a bare hand-written one
 	$(RUN) python -m bench.overhead --results "$(RESULTS)/overhead"
+
+cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2)
+	@$(RUN) python -m tests.cluster
+
+test-cluster: setup ## run the tests that need it, inside it (about MINUTES min on 2 cores)
+	$(RUN) python -m tests.cluster -- python -m pytest -m cluster tests/cluster
 
 clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"

@@ -64,6 +64,8 @@ def _run_apart(command: Sequence[str]) -> int:
 def _run_inside(command: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)
     os.environ["PATH"] = daemons.PATH
+    # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks that compute
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     try:
         namespace.make_login()
         daemons.start()

@@ -20,6 +20,7 @@ ENDLESS = (*TINY, "--windows", "100000")
 PLUG_IN = {"gloo": "none", "mpi": "pmix"}  # what srun must be told for each transport
 CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("gloo", "mpi")]
 _GRACE_S = 20.0  # from TERM to KILL Slurm waits five
+_started: list[subprocess.Popen[str]] = []
 
 
 def cell(backend: str, transport: str, ranks: int) -> list[str]:
@@ -54,6 +55,7 @@ class Step:
             stdin=subprocess.DEVNULL,
         )
         self.output = ""
+        _started.append(self._process)
 
     def reach_windows(self) -> Run:
         """The log as far as it goes, once the run is inside its windows."""
@@ -115,6 +117,15 @@ def recorded_once(log: Path) -> Run:
 def places(result: Run) -> list[tuple[str, int, int]]:
     """Host, local rank and local size of each rank, as the run recorded them."""
     return [(rank["hostname"], rank["local_rank"], rank["local_size"]) for rank in result.host["ranks"]]
+
+
+def abandon() -> None:
+    """End every srun that a failed test has not waited for."""
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
 
 
 def leftovers(within_s: float = _GRACE_S) -> list[str]:
