@@ -14,7 +14,7 @@ from tests.cluster.namespace import ROOT
 
 FOLDER = ROOT / "tests" / "bench" / "environments"
 PLUG_INS = ("none", "pmi2", "pmix")
-_TOLD = ("SLURM", "PMI", "OMPI_")  # prefixes; the rest is the user's own
+_TOLD = ("SLURM", "PMI", "OMPI_COMM_")  # prefixes; the rest is the user's own
 
 
 def told(env: dict[str, str]) -> dict[str, str]:
@@ -26,12 +26,12 @@ def see(plug_in: str, folder: Path) -> list[dict[str, str]]:
     """What each of five ranks on three nodes (3, 1, 1) is told under `srun --mpi=PLUG_IN`, by rank."""
     places = folder / "places"
     places.write_text("n1\nn1\nn1\nn2\nn3\n")
-    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    # into files, because lines as long as these mix where srun joins them
+    show = f"import json, os; json.dump(dict(os.environ), open(f'{folder}/{{os.environ[\"SLURM_PROCID\"]}}.json', 'w'))"
     srun = ["srun", "-N3", "-n5", "--distribution=arbitrary", f"--nodelist={places}", f"--mpi={plug_in}"]
     done = steps.run([*srun, sys.executable, "-c", show], cwd=Path("/"))
     assert done.returncode == 0, done.stderr
-    seen = [told(json.loads(line)) for line in done.stdout.splitlines()]
-    return sorted(seen, key=lambda env: int(env["SLURM_PROCID"]))
+    return [told(json.loads((folder / f"{rank}.json").read_text())) for rank in range(5)]
 
 
 def record(plug_in: str, folder: Path) -> dict[str, Any]:
