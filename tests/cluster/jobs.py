@@ -46,7 +46,7 @@ def facts(job: str) -> dict[str, str]:
     return dict(re.findall(r"(\S+?)=(\S*)", done.stdout))
 
 
-def wait_for(job: str, states: Sequence[str], limit_s: float = 90) -> str:
+def wait_for(job: str, states: Sequence[str], limit_s: float = 150) -> str:
     """The job's state, once it is one of `states`."""
     deadline = time.monotonic() + limit_s
     while (state := facts(job)["JobState"]) not in states:

@@ -28,7 +28,7 @@ def cell(backend: str, transport: str, ranks: int) -> list[str]:
     return ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
 
 
-def run(command: Sequence[str], limit_s: float = 60, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str], limit_s: float = 120, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run to the end; its output is captured."""
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
 
@@ -66,7 +66,7 @@ class Step:
         """What `timeout`, or a job script that is told to stop, does."""
         self._process.terminate()
 
-    def end(self, limit_s: float = 90, interrupted: bool = False) -> Run:
+    def end(self, limit_s: float = 150, interrupted: bool = False) -> Run:
         """Wait to the end or to the limit, note how it ended, and read the log."""
         timed_out = False
         try:
@@ -85,7 +85,7 @@ class Step:
         return recorded_once(self.log)
 
 
-def reach_windows(log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 90) -> None:
+def reach_windows(log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 150) -> None:
     """Return once `log` holds a window; fail where the run ends before."""
     deadline = time.monotonic() + limit_s
     while not (log.exists() and '"window", "index": 1' in log.read_text()):

@@ -18,7 +18,7 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
     """At two ranks all four cells agree bit for bit, as they do on one machine."""
     digests = set()
     for backend, transport in CELLS:
-        srun = ["-N2", "-n2", f"--mpi={PLUG_IN[transport]}"]
+        srun = ["-N2", "-n2", "-w", "n1,n2", f"--mpi={PLUG_IN[transport]}"]
         result = finish(tmp_path / f"{backend}-{transport}.jsonl", srun, [*SHORT, *cell(backend, transport, 2)])
         assert places(result) == [("n1", 0, 1), ("n2", 0, 1)]
         assert {rank["source"] for rank in result.host["ranks"]} == {"srun"}
@@ -41,7 +41,7 @@ def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])
 def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
-    srun = ["-N2", "-n4", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
+    srun = ["-N2", "-n4", "-w", "n1,n2", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
     result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell("horovod", transport, 4)])
     assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
 
@@ -65,7 +65,7 @@ def test_mpirun_inside_a_job(tmp_path: Path) -> None:
     """Its ranks inherit the daemons' step, one task per node, which is not theirs."""
     as_root = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
     command = [*as_root, "mpirun", "-n", "4", "--bind-to", "none", *bench(*SHORT, *cell("horovod", "mpi", 4))]
-    job = jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2"], [("run.jsonl", command)])
+    job = jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)])
     result = finished_job(job, tmp_path)
     assert places(result) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
     assert {rank["source"] for rank in result.host["ranks"]} == {"mpirun"}
@@ -75,7 +75,9 @@ def test_torchrun_inside_a_job(tmp_path: Path) -> None:
     agents = ["srun", "--ntasks-per-node=1", sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
     meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400", "--rdzv-id=test"]
     command = [*agents, *meeting, "-m", "bench", *SHORT, *cell("ddp", "gloo", 4)]
-    result = finished_job(jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2"], [("run.jsonl", command)]), tmp_path)
+    result = finished_job(
+        jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)]), tmp_path
+    )
     assert sorted(places(result)) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
     assert {rank["source"] for rank in result.host["ranks"]} == {"torchrun"}
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 
 
 def doctor(
-    folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "--mpi=none"), env: tuple[str, ...] = ()
+    folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "-w", "n1,n2", "--mpi=none"), env: tuple[str, ...] = ()
 ) -> dict[str, dict[str, str]]:
     """The doctor's findings under srun, by name; of two with one name the graver."""
     done = run(["srun", *srun, "env", *env, *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options)], 150)
@@ -29,7 +29,7 @@ def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_the_doctor_finds_a_fit_launch(tmp_path: Path) -> None:
-    found = doctor(tmp_path, "--world-size", "2", srun=("-N2", "-n2", "--mpi=pmix"))
+    found = doctor(tmp_path, "--world-size", "2", srun=("-N2", "-n2", "-w", "n1,n2", "--mpi=pmix"))
     assert {finding["level"] for finding in found.values()} <= {"ok", "warning"}, found
     assert "2 on 2 host(s)" in found["ranks"]["text"]
     for backend, transport in CELLS:
