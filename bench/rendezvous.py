@@ -69,6 +69,8 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
     while time.monotonic() < deadline:
         store = _try(path)
         if store is not None:
+            # for what rank 0 says later: it waits for all ranks first, and some may be far behind this one
+            store.set_timeout(timedelta(seconds=timeout_s))
             store.add("arrived", 1)
             return store
         time.sleep(_POLL_S)
