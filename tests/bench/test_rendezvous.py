@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch.distributed as dist
 
 from bench.config import make_config
 from bench.launch import Launch
@@ -18,7 +18,7 @@ def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, mo
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
     fields = {"backend": "horovod", "transport": "gloo", "world_size": 2, "batch_per_rank": 1, "rendezvous_timeout_s": 40}
     config = make_config({**fields, "rendezvous_dir": tmp_path})
-    stores: dict[int, dist.Store] = {}
+    stores: dict[int, Any] = {}  # the stubs know no timeout
 
     def rank(number: int) -> None:
         stores[number] = open_store(config, Launch("srun", number, 2, number, 2, "7.0"))

@@ -41,7 +41,7 @@ def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])
 def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
-    srun = ["-N2", "-n4", "-w", "n1,n2", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
+    srun = ["-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
     result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell("horovod", transport, 4)])
     assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
 
