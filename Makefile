@@ -45,7 +45,7 @@ overhead: setup ## compare our loop with a bare hand-written one
 cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2)
 	@$(RUN) python -m tests.cluster
 
-test-cluster: setup ## run the tests that need it, inside it (about MINUTES min on 2 cores)
+test-cluster: setup ## run the tests that need it, inside it (root)
 	$(RUN) python -m tests.cluster -- python -m pytest -m cluster tests/cluster
 
 clean: ## remove the environment and all caches of this folder, but never results

@@ -65,11 +65,13 @@ def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
 def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path, backend: str) -> None:
     log = tmp_path / "run.jsonl"
-    done = run(["srun", "-N2", "-n2", "--mpi=none", *bench(*SHORT, *cell(backend, "mpi", 2), "--log-path", str(log))])
+    done = run(["srun", "-K1", "-N2", "-n2", "--mpi=none", *bench(*SHORT, *cell(backend, "mpi", 2), "--log-path", str(log))])
     assert done.returncode != 0
-    (line,) = errors(done)
-    assert "srun started 2 ranks, but MPI" in line
-    assert "srun --mpi=pmix" in line
+    lines = errors(done)
+    assert lines
+    for line in lines:  # one, unless a busy machine keeps rank 0 from speaking first
+        assert "srun started 2 ranks, but MPI" in line
+        assert "srun --mpi=pmix" in line
 
 
 def test_the_wrong_number_of_ranks_is_refused() -> None:
