@@ -72,7 +72,16 @@ def test_mpirun_inside_a_job(tmp_path: Path) -> None:
 
 
 def test_torchrun_inside_a_job(tmp_path: Path) -> None:
-    agents = ["srun", "--ntasks-per-node=1", sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=2"]
+    agents = [
+        "srun",
+        "-n2",
+        "--ntasks-per-node=1",
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        "--nproc-per-node=2",
+    ]
     meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400", "--rdzv-id=test"]
     command = [*agents, *meeting, "-m", "bench", *SHORT, *cell("ddp", "gloo", 4)]
     result = finished_job(
