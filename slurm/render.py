@@ -88,6 +88,8 @@ def _fill(templates: Path, name: str, **values: object) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
+        comment_start_string="<#",  # ${#array[@]} is bash
+        comment_end_string="#>",
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
