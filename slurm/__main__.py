@@ -82,7 +82,9 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
     if chosen is None:
         raise UsageError(f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}")
     scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
-    for line in price(work, noise):
+    from slurm.price import lines  # imported here: not every command has a price
+
+    for line in lines(work, noise):
         _say(line)
     if out is None:
         _say(f"this script: {chosen.id}; --job names another, --out FOLDER writes all")
@@ -92,20 +94,6 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
     for name, script in scripts.items():
         (out / f"{work.study.name}-{name}.sh").write_text(script)
     _say(f"{len(scripts)} scripts in {out}")
-
-
-def price(work: Work, assumed: float | None) -> list[str]:
-    """Jobs, node-hours, and what they buy."""
-    from slurm import price as pricing
-
-    jobs, study = work.jobs, work.study
-    blocks = len({job.block for job in jobs})
-    hours = pricing.node_hours(jobs, study)
-    site = work.request.site
-    lines = [f"site {site.name!r}: {site.provenance}", *pricing.table(jobs, study, work.request)]
-    before = "" if blocks == work.blocks else f", {blocks} of them still to run"
-    precision = pricing.precision(work.blocks, hours, pricing.noise(work.statuses, assumed), study.margin)
-    return [*lines, precision + before]
 
 
 @app.command()
@@ -190,7 +178,9 @@ def submit_jobs(
     batch.require_scheduler(work)
     for each in work.jobs:
         work.batch_script(each)  # a missing account or a forbidden option comes out before the price
-    for line in price(work, noise) if work.jobs else []:
+    from slurm.price import lines
+
+    for line in lines(work, noise) if work.jobs else []:
         print(line)
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.config import UsageError
@@ -94,8 +95,12 @@ def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
 
 
 def job_states(folder: StudyFolder, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """State of every job that was submitted, the last time it was; `queue` None: Slurm cannot be asked."""
+    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked."""
     last = {str(entry["job"]): str(entry["slurm_id"]) for entry in folder.read_jobs() if "slurm_id" in entry}
+    for path in (folder.path / "jobs").glob("*.jsonl"):
+        by_hand = max((int(event["job"]) for event in _events(path)), default=0)  # Slurm's numbers rise
+        if by_hand > int(last.get(path.stem, 0)):
+            last[path.stem] = str(by_hand)
     gone = [job_id for job_id in last.values() if queue is not None and all(q.id != job_id for q in queue)]
     accounts = submit.accounted(gone) if gone else {}
     return {job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id) for job, job_id in last.items()}
@@ -117,8 +122,12 @@ def _state(job_id: str, said: Sequence[Mapping[str, Any]], queue: Sequence[Queue
 
 def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
     """What a job wrote of itself, for this id alone."""
+    return [event for event in _events(folder.path / "jobs" / f"{job}.jsonl") if event["job"] == job_id]
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = (folder.path / "jobs" / f"{job}.jsonl").read_text().splitlines()
+        lines = path.read_text().splitlines()
     except OSError:
         return []
     found = []
@@ -127,8 +136,8 @@ def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
             event = json.loads(line)
         except ValueError:  # torn by a kill
             continue
-        if str(event.get("job")) == job_id:
-            found.append(event)
+        if isinstance(event, dict) and str(event.get("job", "")).isdecimal() and "event" in event:
+            found.append({**event, "job": str(event["job"])})
     return found
 
 

@@ -57,9 +57,9 @@ class StudyFolder:
 
     def check_same(self, study: Study) -> None:
         """Raise UsageError where the folder holds runs of a study that differs in more than blocks and times."""
-        if not self._copy.exists():
+        if (kept := self.kept()) is None:
             return
-        old, new = _flat(read_study(self._copy)), _flat(study)
+        old, new = _flat(kept), _flat(study)
         for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s"}):
             if old.get(key) != new.get(key):
                 raise UsageError(
@@ -72,13 +72,17 @@ class StudyFolder:
         if not self._copy.exists():
             _write(self._copy, text)
 
+    def kept(self) -> Study | None:
+        """The study as it was first run, if it was."""
+        return read_study(self._copy) if self._copy.exists() else None
+
     def asked_blocks(self, study: Study) -> int:
         """The study's blocks, or more if an earlier job added some."""
         return max([study.blocks, *(int(job["blocks"]) for job in self.read_jobs())])
 
     def planned_blocks(self, study: Study) -> int:
         """The number of blocks decided before the first run."""
-        return read_study(self._copy).blocks if self._copy.exists() else study.blocks
+        return (self.kept() or study).blocks
 
     def read_jobs(self) -> list[dict[str, Any]]:
         """One entry for each job that was started or submitted, in order."""

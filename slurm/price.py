@@ -12,6 +12,7 @@ from slurm.plan import Run
 from slurm.request import Request
 from slurm.status import RunStatus
 from slurm.study import Study
+from slurm.work import Work
 
 ASSUMED_NOISE = 0.01  # sd of the log ratio of two runs that share nodes; a shared machine has several times as much
 
@@ -24,23 +25,34 @@ class Noise:
     source: str
 
 
+def lines(work: Work, assumed: float | None) -> list[str]:
+    """All that is to be known before submitting: the site's provenance, jobs, node-hours, and what they buy."""
+    jobs = work.jobs
+    bought = precision(work.blocks, node_hours(jobs, work.study), noise(work.statuses, assumed), work.study.margin)
+    left = len({job.block for job in jobs})
+    rest = "" if left == work.blocks else f"; the node-h are those of the {left} blocks with runs to do"
+    site = work.request.site
+    return [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request), bought + rest]
+
+
 def table(jobs: Sequence[Job], study: Study, request: Request) -> list[str]:
     """One line for each node count, and the sum."""
-    lines = []
+    rows = []
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
         asked = max(minutes(job, study, request.site, request.minutes) for job in members)
-        lines.append(
+        rows.append(
             f"{nodes:5d} node(s): {len(members):3d} jobs, {sum(len(job.runs) for job in members):4d} runs, "
-            f"at most {asked} min each, about {_hours(_node_h(members, study))} node-h"
+            f"at most {asked} min each, about {_hours(node_hours(members, study))} node-h"
         )
-    likely = _node_h(jobs, study)
+    likely = node_hours(jobs, study)
     most = sum(job.nodes * minutes(job, study, request.site, request.minutes) / 60 for job in jobs)
     basis = "" if study.expected_run_s else "; the study names no expected_run_s: taken as half of time_limit_s"
-    return [*lines, f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h{basis}"]
+    return [*rows, f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h{basis}"]
 
 
-def _node_h(jobs: Iterable[Job], study: Study) -> float:
+def node_hours(jobs: Iterable[Job], study: Study) -> float:
+    """Node-hours that jobs are expected to take."""
     return sum(job.nodes * expected_s(job, study) / 3600 for job in jobs)
 
 
@@ -61,11 +73,6 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
         needed = blocks_for_half_width(noise.sd, margin)
         line += f"; the margin of {100 * margin:g} % needs {needed or 'more than 10,000'} blocks"
     return line
-
-
-def node_hours(jobs: Iterable[Job], study: Study) -> float:
-    """Node-hours that jobs are expected to take."""
-    return _node_h(jobs, study)
 
 
 def noise(statuses: Iterable[RunStatus], assumed: float | None) -> Noise:

@@ -83,6 +83,9 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     if asked.time_limit_s:
         study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
     folder = StudyFolder(short(asked.results), study)
+    if written.up_to_nodes and not asked.nodes and (kept := folder.kept()) is not None:
+        # how far it goes was decided when it was first submitted, perhaps with --nodes
+        study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
     folder.check_same(study)
     blocks = asked.blocks or folder.asked_blocks(study)
     job_is_running = not locked and folder.is_locked()

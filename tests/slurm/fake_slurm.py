@@ -12,7 +12,6 @@ COMMANDS = {
     # a job of the name in the script, pending, with the next number; environment and arguments are kept
     "sbatch": (
         'env >"{folder}/sbatch.env"; echo "$@" >>"{folder}/sbatch.said"\n'
-        'if [ -n "${{SBATCH_FAILS:-}}" ]; then echo "sbatch: error: $SBATCH_FAILS" >&2; exit 1; fi\n'
         'n=$(($(cat "{folder}/queue" "{folder}/gone" 2>/dev/null | wc -l) + 101))\n'
         "for script; do :; done\n"
         'name=$(sed -n "s/^#SBATCH --job-name=//p" "$script")\n'

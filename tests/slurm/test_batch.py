@@ -124,6 +124,14 @@ def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster)
     assert cluster.states()["n001-b00"] == "vanished: it never began"
 
 
+def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
+    cluster.folder.joinpath("jobs").mkdir(parents=True)
+    cluster.say("n001-b00", {"event": "begin", "job": "55"})
+    cluster.set_queue("55|renamed|RUNNING")
+    assert cluster.states() == {"n001-b00": "running"}
+    assert submit_missing(cluster.asked) == ["n001-b00  running as job 55", "n002-b00  submitted as job 104, 4 runs"]
+
+
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
     (cluster.top / "squeue.down").touch()
@@ -139,8 +147,7 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
     assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 55"
 
 
-def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SBATCHED", "1")
+def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
     path.write_text('#!/bin/sh\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n')
     with pytest.raises(
