@@ -42,14 +42,13 @@ STUDY_DIR=results/smoke
 JOB=n002-b00
 
 # What the site needs before Python; `set -u` comes later, because module files use unset variables
-module load gcc
-module load cuda
 VENV=.venv
 if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
   VENV=$(cd "$VENV" && pwd)
   export PATH="$VENV/bin:$PATH"
 fi
 PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL  # steps see what is exported here, also where sbatch was told --export=NONE
 
 set -u -o pipefail
 

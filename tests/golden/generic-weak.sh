@@ -46,6 +46,7 @@ if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
   export PATH="$VENV/bin:$PATH"
 fi
 PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL  # steps see what is exported here, also where sbatch was told --export=NONE
 
 set -u -o pipefail
 

@@ -54,6 +54,7 @@ if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
   export PATH="$VENV/bin:$PATH"
 fi
 PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL  # steps see what is exported here, also where sbatch was told --export=NONE
 export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
 export GLOO_SOCKET_IFNAME=hsn0
 export HOROVOD_GLOO_IFACE=hsn0

@@ -38,8 +38,6 @@ STUDY_DIR=results/local-transports
 JOB=n002-b00
 
 # What the site needs before Python; `set -u` comes later, because module files use unset variables
-module load gcc
-module load cuda
 VENV=.venv
 if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
   VENV=$(cd "$VENV" && pwd)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,18 @@ def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     again = [run for run in not_comparable(cluster.work().statuses) if run.config.world_size == 4]
     assert {run.config.backend for run in again} == {"ddp", "horovod"}
     assert len({run.point.batch_per_rank for run in again}) == 1
+
+
+def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
+    source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
+    asked = Asked(str(source), "testcluster", tmp_path / "results")
+    assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
+    first = open_work(replace(asked, nodes=(2,)))
+    first.folder.runs.mkdir(parents=True)
+    first.folder.keep_study(first.text)
+    assert open_work(asked).study.world_sizes == (1, 4)
+    with pytest.raises(UsageError, match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now"):
+        open_work(replace(asked, nodes=(1,)))
 
 
 def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:

@@ -198,3 +198,22 @@ def test_wrong_input_stops_the_job(tmp_path: Path) -> None:
     code, _, err = job.finish()
     assert (code, err) == (2, f"error: {job.runs[0].id}: model='resnet51' is unknown\n")
     assert job.said()[-1]["reason"] == f"refused: {job.runs[0].id}: model='resnet51' is unknown"
+
+
+def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, site="vista")
+    assert job.finish()[0] == 0
+    assert len(job.runs) == 4
+    out = job.runs[0].log.with_suffix(".out").read_text().splitlines()[1]
+    assert out.startswith(f"mpirun -n 2 -o 0 {sys.executable} -m bench ")
+    second = (job.folder / "calibration" / "n002-b00-77-0-end-r2.out").read_text().splitlines()[1]
+    assert second.startswith(f"mpirun -n 1 -o 1 {sys.executable} -m bench ")
+
+
+def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text('#!/bin/sh\ndate -d "40 seconds" +%Y-%m-%dT%H:%M:%S\n')
+    assert "no time for more" in job.finish(SLURM_JOB_END_TIME="")[1]
+    squeue.write_text("#!/bin/sh\necho N/A\n")  # then the time asked for is assumed
+    assert job.finish(SLURM_JOB_END_TIME="")[0] == 0
