@@ -199,6 +199,10 @@ record() {  # LOG WALL_S: the launcher's view goes to the log's end; the newline
     "$code" "$timed_out" "$LIMIT_S" "$interrupted" "$2" >>"$1"
 }
 
+is_ok() {  # LOG: only the log proves it; srun has ended with 0 where it could not even start the ranks
+  [ -e "$1" ] && grep -q '"event": "end", "status": "ok"' "$1"
+}
+
 has_time() {  # whether another run can end before the job must: as long as the longest so far and half as much again
   local need_s=$((longest_s * 3 / 2 + 10))
   if [ "$longest_s" = 0 ] || [ "$need_s" -gt "$LIMIT_S" ]; then need_s=$LIMIT_S; fi
@@ -223,7 +227,7 @@ calibrate() {  # WHEN
   for index in "${!HOSTS[@]}"; do
     await "${running[index]}"
     record "${logs[index]}" $((SECONDS - began))
-    if [ "$code" != 0 ]; then echo "calibration at the $1 on ${HOSTS[index]}: exit code $code"; fi
+    if ! is_ok "${logs[index]}"; then echo "calibration at the $1 on ${HOSTS[index]}: failed, exit code $code"; fi
   done
   running=()
 }
@@ -241,7 +245,7 @@ run() {  # ID RANKS OPTIONS...
   local began=$SECONDS
   shift 2
   started=$((started + 1))
-  if [ -e "$log" ] && grep -q '"event": "end", "status": "ok"' "$log"; then
+  if is_ok "$log"; then
     echo "[$started/$TOTAL] $id: done before, skipped"
     return
   fi
@@ -263,7 +267,7 @@ run() {  # ID RANKS OPTIONS...
   running=()
   record "$log" $((SECONDS - began))
   if [ $((SECONDS - began)) -gt "$longest_s" ]; then longest_s=$((SECONDS - began)); fi
-  if [ "$code" != 0 ]; then
+  if [ "$code" != 0 ] || ! is_ok "$log"; then
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
   fi
@@ -278,8 +282,9 @@ if [ "${PREFLIGHT:-yes}" = yes ]; then
     --threads 1 --dataset svhn --data-dir data --cells=ddp/nccl,horovod/nccl --rendezvous-dir "$STUDY_DIR/jobs"
   await "${running[0]}"
   running=()
-  if [ "$code" != 0 ] && [ -z "$stopped" ]; then
-    grep -i '^ *fail\|^error: ' "$out" >&2
+  # an exit code of 0 is not enough: the doctor's last line must be there
+  if [ -z "$stopped" ] && { [ "$code" != 0 ] || ! grep -q '^-- .* 0 failure' "$out"; }; then
+    grep '^failure \|[Ee]rror: ' "$out" >&2
     give_up "the preflight ended with exit code $code, see $out"
   fi
 fi

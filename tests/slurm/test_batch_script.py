@@ -116,7 +116,7 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
         ]
     calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
     assert calibration == f"mpirun --nodes=1 --ntasks=1 --nodelist=r2 {same} {env}"
-    preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-1]
+    preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-2]
     assert preflight == (
         f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo --rendezvous-dir {job.folder}/jobs"
     )
@@ -217,3 +217,19 @@ def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
     assert "no time for more" in job.finish(SLURM_JOB_END_TIME="")[1]
     squeue.write_text("#!/bin/sh\necho N/A\n")  # then the time asked for is assumed
     assert job.finish(SLURM_JOB_END_TIME="")[0] == 0
+
+
+def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> None:
+    """As Slurm 22.05 does where its PMIx plug-in cannot set up a step."""
+    job = BatchJob(tmp_path)
+    (tmp_path / "bin" / "srun").write_text('#!/bin/sh\necho "srun: error: task 0 launch failed: Unspecified error"\n')
+    code, out, err = job.finish()
+    assert (code, out) == (2, "preflight on 4 rank(s)\n")
+    assert err.startswith(
+        "srun: error: task 0 launch failed: Unspecified error\nerror: the preflight ended with exit code 0, see "
+    )
+    code, out, _ = job.finish(PREFLIGHT="no")
+    assert code == 1
+    assert job.states() == ["failed"] * 4
+    assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
+    assert "calibration at the start on r1: failed, exit code 0" in out
