@@ -141,8 +141,9 @@ finish() {
   local code=$?
   tell '{"event": "end", "job": "%s", "restart": %d, "reason": "%s", "failed": %d, "left": %d, "code": %d}\n' \
     "$SLURM_JOB_ID" "$RESTART" "${reason//[\"\\]/}" "$failed" "$left" "$code"
-  # The same job again, for what is left; three times at most, lest a run that never ends keep the nodes busy
-  if [ "$left" -gt 0 ] && [ "$RESTART" -lt 3 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+  # The same job again, for what is left; not after TERM, which is somebody's wish or a preemption, after which Slurm does it itself;
+  # three times at most, lest a run that never ends keep the nodes busy
+  if [ "$left" -gt 0 ] && [ "$stopped" != TERM ] && [ "$RESTART" -lt 3 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 }
 trap finish EXIT
 

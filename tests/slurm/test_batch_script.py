@@ -144,6 +144,7 @@ def test_a_restart_does_again_what_was_not_finished(tmp_path: Path) -> None:
     wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
     process.terminate()
     process.communicate(timeout=20)
+    assert not job.requeued()  # somebody wanted it to end
     before = job.runs[0].log.read_text()
     code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
     assert code == 0
