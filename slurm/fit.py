@@ -16,6 +16,7 @@ from slurm.site import Site
 from slurm.study import FRAMEWORKS, Study
 
 PREFLIGHT_S = 300  # limit of the look at the launch: loading torch on all nodes, and every transport once
+EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 _START_S = 60  # what a job usually takes before its first run
 _CALIBRATIONS = 2
 
@@ -141,6 +142,12 @@ def _run_s(study: Study) -> int:
 def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
     """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at most the site's limit."""
     most = site.limits.max_minutes
+    least = math.ceil((_START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
+    if least > (asked or most or least):
+        raise UsageError(
+            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s and its surroundings; "
+            f"use --minutes {least} or more, or --time-limit-s with less"
+        )
     if asked is not None:
         if most and asked > most:
             raise UsageError(f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use at most {most}")

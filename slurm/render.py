@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, make_config
-from slurm.fit import PREFLIGHT_S, Job, expected_s, minutes
+from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes
 from slurm.plan import Run, points
 from slurm.request import Request, directives, exports, reaching_all_hosts, step_args
 from slurm.site import Site
@@ -65,6 +65,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         preflight_s=PREFLIGHT_S,
+        early_s=EARLY_S,
         ranks=ranks,
         env=exports(site),
         step_args=step_args(site),

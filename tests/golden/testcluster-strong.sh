@@ -130,6 +130,7 @@ running=()       # processes of the current step, or of one step on each node
 stopped=""       # the signal that asked us to stop
 reason=complete  # why the job ends
 started=0
+begun=0          # runs that really began
 failed=0
 left=0           # runs for the next job
 longest_s=0      # longest run so far, seconds
@@ -148,8 +149,8 @@ finish() {
   tell '{"event": "end", "job": "%s", "restart": %d, "reason": "%s", "failed": %d, "left": %d, "code": %d}\n' \
     "$SLURM_JOB_ID" "$RESTART" "${reason//[\"\\]/}" "$failed" "$left" "$code"
   # The same job again, for what is left; not after TERM, which is somebody's wish or a preemption, after which Slurm does it itself;
-  # three times at most, lest a run that never ends keep the nodes busy
-  if [ "$left" -gt 0 ] && [ "$stopped" != TERM ] && [ "$RESTART" -lt 3 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+  # three times at most, and not where no run was begun: the next start would not come further
+  if [ "$left" -gt 0 ] && [ "$stopped" != TERM ] && [ "$begun" -gt 0 ] && [ "$RESTART" -lt 3 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 }
 trap finish EXIT
 
@@ -251,6 +252,7 @@ run() {  # ID RANKS OPTIONS...
     return
   fi
   if [ -e "$log" ]; then set_aside "$id"; fi
+  begun=$((begun + 1))
   echo "[$started/$TOTAL] $id"
   step "$LIMIT_S" "$ranks" "$out" "${BENCH[@]}" "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log"
   await "${running[0]}"

@@ -121,6 +121,7 @@ running=()       # processes of the current step, or of one step on each node
 stopped=""       # the signal that asked us to stop
 reason=complete  # why the job ends
 started=0
+begun=0          # runs that really began
 failed=0
 left=0           # runs for the next job
 longest_s=0      # longest run so far, seconds
@@ -236,6 +237,7 @@ run() {  # ID RANKS OPTIONS...
     return
   fi
   if [ -e "$log" ]; then set_aside "$id"; fi
+  begun=$((begun + 1))
   echo "[$started/$TOTAL] $id"
   step "$LIMIT_S" "$ranks" "$out" "${BENCH[@]}" "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log"
   await "${running[0]}"

@@ -161,6 +161,7 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     assert job.states() == ["planned"] * 4
     assert out.splitlines()[1] == "calibration at the start: no time left"
     assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
+    assert not job.requeued()  # it would not come further
 
 
 def test_a_hanging_run_is_timed_out_and_the_next_one_starts(tmp_path: Path) -> None:

@@ -107,6 +107,10 @@ def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
     assert minutes(job, study, site, 7) == 7
     with pytest.raises(UsageError, match=r"--minutes 61: site 'testcluster' allows 60 \(limits.max_minutes\); use at most 60"):
         minutes(job, study, site, 61)
+    with pytest.raises(
+        UsageError, match="5 minutes are too few for one run of at most 180 s and its surroundings; use --minutes 6"
+    ):
+        minutes(job, study, site, 5)
     short = site.model_copy(update={"limits": site.limits.model_copy(update={"max_minutes": 10})})
     assert minutes(job, study, short, None) == 10
 
