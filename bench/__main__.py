@@ -14,6 +14,7 @@ from bench.resources import advice, environment, require_unmodified
 
 INPUT_ERROR = 2
 _RANK_0_SPEAKS_S = 2.0
+_LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 
 
 def main(argv: list[str]) -> int:
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> int:
         from bench.doctor.command import main as doctor
 
         return doctor(argv[1:])
-    rank = 0
+    rank, launch = 0, None
     try:
         launch = launching.discover(os.environ)
         rank = launch.rank
@@ -35,6 +36,8 @@ def main(argv: list[str]) -> int:
         if rank:
             time.sleep(_RANK_0_SPEAKS_S)  # a launcher ends all ranks when one leaves, so the one that speaks goes first
         _say_error(rank, str(error))
+        if launch is not None and launch.size > 1:
+            time.sleep(_LAUNCHER_READS_S)
         return INPUT_ERROR
     _watch_signals(rank, log)
     try:
@@ -81,6 +84,7 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
         traceback.print_exc()
     if rank == 0:
         _say_error(0, message)
+        time.sleep(_LAUNCHER_READS_S if config.world_size > 1 else 0)
     else:
         time.sleep(_RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
         print(f"error: rank {rank}: {message}", file=sys.stderr, flush=True)

@@ -13,10 +13,11 @@ from typing import Any, NoReturn, Self, get_args
 from pydantic import ValidationError, model_validator
 
 from bench.fields import MATCHED_BUCKET_MIB, Backend, Curve, Fields, Settings, Transport
-from bench.rules import check
+from bench.rules import ON_DISK, check
 
 __all__ = [
     "MATCHED_BUCKET_MIB",
+    "ON_DISK",
     "Backend",
     "Curve",
     "RunConfig",

@@ -165,6 +165,11 @@ def blocks_for_half_width(sd_log: float, half_width: float, level: float = 0.95)
     return _first(lambda n: float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2)
 
 
+def half_width(sd_log: float, n: int, level: float = 0.95) -> float | None:
+    """Relative half-width of the t interval that n blocks with this sd of log ratios give; None for fewer than two."""
+    return math.expm1(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n)) if n > 1 else None
+
+
 def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = 0.05) -> float:
     """Power of the paired two-sided t test of n blocks against a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:

@@ -1,161 +1,241 @@
-"""python -m slurm render | run | status STUDY: from a study to run logs, and what has become of them."""
+"""python -m slurm render | run | submit | status | cancel STUDY: from a study to run logs, and what has become of them."""
 
 from __future__ import annotations
 
 import shlex
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bench.config import UsageError
-from slurm import submit
+from slurm import batch, submit
 from slurm.folder import StudyFolder
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import Run, plan
-from slurm.render import render_job
-from slurm.site import Site
-from slurm.status import RunStatus, count, duration, look, seconds_left, table
-from slurm.study import Study
+from slurm.load import find_study, read_study
+from slurm.status import count, table
+from slurm.work import Asked, Work, open_work, parse_nodes, short
 
 _COLOURS = {"ok": "green", "running": "cyan", "planned": None, "failed": "red", "timed out": "red", "interrupted": "yellow"}
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")]
-SiteOption = Annotated[str, typer.Option(help="where to run: the name of a file in slurm/sites")]
+SiteOption = Annotated[str, typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own")]
 BlocksOption = Annotated[
     int | None, typer.Option(min=1, help="blocks in all; default: as many as the study plans, or as were added before")
 ]
 ResultsOption = Annotated[Path, typer.Option(help="folder that holds one folder per study")]
+NodesOption = Annotated[str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="seconds a run may take, instead of the study's")]
+MinutesOption = Annotated[int | None, typer.Option(min=1, help="minutes each job asks for; default: as it needs")]
+AccountOption = Annotated[str, typer.Option(help="project that is charged, where the site wants one")]
+NoiseOption = Annotated[
+    float | None, typer.Option(min=0, help="paired sd to price with, 0.01 is 1 %; default: measured, or 1 %", show_default=False)
+]
 
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="Turn a study into job scripts; run, follow and resume them.",
+    help="Turn a study into job scripts; run or submit them, follow and resume them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all commands work on: a study at a site, its folder, and the state of its runs."""
-
-    source: Path
-    study: Study
-    site: Site
-    folder: StudyFolder
-    blocks: int
-    statuses: list[RunStatus]
-
-    @property
-    def todo(self) -> list[Run]:
-        return [status.run for status in self.statuses if status.state != "ok"]
-
-    @property
-    def estimate(self) -> str:
-        return duration(seconds_left(self.todo, self.statuses, self.study.expected_run_s))
-
-    def script(self) -> str:
-        return render_job(self.study, self.source.read_text(), self.site, self.todo, self.folder.path)
-
-
-def _job(name: str, site: str, blocks: int | None, results: Path, locked: bool = False) -> _Job:
-    source = find_study(name)
-    study = read_study(source)
-    folder = StudyFolder(_short(results), study)
-    folder.check_same(study)
-    blocks = blocks or folder.asked_blocks(study)
-    job_is_running = not locked and folder.is_locked()
-    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    return _Job(source, study, read_site(site), folder, blocks, [look(run, job_is_running) for run in runs])
-
-
-def _short(path: Path) -> Path:
-    """Relative to where we are if it lies below: job scripts and logs then hold no path of this machine."""
-    return path.resolve().relative_to(Path.cwd()) if path.resolve().is_relative_to(Path.cwd()) else path
+site_app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Describe a cluster.", no_args_is_help=False)
+app.add_typer(site_app, name="site")
 
 
 @app.command()
 def render(
-    study: StudyArgument, site: SiteOption = "local", blocks: BlocksOption = None, results: ResultsOption = Path("results")
+    study: StudyArgument,
+    site: SiteOption = "local",
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
+    minutes: MinutesOption = None,
+    account: AccountOption = "",
+    noise: NoiseOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write all jobs of a cluster to")] = None,
+    job: Annotated[str | None, typer.Option(help="the job of a cluster to print, as in n004-b00; default: the largest")] = None,
 ) -> None:
     """Print the job script of what is left to do.
 
-    That is all runs which are not ok yet. Nothing is changed; the count and an estimate go to stderr.
+    That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the price, go to stderr.
     """
-    job = _job(study, site, blocks, results)
-    _say(f"{job.study.name}: {job.blocks} blocks, {count(job.statuses)}")
-    if job.todo:
-        _say(f"this script: {len(job.todo)} runs, {job.estimate}")
-        print(job.script(), end="")
+    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account))
+    if work.request.site.scheduler == "slurm":
+        _render_jobs(work, noise, out, job)
+        return
+    if out or job:
+        raise UsageError(f"--out and --job choose among a cluster's jobs, and site {site!r} has one script; leave them out")
+    _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
+    if work.todo:
+        _say(f"this script: {len(work.todo)} runs, {work.estimate}")
+        print(work.script(), end="")
+
+
+def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | None) -> None:
+    _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
+    jobs = {job.id: job for job in work.jobs}
+    if not jobs:
+        return
+    chosen = jobs.get(only) if only else max(jobs.values(), key=lambda job: (job.nodes, -job.block))
+    if chosen is None:
+        raise UsageError(f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}")
+    scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
+    from slurm.price import lines  # imported here: not every command has a price
+
+    for line in lines(work, noise):
+        _say(line)
+    if out is None:
+        _say(f"this script: {chosen.id}; --job names another, --out FOLDER writes all")
+        print(scripts[chosen.id], end="")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, script in scripts.items():
+        (out / f"{work.study.name}-{name}.sh").write_text(script)
+    _say(f"{len(scripts)} scripts in {out}")
 
 
 @app.command()
 def run(
-    study: StudyArgument, site: SiteOption = "local", blocks: BlocksOption = None, results: ResultsOption = Path("results")
+    study: StudyArgument,
+    site: SiteOption = "local",
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
 ) -> int:
-    """Do all runs that are not ok yet, one after the other.
+    """Do all runs that are not ok yet, one after the other, here.
 
     What failed, timed out or was interrupted before is done again; its logs are kept as ID.attempt-1.jsonl.
     """
-    _job(study, site, blocks, results)  # every mistake comes out before anything is made
-    submit.find_launcher()
-    with StudyFolder(_short(results), read_study(find_study(study))).lock() as lock:
-        job = _job(study, site, blocks, results, locked=True)
-        _check_machine(job)
-        job.folder.keep_study(job.source)
-        if not job.todo:
-            print(f"{count(job.statuses)}; nothing to do")
+    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
+    work = open_work(asked)  # every mistake comes out before anything is made
+    if work.request.site.scheduler != "none":
+        raise UsageError(f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit {study} --site {site}")
+    submit.find_launcher(work.request.site.hostfile)
+    with StudyFolder(short(results), read_study(find_study(study))).lock() as lock:
+        work = open_work(asked, locked=True)
+        _check_machine(work)
+        work.folder.keep_study(work.text)
+        if not work.todo:
+            print(f"{count(work.statuses)}; nothing to do")
             return 0
-        for status in job.statuses:
+        for status in work.statuses:
             if status.state not in ("ok", "planned"):
-                job.folder.set_aside(status.run.log)
-        script = job.folder.add_job(lock, job.script(), job.blocks, len(job.todo))
-        print(f"{script}: {len(job.todo)} runs, {job.estimate}", flush=True)
-        stopped_by = submit.execute(script, lock, job.statuses, job.todo, job.study.expected_run_s)
-        again = ["run", study, "--site", site] + ([] if results == Path("results") else ["--results", str(results)])
-        return _close(_job(study, site, blocks, results, locked=True), shlex.join(again), stopped_by)
+                work.folder.set_aside(status.run.log)
+        script = work.folder.add_job(lock, work.script(), work.blocks, len(work.todo))
+        print(f"{script}: {len(work.todo)} runs, {work.estimate}", flush=True)
+        stopped_by = submit.execute(script, lock, work.statuses, work.todo, work.study.expected_run_s)
+        return _close(open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by)
 
 
-def _check_machine(job: _Job) -> None:
+def _check_machine(work: Work) -> None:
     """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not one study."""
+    if work.request.site.hostfile:
+        return
     here = socket.gethostname()
-    elsewhere = {host for status in job.statuses for host in status.hosts} - {here}
+    elsewhere = {host for status in work.statuses for host in status.hosts} - {here}
     if elsewhere:
         raise UsageError(
-            f"{job.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is {here}: a study stays on one "
+            f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is {here}: a study stays on one "
             "machine; choose another --results"
         )
 
 
-def _close(job: _Job, again: str, stopped_by: int | None) -> int:
+def _close(work: Work, again: str, stopped_by: int | None) -> int:
     """Say how it ended and what goes on with it; 0 if every run is ok."""
-    print(f"{job.study.name}: {count(job.statuses)}")
-    for status in job.statuses:
+    print(f"{work.study.name}: {count(work.statuses)}")
+    for status in work.statuses:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
-    if job.todo:
+    if work.todo:
         print(f"go on with the same command, or: {Path(sys.executable).name} -m slurm {again}")
     if stopped_by is not None:
         return 128 + stopped_by
-    return 1 if job.todo else 0
+    return 1 if work.todo else 0
+
+
+@app.command("submit")
+def submit_jobs(
+    study: StudyArgument,
+    site: SiteOption,
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
+    minutes: MinutesOption = None,
+    account: AccountOption = "",
+    noise: NoiseOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")] = False,
+) -> None:
+    """Submit a job for every block and node count of which runs are missing; also resumes.
+
+    Jobs in the queue are left alone, so the same command may be given again at any time.
+    """
+    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account)
+    work = open_work(asked)
+    batch.require_scheduler(work)
+    for each in work.jobs:
+        work.batch_script(each)  # a missing account or a forbidden option comes out before the price
+    from slurm.price import lines
+
+    for line in lines(work, noise) if work.jobs else []:
+        print(line)
+    if dry_run:
+        print(f"dry run: nothing submitted; {count(work.statuses)}")
+        return
+    for line in batch.submit_missing(asked):
+        print(line, flush=True)
+
+
+app.command("resume", help="The same as submit: what is missing is submitted, what is in the queue is left alone.")(submit_jobs)
+
+
+@app.command()
+def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = Path("results"), nodes: NodesOption = None) -> None:
+    """Take the study's jobs out of the queue; running ones record where they stop."""
+    for line in batch.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
+        print(line)
 
 
 @app.command()
 def status(
-    study: StudyArgument, site: SiteOption = "local", blocks: BlocksOption = None, results: ResultsOption = Path("results")
+    study: StudyArgument,
+    site: SiteOption = "local",
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
 ) -> None:
-    """Print the state of every run.
+    """Print the state of every run, and under Slurm of every job.
 
-    A run is planned, running, ok, failed, timed out or interrupted.
+    A run is planned, running, ok, failed, timed out or interrupted; it is ok if its own log proves it, and only then.
     """
-    job = _job(study, site, blocks, results)
-    for run_id, state, rest in table(job.statuses):
+    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
+    statuses = work.statuses
+    if work.request.site.scheduler == "slurm":
+        states = batch.job_states(work.folder, submit.queue())
+        statuses = batch.look_at_jobs(work, states)
+        for job, known in sorted(states.items()):
+            print(f"{job}  job {known.id}  {known.state}")
+    for run_id, state, rest in table(statuses):
         padding = " " * (13 - len(state)) if rest else ""
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS[state])}{padding}{rest}")
-    print(f"{job.study.name}: {job.blocks} blocks ({job.folder.planned_blocks(job.study)} planned), {count(job.statuses)}")
+    print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
+
+
+@site_app.command("new")
+def new_site(name: Annotated[str, typer.Argument(metavar="NAME", help="short name of the cluster")]) -> None:
+    """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
+    from slurm.skeleton import write_skeleton
+
+    path = write_skeleton(name)
+    print(f"{path} written; correct it, then: python -m slurm submit weak --site {path} --dry-run")
+
+
+def _nodes(text: str | None) -> tuple[int, ...]:
+    return () if text is None else parse_nodes(text)
 
 
 def _say(line: str) -> None:

@@ -1,9 +1,10 @@
 """The folder of one study under results/: what is in it, who may work in it, and what has become of every run.
 
-study.toml           copy of the study as it was first run; its `blocks` is the planned number
-jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running
-job-001.sh, ...      the job scripts as they were executed
+study.toml           the study as it was first run; its `blocks` is the planned number
+jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running, or being submitted
+job-001.sh, ...      the job scripts as they were executed; job-n004-b00-001.sh: of block 0 at 4 nodes, as it was submitted
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was done again
+jobs/, calibration/  under Slurm: what jobs say of themselves and print; plain processes on every node, before and after
 """
 
 from __future__ import annotations
@@ -55,31 +56,36 @@ class StudyFolder:
         return False
 
     def check_same(self, study: Study) -> None:
-        """Raise UsageError where the folder holds runs of a study that differs in more than blocks and estimate."""
-        if not self._copy.exists():
+        """Raise UsageError where the folder holds runs of a study that differs in more than blocks and times."""
+        if (kept := self.kept()) is None:
             return
-        old, new = _flat(read_study(self._copy)), _flat(study)
-        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s"}):
+        old, new = _flat(kept), _flat(study)
+        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s"}):
             if old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "
                     "give the study a new name, or choose another --results"
                 )
 
-    def keep_study(self, source: Path) -> None:
-        """Copy the study file as it was first run: the report takes margin and planned blocks from it."""
+    def keep_study(self, text: str) -> None:
+        """Keep the study as it was first run: the report takes margin and planned blocks from it."""
         if not self._copy.exists():
-            _write(self._copy, source.read_text())
+            _write(self._copy, text)
+
+    def kept(self) -> Study | None:
+        """The study as it was first run, if it was."""
+        return read_study(self._copy) if self._copy.exists() else None
 
     def asked_blocks(self, study: Study) -> int:
         """The study's blocks, or more if an earlier job added some."""
-        return max([study.blocks, *(int(job["blocks"]) for job in self._read_jobs())])
+        return max([study.blocks, *(int(job["blocks"]) for job in self.read_jobs())])
 
     def planned_blocks(self, study: Study) -> int:
         """The number of blocks decided before the first run."""
-        return read_study(self._copy).blocks if self._copy.exists() else study.blocks
+        return (self.kept() or study).blocks
 
-    def _read_jobs(self) -> list[dict[str, Any]]:
+    def read_jobs(self) -> list[dict[str, Any]]:
+        """One entry for each job that was started or submitted, in order."""
         try:
             return [json.loads(line) for line in self._jobs.read_text().splitlines()]
         except FileNotFoundError:
@@ -89,12 +95,21 @@ class StudyFolder:
 
     def add_job(self, jobs: IO[str], script: str, blocks: int, runs: int) -> Path:
         """Keep a job script under the next free name, and record the job in the locked `jobs`."""
-        path = _free(self.path, "job-{:03d}.sh")
-        _write(path, script)
-        job = {"script": path.name, "time": datetime.now(UTC).isoformat(timespec="seconds"), "blocks": blocks, "runs": runs}
-        jobs.write(json.dumps(job) + "\n")
-        jobs.flush()
+        path = self.add_script(script, "")
+        self.record_job(jobs, path, blocks=blocks, runs=runs)
         return path
+
+    def add_script(self, script: str, job: str) -> Path:
+        """Keep a job script under the next free name."""
+        path = _free(self.path, f"job-{job}-{{:03d}}.sh" if job else "job-{:03d}.sh")
+        _write(path, script)
+        return path
+
+    def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
+        """Record a job in the locked `jobs`."""
+        entry = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}
+        jobs.write(json.dumps(entry) + "\n")
+        jobs.flush()
 
     def set_aside(self, log: Path) -> None:
         """Rename what is left of a run that must be done again."""

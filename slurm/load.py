@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from bench.config import UsageError, explain
 from slurm.plan import check_primary, plan
-from slurm.site import Site
+from slurm.site import Broken, Site
 from slurm.study import Study, Table, near
 
 _HERE = Path(__file__).parent
@@ -32,22 +33,36 @@ def find_study(text: str) -> Path:
 
 
 def read_study(path: Path) -> Study:
-    """A study whose every planned run is known to be valid."""
+    """A study whose every planned run is known to be valid, as far as that does not depend on the site."""
     study = _read(path, Study)
+    if not study.needs_site:  # else `fit` checks it, once the site has filled it in
+        check_plan(study, path)
+    return study
+
+
+def check_plan(study: Study, path: Path) -> None:
+    """Raise UsageError unless every planned run is valid."""
     try:
         plan(study, study.blocks, Path("runs"))
         check_primary(study)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    return study
 
 
 def read_site(name: str) -> Site:
-    """The description of a site by its name."""
+    """The description of a site: of a shipped one by its name, of the user's own by the path of its .toml file."""
     names = _names("sites")
-    if name not in names:
+    if name in names:
+        return _read(_HERE / "sites" / f"{name}.toml", Site)
+    path = Path(name)
+    if path.suffix != ".toml":
         raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
-    return _read(_HERE / "sites" / f"{name}.toml", Site)
+    site = _read(path, Site)
+    if site.name != path.stem:
+        raise UsageError(
+            f"{path}, line {line_of(path.read_text(), ('name',))}: name={site.name!r} must be the file's: {path.stem!r}"
+        )
+    return site
 
 
 def _names(folder: str) -> list[str]:
@@ -56,13 +71,43 @@ def _names(folder: str) -> list[str]:
 
 def _read(path: Path, kind: type[_T]) -> _T:
     try:
-        return kind(**tomllib.loads(path.read_text()))
+        return kind(**tomllib.loads(text := path.read_text()))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValidationError as error:
+        if kind is Site:
+            raise UsageError(_with_line(path, text, error)) from None
         raise UsageError(f"{path}: {_explain(error, kind)}") from None
     except ValueError as error:  # TOML or text that cannot be decoded
         raise UsageError(f"{path}: {error}") from None
+
+
+def _with_line(path: Path, text: str, error: ValidationError) -> str:
+    """As `_explain`, with the line to change and, for an unknown key, all valid ones: a site file is long."""
+    first = error.errors()[0]
+    broken = first.get("ctx", {}).get("error")
+    place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
+    message = _explain(error, Site)
+    if first["type"] == "extra_forbidden":
+        message += f"; valid here: {', '.join(_fields(Site, list(first['loc'][:-1])))}"
+    return f"{path}, line {line_of(text, place)}: {message}"
+
+
+def line_of(text: str, place: Sequence[object]) -> int:
+    """1-based line of a TOML text on which the key that `place` leads to stands, else its table, else 1."""
+    wanted = tuple(str(part) for part in place if not str(part).isdecimal())
+    table: tuple[str, ...] = ()
+    best, best_length = 1, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]", line):
+            table = found = tuple(header[1].split("."))
+        elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
+            found = (*table, *key[1].split("."))
+        else:
+            continue
+        if len(found) > best_length and found == wanted[: len(found)]:
+            best, best_length = number, len(found)
+    return best
 
 
 def _explain(error: ValidationError, kind: type[Table]) -> str:

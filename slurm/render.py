@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm.plan import Run
+from bench.config import RunConfig, make_config
+from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes
+from slurm.plan import Run, points
+from slurm.request import Request, directives, exports, reaching_all_hosts, step_args
 from slurm.site import Site
-from slurm.study import OWNED_FIELDS, Study
+from slurm.study import EXCHANGE_FIELDS, OWNED_FIELDS, Study
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -24,11 +28,69 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
 
     Raises jinja2.UndefinedError on a placeholder the template names and nobody fills.
     """
+    shared = _shared(study, [run.config for run in runs])
+    return _fill(
+        templates,
+        "local.sh.j2",
+        study=study,
+        text=text.rstrip("\n"),
+        end_of_text=_end_of(text),
+        site=reaching_all_hosts(site),
+        folder=str(folder),
+        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
+        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.run if name not in shared)]),
+        total=len(runs),
+    )
+
+
+def render_batch(study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES) -> str:
+    """The Slurm script of one job, for a person to read, edit and submit by hand from the repository root.
+
+    Raises UsageError where the site forbids what it needs, jinja2.UndefinedError on a placeholder that nobody fills.
+    """
+    site, calibration = request.site, _calibration(study, job)
+    shared = _shared(study, [*(run.config for run in job.runs), calibration])
+    ranks = max(run.config.world_size for run in job.runs)
+    own = [name for name in study.run if name not in shared]
+    return _fill(
+        templates,
+        "slurm.sh.j2",
+        study=study,
+        text=text.rstrip("\n"),
+        end_of_text=_end_of(text),
+        site=site,
+        folder=str(folder),
+        job=job,
+        directives=directives(study, request, job),
+        minutes=minutes(job, study, site, request.minutes),
+        expected_minutes=math.ceil(expected_s(job, study) / 60),
+        preflight_s=PREFLIGHT_S,
+        early_s=EARLY_S,
+        ranks=ranks,
+        env=exports(site),
+        step_args=step_args(site),
+        container=list(site.setup.container),
+        common=[shlex.join(calibration.to_words(name)) for name in shared],
+        calibration=shlex.join(
+            word
+            for name in ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+            for word in calibration.to_words(name)
+        ),
+        preflight=shlex.join(_preflight(job)),
+        seed=calibration.seed,
+        lines=[line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]],
+        total=len(job.runs),
+    )
+
+
+def _fill(templates: Path, name: str, **values: object) -> str:
     import jinja2  # imported here: only rendering needs it, and the command line answers faster without
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
+        comment_start_string="<#",  # ${#array[@]} is bash
+        comment_end_string="#>",
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -36,17 +98,30 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
     )
     environment.filters["quote"] = shlex.quote
     environment.filters["join_quoted"] = shlex.join
-    shared = _shared(study, runs)
-    return environment.get_template(f"{site.name}.sh.j2").render(
-        study=study,
-        text=text.rstrip("\n"),
-        end_of_text=_end_of(text),
-        site=site,
-        folder=str(folder),
-        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
-        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.run if name not in shared)]),
-        total=len(runs),
+    return environment.get_template(name).render(**values)
+
+
+def _calibration(study: Study, job: Job) -> RunConfig:
+    """One plain process with the study's own settings, at the baseline's batch, else at the smallest of the job."""
+    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
+    first = job.runs[0].config
+    return make_config(
+        {
+            **{name: value for name, value in study.run.items() if name not in EXCHANGE_FIELDS},
+            "batch_per_rank": (alone or sorted(run.config.samples_per_rank for run in job.runs))[0],
+            "seed": first.seed,
+            "study": study.name,
+            "block": job.block,
+        }
     )
+
+
+def _preflight(job: Job) -> list[str]:
+    """What the doctor is asked: the cells of this job, and the data set that its runs read."""
+    config = job.runs[0].config
+    cells = ",".join(sorted({run.point.cell for run in job.runs} - {"single"}))
+    asked = [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
+    return [*asked, f"--cells={cells}"]
 
 
 def _end_of(text: str) -> str:
@@ -57,12 +132,12 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _shared(study: Study, runs: Sequence[Run]) -> list[str]:
+def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
     """The fields that all runs share: all that [run] says, defaults too, lest a later default change them.
 
     What `single` is left out of goes to each run's own line.
     """
-    return [name for name in ("study", *study.run) if len({tuple(run.config.to_words(name)) for run in runs}) == 1]
+    return [name for name in ("study", *study.run) if len({tuple(config.to_words(name)) for config in configs}) == 1]
 
 
 def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ CELLS = (
     *(f"{b}/{t}" for b in get_args(Backend) if b != "single" for t in get_args(Transport) if t != "none"),
 )
 
+FRAMEWORKS = ("ddp", "horovod")  # as cells without a transport they travel on the site's
+
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
     "backend": "list it in cells",
@@ -61,7 +63,7 @@ class Batch(Table):
     """A sweep of the batch at fixed world sizes."""
 
     batch_per_rank: tuple[BatchPerRank, ...] = Field(min_length=1, description="images per step on each rank, one point each")
-    world_sizes: tuple[WorldSize, ...] = Field(min_length=1, description="ranks at which the batch is swept")
+    world_sizes: tuple[WorldSize, ...] = Field((), description="ranks at which the batch is swept; or write nodes above")
 
 
 class Primary(Table):
@@ -83,12 +85,16 @@ class Study(Table):
 
     name: str = Field(description="names the study and its folder: lower-case letters, digits, '-' and '_'")
     question: str = Field(min_length=1, description="one sentence: what the numbers are to answer")
-    cells: tuple[str, ...] = Field(min_length=1, description="what is compared: single, and framework/transport")
+    cells: tuple[str, ...] = Field(
+        min_length=1, description="what is compared: single, and framework/transport; 'ddp' or 'horovod' alone: over the site's"
+    )
     settings: Annotated[tuple[Settings, ...], BeforeValidator(_one_or_many)] = Field(
         ("shipped",), min_length=1, description="'shipped', 'matched' or both; never mixed, each is a point of its own"
     )
     scaling: tuple[Curve, ...] = Field(min_length=1, description="curves to measure: weak, strong, batch; one table each")
     world_sizes: tuple[WorldSize, ...] = Field((), description="ranks at which weak and strong scaling are measured")
+    nodes: tuple[WorldSize, ...] = Field((), description="instead of world_sizes: full nodes of the site, and one rank")
+    up_to_nodes: int | None = Field(None, ge=1, description="the same for 1, 2, 4, ... nodes up to this and the site's limit")
     blocks: int = Field(8, ge=1, description="planned blocks: randomised passes over all points; below 6 there is no verdict")
     seed: int = Field(0, ge=0, description="seed of the order of runs; block b trains every cell with seed + b")
     margin: float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
@@ -99,6 +105,11 @@ class Study(Table):
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field(default_factory=dict, description="fields of bench's RunConfig that are the same in every run")
+
+    @property
+    def needs_site(self) -> bool:
+        """Whether a site must fill something in before the study can be planned."""
+        return bool(self.nodes or self.up_to_nodes or set(FRAMEWORKS) & set(self.cells))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -126,6 +137,7 @@ def _check_lists(s: Study) -> None:
         "settings": s.settings,
         "scaling": s.scaling,
         "world_sizes": s.world_sizes,
+        "nodes": s.nodes,
         "batch.batch_per_rank": s.batch.batch_per_rank if s.batch else (),
         "batch.world_sizes": s.batch.world_sizes if s.batch else (),
     }
@@ -137,7 +149,7 @@ def _check_lists(s: Study) -> None:
 
 def _check_cells(s: Study) -> None:
     for cell in s.cells:
-        if cell not in CELLS:
+        if cell not in CELLS + FRAMEWORKS:
             raise ValueError(f"cells: {cell!r} is not one of {', '.join(CELLS)}{near(cell, CELLS)}")
 
 
@@ -148,10 +160,23 @@ def _check_curves(s: Study) -> None:
             raise ValueError(f"scaling lists {curve!r} but there is no table [{curve}]; add it, or drop {curve!r} from scaling")
         if given and curve not in s.scaling:
             raise ValueError(f"[{curve}] has no effect, scaling lacks {curve!r}; add it to scaling, or drop the table")
+    if s.nodes or s.up_to_nodes:
+        _check_nodes(s)
+        return
+    if s.batch and not s.batch.world_sizes:
+        raise ValueError("batch.world_sizes is missing: ranks at which the batch is swept; add it, or nodes at the top")
     if bool(s.world_sizes) != bool({"weak", "strong"} & set(s.scaling)):
         if s.world_sizes:
             raise ValueError("world_sizes has no effect without weak or strong scaling; write world_sizes in [batch] only")
         raise ValueError("world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]")
+
+
+def _check_nodes(s: Study) -> None:
+    if s.nodes and s.up_to_nodes:
+        raise ValueError(f"up_to_nodes={s.up_to_nodes} has no effect beside nodes; leave one out")
+    given = "world_sizes" if s.world_sizes else "batch.world_sizes" if s.batch and s.batch.world_sizes else ""
+    if given:
+        raise ValueError(f"{given} and nodes both say at how many ranks to measure; leave one out")
 
 
 def _check_run(s: Study) -> None:

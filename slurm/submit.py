@@ -1,31 +1,34 @@
-"""Start a job script and follow it to its end: the only file that starts other programs."""
+"""Start job scripts here or through Slurm, and ask Slurm about them: the only file that starts other programs."""
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from bench.config import UsageError
+from slurm.follow import follow
 from slurm.plan import Run
-from slurm.status import RunStatus, duration, look, seconds_left
+from slurm.status import RunStatus
 
-_POLL_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ANSWER_S = 60  # a busy controller takes its time
+_WHERE = ("SLURM_CONF",)  # says which Slurm to talk to; any other variable of an outer job would change the inner one
 
-Show = Callable[[int, str, float | None], None]  # runs done, current run's id, seconds left
 
-
-def find_launcher() -> None:
-    """Raise UsageError where the job script would not find mpirun."""
+def find_launcher(hostfile: str) -> None:
+    """Raise UsageError where the job script would not find mpirun, or mpirun its hosts."""
+    if hostfile and not Path(hostfile).is_file():
+        raise UsageError(f"{hostfile} is not there: mpirun's hostfile, one line for each host, as in 'node1 slots=4'; write it")
     venv = Path(".venv/bin")
     path = f"{venv.absolute()}{os.pathsep}{os.environ.get('PATH', '')}" if venv.is_dir() else None
     name = os.environ.get("MPIRUN", "mpirun")
@@ -49,14 +52,12 @@ def execute(
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its progress lines; `_follow` says the same and more
+            stdout=subprocess.DEVNULL,  # its progress lines; `follow` says the same and more
             env=environment,
             pass_fds=(lock.fileno(),),
             start_new_session=True,
         )
-        show_with = _bar if sys.stdout.isatty() else _lines
-        with show_with(len(statuses)) as show:
-            _follow(job, caught, statuses, todo, expected_run_s, show)
+        follow(job, caught, statuses, todo, expected_run_s)
     if not caught and job.returncode == 2:
         sys.exit(2)  # the script has said in one line what is wrong
     if not caught and job.returncode not in (0, 1):
@@ -80,75 +81,85 @@ def _caught() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def _follow(
-    job: subprocess.Popen[bytes],
-    caught: Sequence[int],
-    statuses: Sequence[RunStatus],
-    todo: Sequence[Run],
-    expected_run_s: int | None,
-    show: Show,
-) -> None:
-    """Watch the logs until the job ends, and pass a signal on once. The logs are the truth, whoever runs them."""
-    finished = [status for status in statuses if status.state == "ok"]
-    waiting, told = list(todo), False
-    while True:
-        ended = job.poll() is not None
-        while waiting and _has_ended(waiting[0].log):
-            finished.append(look(waiting.pop(0), job_is_running=False))
-        current = waiting[0].id if waiting and not ended else ""
-        if caught and not told and not ended:
-            job.terminate()  # before anything is shown: the terminal may be gone
-            told = True
-        left_s = seconds_left(waiting, finished, expected_run_s)
-        show(len(finished), f"stopping {current}" if told and current else current, left_s)
-        if ended:
-            return
-        time.sleep(_POLL_S)
+@dataclass(frozen=True)
+class Queued:
+    """One job as Slurm's queue shows it; `state` in Slurm's own word, as in PENDING."""
+
+    id: str
+    name: str
+    state: str
 
 
-def _has_ended(log: Path) -> bool:
-    """Whether the job script has added its last line; the whole log is read only then."""
+def find_sbatch() -> None:
+    """Raise UsageError where jobs cannot be submitted."""
+    if shutil.which("sbatch") is None:
+        raise UsageError(
+            "there is no sbatch on this machine; submit on the cluster's login node, or write the scripts here: "
+            "python -m slurm render STUDY --site SITE --out FOLDER"
+        )
+
+
+def submit(script: Path, output: Path) -> str:
+    """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said."""
+    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", str(script)])
+    job_id = said.strip().partition(";")[0]  # a federation adds the cluster's name
+    if not job_id.isdecimal():
+        raise UsageError(f"sbatch answered {said.strip()!r}, which is no job id; see whether {script.name} is in `squeue`")
+    return job_id
+
+
+def queue() -> list[Queued] | None:
+    """This user's jobs, pending and running; None where there is no squeue or it does not answer."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 200))
-            return b'"event": "exit"' in file.read()
+        said = _ask(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T"])
+    except UsageError:
+        return None
+    return [Queued(*line.strip().split("|", 2)) for line in said.splitlines() if line.count("|") >= 2]
+
+
+def accounted(job_ids: Sequence[str]) -> dict[str, str]:
+    """Slurm's last word on jobs that have left the queue, as in TIMEOUT; empty where it keeps no accounts."""
+    if not job_ids:
+        return {}
+    try:
+        said = _ask(
+            ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State", f"--jobs={','.join(job_ids)}"]
+        )
+    except UsageError:
+        return {}
+    rows = (line.split("|") for line in said.splitlines() if "|" in line)
+    return {row[0]: row[1].split()[0] for row in rows if row[1]}  # CANCELLED is followed by whose doing it was
+
+
+def cancel(job_id: str, running: bool) -> None:
+    """Take a pending job out of the queue; let a running one end its step, record that, and stop."""
+    _ask(["scancel", *(["--batch", "--signal=TERM"] if running else []), job_id])
+
+
+def ask_cluster(command: Sequence[str]) -> str:
+    """What sinfo or scontrol says, or nothing where it is not there."""
+    try:
+        return _ask(command)
+    except UsageError:
+        return ""
+
+
+def _ask(command: Sequence[str]) -> str:
+    """Output of one of Slurm's commands. Raises UsageError with the line it complained in."""
+    try:
+        done = subprocess.run(
+            command, env=_clean(os.environ), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_ANSWER_S
+        )
     except FileNotFoundError:
-        return False
+        raise UsageError(f"there is no {command[0]} on this machine; use the cluster's login node") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{command[0]} did not answer within {_ANSWER_S} s; is Slurm's controller up? see `sinfo`") from None
+    if done.returncode:
+        complaint = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UsageError(f"{command[0]} refused: {complaint}; correct the site file or the options, then submit again")
+    return done.stdout
 
 
-@contextmanager
-def _lines(total: int) -> Iterator[Show]:
-    """For a batch log: a line whenever another run begins."""
-    last = ""
-
-    def show(done: int, current: str, left_s: float | None) -> None:
-        nonlocal last
-        if current and current != last:
-            print(f"{done}/{total} runs done, now {current}, {_left(left_s)}", flush=True)
-            last = current
-
-    yield show
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Show]:
-    """For a terminal: one bar, redrawn only when there is news, because the ranks need the cores."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, auto_refresh=False) as progress:
-        task = progress.add_task("", total=total)
-        shown = ""
-
-        def show(done: int, current: str, left_s: float | None) -> None:
-            nonlocal shown
-            text = f"{current}, {_left(left_s)}" if current else ""
-            if (news := f"{done} {text}") != shown:
-                progress.update(task, completed=done, description=text, refresh=True)
-                shown = news
-
-        yield show
-
-
-def _left(left_s: float | None) -> str:
-    return duration(left_s) + ("" if left_s is None else " left")
+def _clean(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what an outer job, or the user's defaults for sbatch, would change in ours."""
+    return {k: v for k, v in env.items() if k in _WHERE or not k.startswith(("SLURM_", "SBATCH_", "SRUN_", "SALLOC_"))}

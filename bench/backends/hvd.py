@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -174,8 +175,20 @@ def _transport_versions(hvd: Any, config: RunConfig) -> dict[str, str]:
                 f"Horovod was built with NCCL {ours}, torch brings {torchs}: two libraries would be compared; "
                 "build Horovod with HOROVOD_NCCL_HOME at torch's NCCL and HOROVOD_NCCL_LINK=SHARED"
             )
-        return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
+        loaded = loaded_libraries("libnccl", Path("/proc/self/maps").read_text())
+        if len(loaded) > 1:
+            raise UsageError(
+                f"this process has loaded {' and '.join(loaded)}: Horovod and torch would use NCCLs of their own; "
+                "take one of them out of LD_LIBRARY_PATH, or build Horovod with HOROVOD_NCCL_HOME at torch's"
+            )
+        return {"nccl": ".".join(map(str, torch.cuda.nccl.version())), "nccl library": loaded[0] if loaded else "inside torch"}
     return {}
+
+
+def loaded_libraries(name: str, maps: str) -> list[str]:
+    """Paths of the shared libraries `name`*.so* that a process has loaded, from the text of its /proc/PID/maps."""
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if len(line.split(maxsplit=5)) == 6}
+    return sorted(path for path in paths if Path(path).name.startswith(name) and ".so" in Path(path).name)
 
 
 def nccl_code(version: tuple[int, int, int]) -> int:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterable
 from types import FrameType
@@ -24,6 +25,7 @@ from bench.launch import Launch, discover, meeting_folder
 
 INPUT_ERROR = 2
 _LEAVE_S = 10.0
+_LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error at once
 
 
 class _Ended(Exception):
@@ -58,6 +60,8 @@ class _Answer:
             levels = [finding.level for finding in self.findings]
             counts = ", ".join(f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
             print(f"-- {counts}", flush=True)
+        if status and launch is not None and launch.size > 1:
+            time.sleep(_LAUNCHER_READS_S)
         return status
 
 

@@ -125,9 +125,9 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
             sums = [g + s for g, s in zip(gradients, sums, strict=True)] if sums else [g.clone() for g in gradients]
         for parameter, total in zip(network.parameters(), sums, strict=True):
             parameter.grad = (total / shards).to(parameter.dtype)
+        first = first or [p.grad.clone() for p in network.parameters() if p.grad is not None]
         if config.clip_norm:
             torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
-        first = first or [p.grad.clone() for p in network.parameters() if p.grad is not None]
         sgd.step()
     return {
         "gradients": first,

@@ -10,6 +10,7 @@ import torch
 from bench import device
 from bench.config import RunConfig, UsageError
 from bench.launch import Launch
+from bench.timing import time_steps
 
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 
@@ -41,6 +42,28 @@ def test_a_shared_gpu_is_refused() -> None:
     device.require_own_gpus([rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "b", "x"), {"rank": 3, "hostname": "a"}])
     with pytest.raises(UsageError, match="ranks 0 and 2 on a share GPU x"):
         device.require_own_gpus([rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "a", "x")])
+
+
+def test_a_step_on_a_gpu_is_timed_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With made-up events, for want of real ones: nobody waits inside the window, and milliseconds become seconds."""
+    calls: list[str] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            calls.append("record")
+            self.at = float(len(calls))
+
+        def elapsed_time(self, other: Event) -> float:
+            return 1000 * (other.at - self.at)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: calls.append("sync"))
+    timed = time_steps(lambda: calls.append("step"), 2, device._EventStopwatch(torch.device("cuda", 0)))
+    assert calls == ["sync", "record", "step", "record", "step", "record", "sync"]
+    assert timed.step_seconds == [2.0, 2.0]
 
 
 @needs_no_gpu

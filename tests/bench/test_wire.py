@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from bench.backends.hvd import nccl_code
+from bench.backends.hvd import _join_statistics, loaded_libraries, nccl_code
 from bench.backends.wire import Wire, memory_order
 from bench.config import RunConfig
+from tests.bench.tiny import normalised
 
 
 def wire(**fields: Any) -> Wire:
@@ -71,3 +73,33 @@ def test_memory_order() -> None:
 
 def test_nccl_version_as_its_header_writes_it() -> None:
     assert nccl_code((2, 27, 3)) == 22703
+
+
+def test_a_second_nccl_shows() -> None:
+    maps = """\
+7f10-7f20 r-xp 00000000 08:01 11  /env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2
+7f20-7f30 r--p 00010000 08:01 11  /env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2
+7f30-7f40 r-xp 00000000 08:01 12  /opt/nccl/lib/libnccl.so.2.29.7
+7f40-7f50 rw-p 00000000 00:00 0   [heap]
+7f50-7f60 rw-p 00000000 00:00 0
+7f60-7f70 r--p 00000000 08:01 13  /opt/libnccl-notes.txt
+"""
+    assert loaded_libraries("libnccl", maps) == [
+        "/env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2",
+        "/opt/nccl/lib/libnccl.so.2.29.7",
+    ]
+    assert loaded_libraries("libc.", Path("/proc/self/maps").read_text()), "this process has loaded a C library"
+
+
+def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:
+    import horovod.torch as hvd
+
+    model = normalised(10)
+    parameters, state = [id(p) for p in model.parameters()], list(model.state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    _join_statistics(model, hvd)
+    joined = [m for m in model.modules() if isinstance(m, hvd.SyncBatchNorm)]
+    assert len(joined) == 2
+    assert not [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert [id(p) for p in model.parameters()] == parameters == [id(p) for p in optimizer.param_groups[0]["params"]]
+    assert list(model.state_dict()) == state

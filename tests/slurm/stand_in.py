@@ -1,4 +1,4 @@
-"""Stands in for mpirun: writes the log of the run it is asked to start without training, or goes wrong in a chosen way.
+"""Stands in for mpirun or srun: writes the log of the run it is asked to start without training, or goes wrong in a chosen way.
 
 STAND_IN is JSON: what the run at each position of its block does; anything not named is "ok".
 """
@@ -126,6 +126,13 @@ def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[
 def main(argv: list[str]) -> None:
     print("stdin", Path("/proc/self/fd/0").readlink())
     print("mpirun", *argv[: argv.index("bench") + 1], *(f"{name}={os.environ.get(name)}" for name in SHOWN), flush=True)
+    if argv[argv.index("bench") + 1] == "doctor":
+        print("doctor", *argv[argv.index("doctor") + 1 :])
+        if (failure := os.environ.get("STAND_IN_DOCTOR", "")) != "":
+            print(f"failure  world: {failure}")
+            sys.exit(1)
+        print("-- 1 ok, 0 warning, 0 failure")
+        return
     config = parse_argv(argv[argv.index("bench") + 1 :])
     BEHAVIOURS[json.loads(os.environ["STAND_IN"]).get(str(config.position), "ok")](config)
 

@@ -7,6 +7,8 @@ from slurm.study import Study
 
 ROOT = Path(__file__).parents[2]
 
+SHIPPED_SITES = "cardinal, generic, hostfile, local, lumi-g, perlmutter, testcluster, vista"
+
 SMALL = """\
 name = "small"
 question = "Which is faster?"

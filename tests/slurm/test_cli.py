@@ -13,7 +13,7 @@ import pytest
 
 from slurm.plan import plan
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, small, write
+from tests.slurm.studies import ROOT, SHIPPED_SITES, small, write
 from tests.slurm.test_job_script import terminal_signals, wait_for
 
 
@@ -218,7 +218,10 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
         (["rnu", "local"], "No such command 'rnu'. Did you mean 'run'?; see python -m slurm --help"),
         (["run"], "Missing argument 'STUDY'; see python -m slurm --help"),
         (["status", "local", "--blok", "1"], "No such option: --blok (Possible options: --blocks); see python -m slurm --help"),
-        (["render", "local", "--site", "locla"], "'locla' is not a known site (local); did you mean 'local'?"),
+        (
+            ["render", "local", "--site", "locla"],
+            f"'locla' is not a known site ({SHIPPED_SITES}); did you mean 'local'?",
+        ),
         (["render", "gone.toml"], "gone.toml: No such file or directory"),
         (["run", "local", "--results", "/proc/none"], "/proc/none: No such file or directory; choose another --results"),
         (["run", "local", "--results", "README/x"], "README/x/local/jobs.jsonl: Not a directory"),

@@ -10,9 +10,11 @@ import jinja2
 import pytest
 
 from bench.config import parse_argv
+from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.render import TEMPLATES, render_job
+from slurm.render import TEMPLATES, render_batch, render_job
+from slurm.request import Request
 from slurm.study import Study
 from tests.slurm.studies import ROOT, SMALL, small
 
@@ -37,12 +39,30 @@ def script(
     return render_job(study, text, read_site(site), planned(study, folder, blocks), folder, templates)
 
 
+def of_machine(site: str, name: str) -> str:
+    """The one script of a site without a scheduler."""
+    source = find_study(name)
+    written = read_study(source)
+    study = fit(written, read_site(site), (), source)
+    return script(study, study.blocks, site, text=text_of(study, written, source.read_text()))
+
+
+def of_cluster(site_name: str, name: str) -> str:
+    """The first block's job at the most nodes: the others differ in counts and order alone."""
+    source, site = find_study(name), read_site(site_name)
+    written = read_study(source)
+    study = fit(written, site, (), source)
+    folder = Path("results") / study.name
+    text = text_of(study, written, source.read_text())
+    request = Request(site, account="ACCOUNT" if site.access.account_required else "")
+    return render_batch(study, text, request, jobs(planned(study, folder, 1), site)[-1], folder)
+
+
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", STUDIES)
 def test_golden(site: str, name: str) -> None:
     """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
-    study = read_study(find_study(name))
-    text = script(study, study.blocks, site, text=find_study(name).read_text())
+    text = of_cluster(site, name) if read_site(site).scheduler == "slurm" else of_machine(site, name)
     golden = GOLDEN / f"{site}-{name}.sh"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
@@ -59,8 +79,8 @@ def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
     assert len(scripts) == len(SITES) * len(STUDIES) + 1
     for path in scripts:
         subprocess.run(["bash", "-n", path], check=True)
-        found = subprocess.run([shellcheck, path], capture_output=True, text=True)
-        assert found.returncode == 0, found.stdout
+    found = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
 
 
 def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
@@ -106,6 +126,34 @@ def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -
 
 def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
     assert str(ROOT) not in script(small(tmp_path), 1)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("site.ranks_per_node", "site.ranks_per_ndoe")])
+def test_a_misspelt_placeholder_of_the_batch_script_raises(tmp_path: Path, right: str, wrong: str) -> None:
+    text = (TEMPLATES / "slurm.sh.j2").read_text()
+    assert right in text
+    (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
+    study, site = small(tmp_path), read_site("testcluster")
+    job = jobs(planned(study, tmp_path, 1), site)[0]
+    with pytest.raises(jinja2.UndefinedError, match=r"totla|ranks_per_ndoe"):
+        render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
+
+
+def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: Path) -> None:
+    study = small(tmp_path, windows='compression = "fp16"\nwindows = 2')
+    site = read_site("testcluster")
+    job = jobs(planned(study, tmp_path, 1), site)[0]
+    text = render_batch(study, SMALL, Request(site), job, tmp_path)
+    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+    assert "--compression" not in common
+    lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("run b")]
+    for run, (run_id, ranks, *options) in zip(job.runs, lines, strict=True):
+        log = str(tmp_path / "runs" / f"{run_id}.jsonl")
+        assert parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
+    calibration = next(line for line in text.splitlines() if line.startswith('      "${BENCH[@]}" "${COMMON[@]}"'))
+    words = shlex.split(calibration)[2:-2]
+    config = parse_argv([*common, *words])
+    assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == ("single", 1, 8, "none")
 
 
 @pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")])

@@ -6,7 +6,7 @@ import pytest
 
 from bench.config import UsageError
 from slurm.load import find_study, read_site, read_study
-from tests.slurm.studies import SMALL, small, write
+from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"
 
@@ -146,7 +146,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (local, local-transports) nor the path of a .toml file; did you mean 'local'?"
+        "'locl' is neither a shipped study (batch, local, local-transports, smoke, strong, weak) nor the path of a .toml file; "
+        "did you mean 'local'?"
     )
 
 
@@ -155,4 +156,4 @@ def test_unknown_files_name_themselves(tmp_path: Path) -> None:
         read_study(tmp_path / "gone.toml")
     with pytest.raises(UsageError) as caught:
         read_site("lokal")
-    assert str(caught.value) == "'lokal' is not a known site (local); did you mean 'local'?"
+    assert str(caught.value) == (f"'lokal' is not a known site ({SHIPPED_SITES}); did you mean 'local'?")

@@ -1,0 +1,157 @@
+"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time; pure functions of values."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.config import ON_DISK, UsageError
+from slurm.load import check_plan
+from slurm.plan import Run
+from slurm.site import Site
+from slurm.study import FRAMEWORKS, Study
+
+PREFLIGHT_S = 300  # limit of the look at the launch: loading torch on all nodes, and every transport once
+EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
+_START_S = 60  # what a job usually takes before its first run
+_CALIBRATIONS = 2
+
+
+@dataclass(frozen=True)
+class Job:
+    """One block at one node count: runs that share an allocation, in their random order."""
+
+    nodes: int
+    block: int
+    runs: tuple[Run, ...]
+
+    @property
+    def id(self) -> str:
+        """Names the job's files; with the study's name in front, the job in the queue."""
+        return f"n{self.nodes:03d}-b{self.block:02d}"
+
+
+def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
+    """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged if it names none.
+
+    `nodes`, from the command line, goes before the study's own. Raises UsageError where the site does not allow it.
+    """
+    if not nodes and not study.needs_site:
+        return study
+    changes: dict[str, Any] = {"cells": tuple(_cell(cell, study, site) for cell in study.cells)}
+    counts = tuple(nodes) or study.nodes or _powers(study, site)
+    if counts:
+        _check_nodes(counts, site)
+        full = tuple(dict.fromkeys(count * site.ranks_per_node for count in sorted(counts)))
+        changes |= {"nodes": (), "up_to_nodes": None}
+        # one rank as well: each framework's own one-rank run stands beside the common baseline
+        changes |= {"world_sizes": tuple(dict.fromkeys((1, *full)))} if study.weak or study.strong else {}
+        changes |= {"batch": study.batch.model_copy(update={"world_sizes": full})} if study.batch else {}
+    changes["run"] = {**_run(changes["cells"], study, site), **study.run}
+    fitted = study.model_copy(update=changes)
+    check_plan(fitted, source)
+    return fitted
+
+
+def _cell(cell: str, study: Study, site: Site) -> str:
+    if cell not in FRAMEWORKS:
+        return cell
+    if site.transport == "none":
+        raise UsageError(
+            f"study {study.name!r} leaves the transport of {cell!r} to the site, and site {site.name!r} names none; "
+            f"write transport in the site file, or a cell such as '{cell}/gloo' in the study"
+        )
+    return f"{cell}/{site.transport}"
+
+
+def _powers(study: Study, site: Site) -> tuple[int, ...]:
+    """1, 2, 4, ... up to the study's and the site's limit."""
+    most = min(study.up_to_nodes or 0, site.limits.max_nodes)
+    return tuple(2**k for k in range(most.bit_length()))
+
+
+def _check_nodes(counts: Iterable[int], site: Site) -> None:
+    for count in counts:
+        if not 1 <= count <= site.limits.max_nodes:
+            raise UsageError(
+                f"{count} nodes: site {site.name!r} allows 1 to {site.limits.max_nodes} (limits.max_nodes); choose fewer, "
+                "or correct the site file"
+            )
+
+
+def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
+    """What the site says of every run where the study does not."""
+    filled: dict[str, Any] = {}
+    if any(cell.endswith("/nccl") for cell in cells):
+        filled["device"] = "cuda"
+    if study.run.get("dataset") in ON_DISK:
+        filled["data_dir"] = site.paths.data
+    if site.cpu.threads:
+        filled["threads"] = site.cpu.threads
+    return filled
+
+
+def text_of(fitted: Study, study: Study, source: str) -> str:
+    """The study file to keep beside the logs: the author's own text, or what the site made of it."""
+    if fitted == study:
+        return source
+    values = fitted.model_dump(mode="json", exclude_none=True)
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    lines = [f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices filled in."]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if key not in tables and value != []]
+    for key, table in tables.items():
+        lines += ["", f"[{key}]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
+    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
+    grouped: dict[tuple[int, int], list[Run]] = {}
+    for run in runs:
+        assert run.config.block is not None
+        grouped.setdefault((run.config.block, nodes_of(run.config.world_size, site)), []).append(run)
+    return [Job(nodes, block, tuple(members)) for (block, nodes), members in sorted(grouped.items())]
+
+
+def nodes_of(world_size: int, site: Site) -> int:
+    """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the site's limit."""
+    per_node = site.ranks_per_node
+    if world_size > per_node and world_size % per_node:
+        raise UsageError(
+            f"world_size={world_size} does not fill nodes of {per_node} ranks (site {site.name!r}); "
+            f"use {world_size // per_node * per_node} or {math.ceil(world_size / per_node) * per_node}"
+        )
+    nodes = math.ceil(world_size / per_node)
+    _check_nodes([nodes], site)
+    return nodes
+
+
+def expected_s(job: Job, study: Study) -> int:
+    """Seconds a job may well take; without an estimate in the study, half of each run's limit."""
+    return _START_S + (len(job.runs) + _CALIBRATIONS) * _run_s(study)
+
+
+def _run_s(study: Study) -> int:
+    return study.expected_run_s or math.ceil(study.time_limit_s / 2)
+
+
+def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
+    """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at most the site's limit."""
+    most = site.limits.max_minutes
+    least = math.ceil((_START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
+    if least > (asked or most or least):
+        raise UsageError(
+            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s and its surroundings; "
+            f"use --minutes {least} or more, or --time-limit-s with less"
+        )
+    if asked is not None:
+        if most and asked > most:
+            raise UsageError(f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use at most {most}")
+        return asked
+    seconds = PREFLIGHT_S + 1.5 * expected_s(job, study) + study.time_limit_s + site.policy.signal_lead_s
+    rounded = math.ceil(seconds / 300) * 5
+    return min(rounded, most) if most else rounded

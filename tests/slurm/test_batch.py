@@ -1,0 +1,290 @@
+"""Jobs in a queue: submitted once, followed, resumed and cancelled; a job that nobody knows any more is never a success."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.config import RunConfig, UsageError
+from slurm.batch import cancel_all, job_states, submit_missing
+from slurm.fit import Job
+from slurm.submit import queue
+from slurm.work import Asked, Work, not_comparable, open_work
+from tests.slurm.fake_slurm import install
+from tests.slurm.stand_in import complete, environment, fail, start
+from tests.slurm.studies import ROOT, write
+
+
+class Cluster:
+    """The small study on the test cluster: one block at one node (seven runs) and one at two (four)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.top = folder
+        source = write(folder, world_sizes="nodes = [1, 2]", cells='cells = ["single", "ddp", "horovod"]', blocks="blocks = 1")
+        self.asked = Asked(str(source), "testcluster", folder / "results")
+        self.folder = folder / "results" / "small"
+
+    def work(self) -> Work:
+        return open_work(self.asked)
+
+    def jobs(self) -> dict[str, Job]:
+        return {job.id: job for job in self.work().jobs}
+
+    def states(self) -> dict[str, str]:
+        return {job: known.state for job, known in job_states(self.work().folder, queue()).items()}
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "jobs.jsonl").read_text().splitlines()]
+
+    def set_queue(self, *lines: str) -> None:
+        (self.top / "queue").write_text("".join(line + "\n" for line in lines))
+        (self.top / "gone").write_text("gone\n" * 2)  # numbers go on
+
+    def say(self, job: str, *events: dict[str, object]) -> None:
+        (self.folder / "jobs" / f"{job}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+    def finish(self, job: str) -> None:
+        for run in self.jobs()[job].runs:
+            complete(run.config)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "9")  # we may be inside a job ourselves
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "1")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    return Cluster(tmp_path)
+
+
+def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
+    assert submit_missing(cluster.asked) == [
+        "n001-b00  submitted as job 101, 7 runs",
+        "n002-b00  submitted as job 102, 4 runs",
+    ]
+    assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
+    first, second = cluster.records()
+    assert (first["job"], first["slurm_id"], first["script"], first["blocks"]) == ("n001-b00", "101", "job-n001-b00-001.sh", 1)
+    assert second["slurm_id"] == "102"
+    said = (cluster.top / "sbatch.said").read_text().splitlines()
+    assert said[0] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out {cluster.folder}/job-n001-b00-001.sh"
+    names = {line.partition("=")[0] for line in (cluster.top / "sbatch.env").read_text().splitlines()}
+    assert not names & {"SLURM_JOB_ID", "SBATCH_TIMELIMIT"}
+    assert "SLURM_CONF" in names
+    assert (cluster.folder / "study.toml").exists()
+    # and again: nothing changes
+    assert submit_missing(cluster.asked) == ["n001-b00  pending as job 101", "n002-b00  pending as job 102"]
+    assert len((cluster.top / "sbatch.said").read_text().splitlines()) == 2
+
+
+def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.finish("n001-b00")
+    runs = cluster.jobs()["n002-b00"].runs
+    for run in runs[:-1]:
+        complete(run.config)
+    with pytest.raises(SystemExit):
+        fail(runs[-1].config)
+    cluster.set_queue()
+    cluster.say("n002-b00", {"event": "begin", "job": "102"}, {"event": "end", "job": "102", "reason": "complete"})
+    assert cluster.states()["n002-b00"] == "ended: complete"
+    # the failed run, and its partner on the same nodes: neither compares with a run on others
+    assert submit_missing(cluster.asked) == ["n002-b00  submitted as job 103, 2 runs"]
+    assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
+    script = (cluster.folder / "job-n002-b00-002.sh").read_text()
+    assert script.count("\nrun b") == 2
+
+
+def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
+    for job in list(cluster.jobs()):
+        cluster.finish(job)
+    assert submit_missing(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
+
+
+def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue()
+    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00"), "vanished: it never began")
+    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
+    (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n")
+    assert cluster.states() == {"n001-b00": "ended: NODE_FAIL", "n002-b00": "ended: CANCELLED"}
+    assert {status.state for status in cluster.work().statuses} == {"planned"}
+    assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+
+
+def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.say("n001-b00", {"event": "begin", "job": "5"}, {"event": "end", "job": "5", "reason": "complete"})
+    cluster.set_queue()
+    assert cluster.states()["n001-b00"] == "vanished: it never began"
+
+
+def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
+    cluster.folder.joinpath("jobs").mkdir(parents=True)
+    cluster.say("n001-b00", {"event": "begin", "job": "55"})
+    cluster.set_queue("55|renamed|RUNNING")
+    assert cluster.states() == {"n001-b00": "running"}
+    assert submit_missing(cluster.asked) == ["n001-b00  running as job 55", "n002-b00  submitted as job 104, 4 runs"]
+
+
+def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    (cluster.top / "squeue.down").touch()
+    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00"), "submitted")
+    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    assert cluster.states()["n001-b00"] == "running"
+    with pytest.raises(UsageError, match="squeue does not answer, and without it a job might be submitted twice"):
+        submit_missing(cluster.asked)
+
+
+def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
+    cluster.set_queue("55|small-n001-b00|RUNNING", "56|another-n001-b00|RUNNING")
+    assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 55"
+
+
+def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
+    path = cluster.top / "bin" / "sbatch"
+    path.write_text('#!/bin/sh\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n')
+    with pytest.raises(
+        UsageError, match="sbatch refused: sbatch: error: invalid partition specified: gpu; correct the site file"
+    ):
+        submit_missing(cluster.asked)
+    assert cluster.states() == {}
+
+
+def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
+    assert cancel_all(cluster.asked) == ["n001-b00  job 101 told to stop", "n002-b00  job 102 taken out of the queue"]
+    assert (cluster.top / "scancel.said").read_text() == "--batch --signal=TERM 101\n102\n"
+    cluster.set_queue()
+    assert cancel_all(cluster.asked) == ["no job of this study is in the queue"]
+
+
+def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
+    cluster.finish("n002-b00")
+    assert {run.config.world_size for run in not_comparable(cluster.work().statuses)} == {1, 2}
+    moved = next(s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp")
+    text = moved.log.read_text()
+    hostname = json.loads(text.splitlines()[0])["host"]["ranks"][0]["hostname"]
+    moved.log.write_text(text.replace(f'"hostname": "{hostname}"', '"hostname": "elsewhere"'))
+    again = [run for run in not_comparable(cluster.work().statuses) if run.config.world_size == 4]
+    assert {run.config.backend for run in again} == {"ddp", "horovod"}
+    assert len({run.point.batch_per_rank for run in again}) == 1
+
+
+def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
+    source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
+    asked = Asked(str(source), "testcluster", tmp_path / "results")
+    assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
+    first = open_work(replace(asked, nodes=(2,)))
+    first.folder.runs.mkdir(parents=True)
+    first.folder.keep_study(first.text)
+    assert open_work(asked).study.world_sizes == (1, 4)
+    with pytest.raises(UsageError, match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now"):
+        open_work(replace(asked, nodes=(1,)))
+
+
+def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "slurm", *words, "--results", str(cluster.asked.results)]
+    done = subprocess.run(command, cwd=ROOT, env={**environment(cluster.top), **env}, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
+    code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "site 'testcluster': not run yet",
+        "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
+        "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
+        "2 jobs, about 0.1 node-h, at most 0.6 node-h; the study names no expected_run_s: taken as half of time_limit_s",
+        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a paired sd of 1 % assumed; "
+        "--noise says otherwise, a pilot measures it); fewer than 6 blocks give no verdict",
+        "dry run: nothing submitted; 11 runs: 11 planned",
+    ]
+    assert not cluster.folder.exists()
+    assert not (cluster.top / "queue").exists()
+
+
+def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
+    assert cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")[0] == 0
+    cluster.set_queue("101|small-n001-b00|RUNNING")
+    start(unfinished := config_of(cluster, "n001-b00"))
+    code, out, err = cli(cluster, "status", cluster.asked.study, "--site", "testcluster")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == ["n001-b00  job 101  running", "n002-b00  job 102  vanished: it never began"]
+    assert unfinished.log_path is not None
+    assert next(line for line in lines if line.startswith(unfinished.log_path.stem)).endswith("running")
+    assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
+
+
+def config_of(cluster: Cluster, job: str) -> RunConfig:
+    return cluster.jobs()[job].runs[0].config
+
+
+def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
+    code, out, err = cli(cluster, "render", cluster.asked.study, "--site", "testcluster")
+    assert code == 0
+    assert "#SBATCH --job-name=small-n002-b00\n" in out
+    assert err.splitlines()[-1] == "this script: n002-b00; --job names another, --out FOLDER writes all"
+    code, only, _ = cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00")
+    assert "#SBATCH --job-name=small-n001-b00\n" in only
+    assert cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--out", str(tmp_path / "out"))[0] == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"small-n001-b00.sh", "small-n002-b00.sh"}
+    assert (tmp_path / "out" / "small-n002-b00.sh").read_text() == out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["submit", "local", "--site", "local"],
+            "site 'local' has no scheduler; run the study there: python -m slurm run local --site local",
+        ),
+        (
+            ["run", "weak", "--site", "generic"],
+            "site 'generic' hands out its nodes through Slurm; use: python -m slurm submit weak --site generic",
+        ),
+        (
+            ["submit", "weak", "--site", "perlmutter"],
+            "site 'perlmutter' charges every job to an account; give --account NAME, or write access.account",
+        ),
+        (
+            ["render", "weak", "--site", "vista", "--nodes", "65"],
+            "65 nodes: site 'vista' allows 1 to 64 (limits.max_nodes); choose fewer, or correct the site file",
+        ),
+        (["render", "weak", "--site", "vista", "--nodes", "two"], "--nodes 'two' is no list of node counts; write --nodes 1,2,4"),
+        (
+            ["render", "weak", "--site", "vista", "--job", "n9"],
+            "--job n9: no such job is left to do; choose one of n001-b00, n002-b00",
+        ),
+        (
+            ["render", "local", "--job", "n9"],
+            "--out and --job choose among a cluster's jobs, and site 'local' has one script; leave them out",
+        ),
+        (["run", "smoke", "--site", "hostfile"], "hosts.txt is not there: mpirun's hostfile, one line for each host"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(cluster: Cluster, words: list[str], message: str) -> None:
+    code, out, err = cli(cluster, *words)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"error: {message}")
+
+
+def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> None:
+    (cluster.top / "empty").mkdir()
+    env = {"PATH": str(cluster.top / "empty")}
+    code, _, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", **env)
+    assert code == 2
+    assert err.startswith(
+        "error: there is no sbatch on this machine; submit on the cluster's login node, or write the scripts here"
+    )
+    assert not cluster.folder.exists()

@@ -1,0 +1,237 @@
+"""The Slurm job script, run by bash for real with stand-ins for Slurm's commands: steps, signals, time, requeues, refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm.fit import fit, jobs, text_of
+from slurm.load import read_site, read_study
+from slurm.plan import Run, plan
+from slurm.render import render_batch
+from slurm.request import Request
+from slurm.status import look
+from tests.slurm.fake_slurm import install
+from tests.slurm.stand_in import environment
+from tests.slurm.studies import ROOT, write
+from tests.slurm.test_job_script import last_event, terminal_signals, wait_for
+
+HOSTS = ("r1", "r2")
+
+
+class BatchJob:
+    """Block 0 at two nodes of the test cluster: four runs of four ranks."""
+
+    def __init__(
+        self, folder: Path, behaviours: dict[int, str] | None = None, limit_s: int = 30, site: str = "testcluster"
+    ) -> None:
+        source = write(
+            folder,
+            world_sizes="nodes = [2]",
+            cells='cells = ["single", "ddp", "horovod"]',
+            time_limit_s=f"time_limit_s = {limit_s}",
+        )
+        written, where = read_study(source), read_site(site)
+        study = fit(written, where, (), source)
+        self.folder = folder / "results" / "small"
+        self.text = text_of(study, written, source.read_text())
+        job = jobs(plan(study, 1, self.folder / "runs")[0], where)[-1]
+        self.runs: tuple[Run, ...] = job.runs
+        self.script = folder / "job.sh"
+        self.script.write_text(render_batch(study, self.text, Request(where), job, self.folder))
+        positions = {str(self.runs[n].config.position): what for n, what in (behaviours or {}).items()}
+        self.env = {
+            **environment(folder),
+            "STAND_IN": json.dumps(positions),
+            "PATH": f"{install(folder)}{os.pathsep}{os.environ['PATH']}",
+            "SLURM_JOB_ID": "77",
+            "SLURM_JOB_NUM_NODES": "2",
+            "SLURM_JOB_NODELIST": "r[1-2]",
+            "SLURM_JOB_END_TIME": str(int(time.time()) + 3600),
+            "FAKE_HOSTS": " ".join(HOSTS),
+        }
+
+    def start(self, **env: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            ["bash", str(self.script)],
+            cwd=ROOT,
+            env={**self.env, **env},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=terminal_signals,
+        )
+
+    def finish(self, **env: str) -> tuple[int, str, str]:
+        job = self.start(**env)
+        out, err = job.communicate(timeout=60)
+        return job.returncode, out, err
+
+    def states(self) -> list[str]:
+        return [look(run, job_is_running=False).state for run in self.runs]
+
+    def said(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in next((self.folder / "jobs").glob("*.jsonl")).read_text().splitlines()]
+
+    def requeued(self) -> bool:
+        return (self.script.parent / "scontrol.said").exists()
+
+
+def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    code, out, err = job.finish()
+    assert (code, err) == (0, "")
+    assert job.states() == ["ok"] * 4
+    lines = out.splitlines()
+    assert lines[0] == "preflight on 4 rank(s)"
+    assert lines[1] == "calibration at the start, on 2 node(s)"
+    assert lines[2:6] == [f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)]
+    assert lines[6:] == ["calibration at the end, on 2 node(s)", "complete: 4 runs, 0 failed, 0 left for the next job"]
+    assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
+        f"n002-b00-77-0-{when}-{host}.jsonl" for when in ("start", "end") for host in HOSTS
+    }
+    assert (job.folder / "study.toml").read_text() == job.text
+    begin, end = job.said()
+    assert (begin["event"], begin["job"], begin["restart"], begin["nodes"]) == ("begin", "77", 0, "r[1-2]")
+    assert end == {"event": "end", "job": "77", "restart": 0, "reason": "complete", "failed": 0, "left": 0, "code": 0}
+    assert not job.requeued()
+
+
+def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    assert job.finish()[0] == 0
+    same = f"--cpus-per-task=1 --kill-on-bad-exit=1 --mpi=pmix {sys.executable} -m bench"
+    env = "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1"
+    for run in job.runs:
+        assert run.log.with_suffix(".out").read_text().splitlines() == [
+            "stdin /dev/null",
+            f"mpirun --nodes=2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
+        ]
+    calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
+    assert calibration == f"mpirun --nodes=1 --ntasks=1 --nodelist=r2 {same} {env}"
+    preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-2]
+    assert preflight == (
+        f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo --rendezvous-dir {job.folder}/jobs"
+    )
+
+
+def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, {1: "hang"})
+    process = job.start()
+    wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
+    began = time.monotonic()
+    process.send_signal(signal.SIGUSR1)
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 3
+    assert (process.returncode, err) == (1, "")
+    assert job.states() == ["ok", "interrupted", "planned", "planned"]
+    assert last_event(job.runs[1])["interrupted"] is True
+    assert out.splitlines()[-1] == "stopped by USR1: 4 runs, 0 failed, 3 left for the next job"
+    assert job.said()[-1]["reason"] == "stopped by USR1"
+    assert (tmp_path / "scontrol.said").read_text() == "requeue 77\n"
+
+
+def test_a_restart_does_again_what_was_not_finished(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, {1: "hang"})
+    process = job.start()
+    wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
+    process.terminate()
+    process.communicate(timeout=20)
+    assert not job.requeued()  # somebody wanted it to end
+    before = job.runs[0].log.read_text()
+    code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
+    assert code == 0
+    assert job.states() == ["ok"] * 4
+    assert job.runs[0].log.read_text() == before
+    assert '"interrupted": true' in job.runs[1].log.with_suffix(".attempt-1.jsonl").read_text()
+    assert "done before, skipped" in out
+
+
+def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    code, out, _ = job.finish(SLURM_JOB_END_TIME=str(int(time.time()) + 55))  # 30 s of lead and 30 s for a run
+    assert code == 1
+    assert job.states() == ["planned"] * 4
+    assert out.splitlines()[1] == "calibration at the start: no time left"
+    assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
+    assert not job.requeued()  # it would not come further
+
+
+def test_a_hanging_run_is_timed_out_and_the_next_one_starts(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, {0: "hang"}, limit_s=3)
+    assert job.finish()[0] == 1
+    assert job.states() == ["timed out", "ok", "ok", "ok"]
+    assert job.said()[-1]["failed"] == 1
+    assert not job.requeued()
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"STAND_IN_DOCTOR": "4 worlds of one rank"}, "the preflight ended with exit code 1, see "),
+        ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
+        ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
+        ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit it: sbatch "),
+        ({"PYTHON": "no-python"}, "no-python is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE\n"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_first_run(tmp_path: Path, env: dict[str, str], message: str) -> None:
+    job = BatchJob(tmp_path)
+    code, _, err = job.finish(**env)
+    assert code == 2
+    assert f"error: {message}" in err
+    assert job.states() == ["planned"] * 4
+
+
+def test_the_preflight_can_be_left_out(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    assert job.finish(PREFLIGHT="no", STAND_IN_DOCTOR="would fail")[0] == 0
+
+
+def test_wrong_input_stops_the_job(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, {0: "refuse"})
+    code, _, err = job.finish()
+    assert (code, err) == (2, f"error: {job.runs[0].id}: model='resnet51' is unknown\n")
+    assert job.said()[-1]["reason"] == f"refused: {job.runs[0].id}: model='resnet51' is unknown"
+
+
+def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, site="vista")
+    assert job.finish()[0] == 0
+    assert len(job.runs) == 4
+    out = job.runs[0].log.with_suffix(".out").read_text().splitlines()[1]
+    assert out.startswith(f"mpirun -n 2 -o 0 {sys.executable} -m bench ")
+    second = (job.folder / "calibration" / "n002-b00-77-0-end-r2.out").read_text().splitlines()[1]
+    assert second.startswith(f"mpirun -n 1 -o 1 {sys.executable} -m bench ")
+
+
+def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text('#!/bin/sh\ndate -d "40 seconds" +%Y-%m-%dT%H:%M:%S\n')
+    assert "no time for more" in job.finish(SLURM_JOB_END_TIME="")[1]
+    squeue.write_text("#!/bin/sh\necho N/A\n")  # then the time asked for is assumed
+    assert job.finish(SLURM_JOB_END_TIME="")[0] == 0
+
+
+def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> None:
+    """As Slurm 22.05 does where its PMIx plug-in cannot set up a step."""
+    job = BatchJob(tmp_path)
+    (tmp_path / "bin" / "srun").write_text('#!/bin/sh\necho "srun: error: task 0 launch failed: Unspecified error"\n')
+    code, out, err = job.finish()
+    assert (code, out) == (2, "preflight on 4 rank(s)\n")
+    assert err.startswith(
+        "srun: error: task 0 launch failed: Unspecified error\nerror: the preflight ended with exit code 0, see "
+    )
+    code, out, _ = job.finish(PREFLIGHT="no")
+    assert code == 1
+    assert job.states() == ["failed"] * 4
+    assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
+    assert "calibration at the start on r1: failed, exit code 0" in out

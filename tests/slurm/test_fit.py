@@ -1,0 +1,159 @@
+"""A study meets its site: full nodes become ranks, runs become jobs with their time, and what does not fit is refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
+from slurm.load import find_study, read_site, read_study
+from slurm.plan import plan
+from slurm.request import Request, directives, exports, reaching_all_hosts, step_args
+from slurm.site import Site
+from slurm.study import Study
+from tests.slurm.studies import small, write
+
+
+def fitted(study: str, site: str, nodes: Sequence[int] = ()) -> tuple[Study, Site]:
+    source, where = find_study(study), read_site(site)
+    return fit(read_study(source), where, nodes, source), where
+
+
+def jobs_of(study: str, site: str, nodes: Sequence[int] = (), blocks: int = 1) -> list[Job]:
+    made, where = fitted(study, site, nodes)
+    return jobs([run for block in plan(made, blocks, Path("runs")) for run in block], where)
+
+
+def test_full_nodes_and_one_rank_become_world_sizes() -> None:
+    assert fitted("weak", "perlmutter")[0].world_sizes == (1, 4, 8, 16, 32, 64)
+    assert fitted("weak", "lumi-g", (1, 3))[0].world_sizes == (1, 8, 24)
+    assert fitted("weak", "vista", (2, 1))[0].world_sizes == (1, 2)
+    assert fitted("weak", "testcluster")[0].world_sizes == (1, 2, 4, 8)  # the site's limit comes first
+    batch = fitted("batch", "cardinal", (2,))[0]
+    assert batch.world_sizes == ()
+    assert batch.batch is not None
+    assert batch.batch.world_sizes == (8,)
+
+
+def test_the_site_gives_transport_device_data_and_threads() -> None:
+    study, _ = fitted("weak", "perlmutter")
+    assert study.cells == ("single", "ddp/nccl", "horovod/nccl")
+    assert (study.run["device"], study.run["data_dir"], study.run["threads"]) == ("cuda", "data", 1)
+    study, _ = fitted("weak", "testcluster")
+    assert study.cells == ("single", "ddp/gloo", "horovod/gloo")
+    assert "device" not in study.run
+    assert "data_dir" not in fitted("batch", "testcluster")[0].run
+
+
+def test_what_the_study_says_goes_before_the_site(tmp_path: Path) -> None:
+    source = write(tmp_path, cells='cells = ["ddp", "horovod/mpi"]', windows="threads = 3")
+    study = fit(read_study(source), read_site("testcluster"), (), source)
+    assert study.cells == ("ddp/gloo", "horovod/mpi")
+    assert study.run["threads"] == 3
+    assert study.world_sizes == (1, 2)
+
+
+def test_a_study_of_ranks_stays_as_it_is(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    same = fit(study, read_site("perlmutter"), (), tmp_path / "study.toml")
+    assert same == study
+    assert text_of(same, study, "as written") == "as written"
+
+
+@pytest.mark.parametrize("name", ["weak", "strong", "batch", "smoke"])
+def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path, name: str) -> None:
+    study, _ = fitted(name, "lumi-g")
+    path = tmp_path / "study.toml"
+    path.write_text(text_of(study, read_study(find_study(name)), ""))
+    assert read_study(path) == study
+
+
+def test_a_job_is_one_block_at_one_node_count() -> None:
+    made = jobs_of("weak", "generic", (1, 2), blocks=2)
+    assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]
+    assert {run.config.world_size for run in made[0].runs} == {1, 4}
+    assert {run.config.world_size for run in made[1].runs} == {8}
+    cells = sorted((run.point.cell, run.point.settings) for run in made[1].runs)
+    assert cells == [(cell, settings) for cell in ("ddp/nccl", "horovod/nccl") for settings in ("matched", "shipped")]
+    positions = [run.config.position for run in made[0].runs]
+    assert positions == sorted(p for p in positions if p is not None)
+
+
+def test_half_full_nodes_and_too_many_are_refused() -> None:
+    site = read_site("cardinal")
+    assert [nodes_of(world, site) for world in (1, 3, 4, 8, 128)] == [1, 1, 1, 2, 32]
+    with pytest.raises(UsageError, match=r"world_size=6 does not fill nodes of 4 ranks \(site 'cardinal'\); use 4 or 8"):
+        nodes_of(6, site)
+    with pytest.raises(UsageError, match=r"33 nodes: site 'cardinal' allows 1 to 32 \(limits.max_nodes\); choose fewer"):
+        fitted("weak", "cardinal", (1, 33))
+    with pytest.raises(UsageError, match=r"strong.global_batch=512 does not divide by world_size=12; use 504 or 516"):
+        fitted("strong", "cardinal", (3,))
+
+
+def test_a_site_without_a_transport_cannot_take_a_bare_framework() -> None:
+    source = find_study("weak")
+    site = read_site("local").model_copy(update={"transport": "none"})
+    with pytest.raises(UsageError, match="leaves the transport of 'ddp' to the site, and site 'local' names none"):
+        fit(read_study(source), site, (), source)
+
+
+def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
+    study, site = fitted("smoke", "testcluster")
+    job = jobs_of("smoke", "testcluster")[0]
+    assert len(job.runs) == 5
+    assert expected_s(job, study) == 60 + 7 * 45
+    assert minutes(job, study, site, None) == 20  # 300 + 1.5 * 375 + 180 + 30 s, in steps of 5 min
+    assert minutes(job, study, site, 7) == 7
+    with pytest.raises(UsageError, match=r"--minutes 61: site 'testcluster' allows 60 \(limits.max_minutes\); use at most 60"):
+        minutes(job, study, site, 61)
+    with pytest.raises(
+        UsageError, match="5 minutes are too few for one run of at most 180 s and its surroundings; use --minutes 6"
+    ):
+        minutes(job, study, site, 5)
+    short = site.model_copy(update={"limits": site.limits.model_copy(update={"max_minutes": 10})})
+    assert minutes(job, study, short, None) == 10
+
+
+def test_directives_are_what_the_site_wants() -> None:
+    study, site = fitted("weak", "lumi-g", (2,))
+    job = jobs_of("weak", "lumi-g", (2,))[-1]
+    lines = directives(study, Request(site, account="project_1", minutes=90), job)
+    assert lines[:9] == [
+        "--job-name=weak-n002-b00",
+        "--account=project_1",
+        "--partition=standard-g",
+        "--nodes=2",
+        "--ntasks-per-node=8",
+        "--cpus-per-task=7",
+        "--gpus-per-node=8",
+        "--time=01:30:00",
+        "--exclusive",
+    ]
+    assert step_args(site)[2].startswith("--cpu-bind=mask_cpu:fe000000000000,")
+    assert exports(site) == {
+        "NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
+        "GLOO_SOCKET_IFNAME": "hsn0",
+        "HOROVOD_GLOO_IFACE": "hsn0",
+        "NCCL_NET_GDR_LEVEL": "3",
+    }
+    with pytest.raises(UsageError, match="site 'lumi-g' charges every job to an account; give --account NAME"):
+        directives(study, Request(site), job)
+
+
+def test_a_forbidden_directive_is_refused() -> None:
+    study, site = fitted("weak", "vista", (2,))
+    job = jobs_of("weak", "vista", (2,))[-1]
+    lines = directives(study, Request(site), job)
+    assert "--ntasks=2" in lines
+    assert not [line for line in lines if "gpu" in line.partition("=")[0] or "cpus" in line]
+    asking = site.model_copy(update={"access": site.access.model_copy(update={"extra": ("--mem=0",)})})
+    with pytest.raises(UsageError, match=r"site 'vista' forbids --mem \(directives.forbidden\), and its file asks for --mem=0"):
+        directives(study, Request(asking), job)
+
+
+def test_mpirun_tells_the_hosts_of_a_hostfile_the_variables() -> None:
+    site = read_site("hostfile").model_copy(update={"env": {"NCCL_DEBUG": "WARN", "OMPI_MCA_x": "1"}})
+    assert reaching_all_hosts(site).mpirun_args == ("--bind-to", "none", "--hostfile", "hosts.txt", "-x", "NCCL_DEBUG")
+    local = read_site("local")
+    assert reaching_all_hosts(local) is local

@@ -1,0 +1,89 @@
+"""What a study costs and what it buys: node-hours by hand, half-widths against a table, noise from finished pairs."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from plots.stats import blocks_for_half_width, half_width
+from slurm.fit import fit, jobs
+from slurm.load import find_study, read_site, read_study
+from slurm.plan import Run, plan
+from slurm.price import Noise, node_hours, noise, paired_sd, precision, table
+from slurm.request import Request
+from slurm.status import look
+from slurm.study import Study
+from tests.slurm.stand_in import complete
+from tests.slurm.studies import small
+
+
+def smoke() -> tuple[Study, list[Run]]:
+    source = find_study("smoke")
+    study = fit(read_study(source), read_site("testcluster"), (), source)
+    return study, [run for block in plan(study, 2, Path("runs")) for run in block]
+
+
+def test_node_hours_are_jobs_times_nodes_times_time() -> None:
+    study, runs = smoke()
+    site = read_site("testcluster")
+    made = jobs(runs, site)
+    # 5 runs on one node and 2 on two, with two calibrations each of 45 s, and 60 s to start
+    expected = 2 * (1 * (60 + 7 * 45) + 2 * (60 + 4 * 45)) / 3600
+    assert node_hours(made, study) == pytest.approx(expected)
+    assert table(made, study, Request(site)) == [
+        "    1 node(s):   2 jobs,   10 runs, at most 20 min each, about 0.2 node-h",
+        "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.3 node-h",
+        "4 jobs, about 0.5 node-h, at most 1.7 node-h",
+    ]
+
+
+def test_the_half_width_is_that_of_a_t_interval() -> None:
+    # t(0.975, 7) = 2.3646
+    assert half_width(0.01, 8) == pytest.approx(math.expm1(2.3646 * 0.01 / math.sqrt(8)), rel=1e-4)
+    assert half_width(0.01, 1) is None
+    needed = blocks_for_half_width(0.03, 0.02)
+    assert needed is not None
+    enough, one_less = half_width(0.03, needed), half_width(0.03, needed - 1)
+    assert enough is not None
+    assert one_less is not None
+    assert enough <= 0.02 < one_less
+
+
+def test_the_price_says_what_it_buys() -> None:
+    line = precision(8, 31.2, Noise(0.011, "assumed"), 0.02)
+    assert line == "8 blocks = 31 node-h, about ±0.9 % on a ratio of DDP and Horovod (assumed)"
+    assert precision(8, 31.2, Noise(0.03, "x"), 0.02).endswith(
+        "±2.5 % on a ratio of DDP and Horovod (x); the margin of 2 % needs 12 blocks"
+    )
+    assert precision(3, 2.0, Noise(0.01, "x"), 0.02).endswith("; fewer than 6 blocks give no verdict")
+    assert "no interval from one block" in precision(1, 2.0, Noise(0.01, "x"), 0.02)
+
+
+def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
+    study = small(tmp_path, cells='cells = ["ddp/mpi", "horovod/mpi"]', scaling='scaling = ["weak", "strong"]')
+    runs = [run for block in plan(study, 3, tmp_path) for run in block]
+    point = {"w2-b8": (1.10, 1.12, 1.08), "w2-b4": (0.9, 0.9, 0.9)}
+    rates = []
+    for run in runs:
+        ratios = next((r for mark, r in point.items() if run.point.name.endswith(mark)), None)
+        if ratios is None:
+            continue
+        assert run.config.block is not None
+        pace = 100.0 * (run.config.block + 1)  # blocks differ far more than pairs
+        rates.append((run, pace * (ratios[run.config.block] if run.config.backend == "horovod" else 1.0)))
+    logs = [math.log(r) for r in point["w2-b8"]]
+    mean = sum(logs) / 3
+    measured = paired_sd(rates)
+    assert measured is not None
+    assert measured[0] == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in logs) / 4))  # pooled with a point without noise
+    assert measured[1] == 3
+    assert paired_sd(rates[:1]) is None
+
+
+def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    runs = plan(study, 1, tmp_path / "runs")[0]
+    complete(runs[0].config)
+    statuses = [look(run, False) for run in runs]
+    assert noise(statuses, None).source.startswith("a paired sd of 1 % assumed; ")
+    assert noise(statuses, 0.03) == Noise(0.03, "a paired sd of 3 % assumed")

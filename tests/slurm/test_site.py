@@ -1,0 +1,142 @@
+"""A site file with a mistake is refused in one line: the file's line, the value, the rule and the way out."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from slurm.load import line_of, read_site
+from tests.slurm.studies import ROOT, SHIPPED_SITES
+
+SITE = """\
+name = "here"
+title = "a cluster"
+scheduler = "slurm"
+launch = "srun"
+transport = "nccl"
+
+[access]
+partition = "gpu"
+
+[node]
+cores = 64
+gpus = 4
+vendor = "cuda"
+
+[cpu]
+per_rank = 16
+threads = 2
+
+[limits]
+max_nodes = 8
+max_minutes = 60
+"""
+
+
+def write(folder: Path, old: str = "", new: str = "") -> Path:
+    assert old in SITE
+    path = folder / "here.toml"
+    path.write_text(SITE.replace(old, new, 1) if old else SITE)
+    return path
+
+
+BAD: list[tuple[str, str, int, str]] = [
+    # text, what replaces it, line of the message, message
+    (
+        "gpus = 4",
+        "gpuss = 4",
+        12,
+        "unknown key 'node.gpuss'; did you mean 'gpus'?; valid here: cores, threads_per_core, gpus, gpu, vendor, interconnect",
+    ),
+    ("cores = 64", "cores = 0", 11, "node.cores=0: should be greater than or equal to 1"),
+    (
+        "per_rank = 16",
+        "per_rank = 17",
+        16,
+        "cpu.per_rank=17 times 4 ranks is more than the node's 64 CPUs (64 cores x 1); use at most 16",
+    ),
+    ("threads = 2", "threads = 20", 17, "cpu.threads=20, but a rank has 16 CPUs; use at most 16"),
+    (
+        "threads = 2",
+        "ranks_per_node = 5",
+        17,
+        "cpu.ranks_per_node=5, but a node has 4 GPUs, one for each rank; use at most 4",
+    ),
+    ("gpus = 4\n", "", 10, "node.gpus=0 does not go with vendor='cuda'; use 'cuda' or 'rocm' with GPUs, else 'none'"),
+    (
+        'gpus = 4\nvendor = "cuda"',
+        "gpus = 0",
+        5,
+        "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'",
+    ),
+    (
+        "threads = 2",
+        'bind = "mask_cpu:f,f0,f00"',
+        17,
+        "cpu.bind names 3 masks for 4 ranks on a node; give one for each",
+    ),
+    (
+        'launch = "srun"',
+        'launch = "mpirun"',
+        4,
+        "launch='mpirun' takes a hostfile, no scheduler; use scheduler = 'none' or another launch",
+    ),
+    (
+        'scheduler = "slurm"\nlaunch = "srun"',
+        'launch = "srun"',
+        3,
+        "launch='srun' starts steps of Slurm jobs; use scheduler = 'slurm' or another launch",
+    ),
+    (
+        'transport = "nccl"',
+        'mpirun_args = ["-v"]',
+        5,
+        "mpirun_args is mpirun's and has no effect with launch='srun'; leave it out",
+    ),
+    ("cores = 64\n", "", 10, "node.cores is missing: the counts of a job follow from it; see `scontrol show node`"),
+    ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--name=value'"),
+    (
+        "max_minutes = 60",
+        "max_minutes = 4",
+        1,
+        "policy.signal_lead_s=120 leaves a job of 4 min no time to run; use less",
+    ),
+    ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
+    ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "message"), BAD, ids=[new or f"no {old}" for old, new, _, _ in BAD])
+def test_a_mistake_names_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+    path = write(tmp_path, old, new)
+    with pytest.raises(UsageError) as caught:
+        read_site(str(path))
+    assert str(caught.value) == f"{path}, line {line}: {message}"
+
+
+def test_a_sites_own_file_is_read_by_its_path(tmp_path: Path) -> None:
+    site = read_site(str(write(tmp_path)))
+    assert (site.name, site.ranks_per_node, site.provenance) == ("here", 4, "not run yet")
+
+
+@pytest.mark.parametrize("name", SHIPPED_SITES.split(", "))
+def test_a_shipped_site_says_where_its_facts_are_from(name: str) -> None:
+    site = read_site(name)
+    assert site.name == name
+    if name in ("cardinal", "lumi-g", "perlmutter", "vista"):
+        assert site.sources
+        assert site.verified_on is None
+        assert site.provenance == f"from documentation ({site.doc_date}), not run there"
+
+
+def test_every_shipped_site_is_listed() -> None:
+    assert SHIPPED_SITES.split(", ") == sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
+
+
+def test_the_line_is_the_deepest_that_is_there() -> None:
+    text = "a = 1\n[node]  # here\n  gpus = 4\n\n[cpu]\ngpus = 2\nx.y = 3\n"
+    assert line_of(text, ("node", "gpus")) == 3
+    assert line_of(text, ("cpu", "gpus")) == 6
+    assert line_of(text, ("cpu", "x", "y")) == 7
+    assert line_of(text, ("node", "cores")) == 2
+    assert line_of(text, ("gpus",)) == 1
