@@ -68,7 +68,7 @@ class RunConfig(Fields):
     def to_toml(self) -> str:
         """The same as a TOML file; None has no TOML form and is left out."""
         values = self.model_dump(mode="json")
-        return "".join(f"{k} = {json.dumps(v)}\n" for k, v in values.items() if v is not None)
+        return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in values.items() if v is not None)
 
 
 def explain(error: ValidationError) -> str:

@@ -24,7 +24,7 @@ def _split_commas(value: object) -> object:
 class Fields(BaseModel):
     """Every option of a run; which of them go together is in bench/rules.py."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     backend: Backend = Field("single", description="who averages the gradients: nobody (one process), DDP or Horovod")
     transport: Transport = Field(
@@ -86,19 +86,19 @@ class Fields(BaseModel):
     warmup_steps: int = Field(10, ge=3, description="steps before the first window, recorded but not counted")
     windows: int = Field(4, ge=1, description="timed windows")
     steps_per_window: int = Field(5, ge=1, description="optimiser updates in a window")
-    seed: int = Field(0, ge=0, description="seed of the initial weights, the data and its order")
-    threads: int = Field(1, ge=1, description="compute threads of each rank")
+    seed: int = Field(0, ge=0, lt=2**62, description="seed of the initial weights, the data and its order")
+    threads: int = Field(1, ge=1, le=4096, description="compute threads of each rank")
     num_workers: int = Field(0, ge=0, description="data-loading processes of each rank; 0 loads in the training process")
     bucket_mib: float | None = Field(
-        None, gt=0, description="MiB per gradient exchange: DDP's bucket cap; with settings=matched, of both frameworks"
+        None, gt=0, le=2**20, description="MiB per gradient exchange: DDP's bucket cap; with settings=matched, of both frameworks"
     )
-    fusion_mib: float | None = Field(None, ge=0, description="Horovod's fusion threshold, MiB (its default: 128)")
-    cycle_ms: float | None = Field(None, gt=0, description="Horovod's cycle time, ms (its default: 1)")
+    fusion_mib: float | None = Field(None, ge=0, le=2**20, description="Horovod's fusion threshold, MiB (its default: 128)")
+    cycle_ms: float | None = Field(None, gt=0, le=10_000, description="Horovod's cycle time, ms (its default: 1)")
     log_path: Path | None = Field(None, description="run log to create (JSON lines); without it nothing is kept")
     rendezvous_dir: Path | None = Field(
         None, description="folder all ranks see, where they find each other; default: the log's folder, or /tmp on one node"
     )
-    rendezvous_timeout_s: float = Field(60.0, gt=0, description="seconds to wait for the other ranks")
+    rendezvous_timeout_s: float = Field(60.0, gt=0, le=86_400, description="seconds to wait for the other ranks")
     study: str | None = Field(None, description="name of the study this run belongs to")
     block: int | None = Field(None, ge=0, description="index of the block this run belongs to")
     position: int | None = Field(None, ge=0, description="place of this run in its block's random order")

@@ -166,7 +166,8 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
             f"world_size={world_size} was asked for, but {launch.source} started {launch.size} ranks; "
             f"use --world-size {launch.size} or start {world_size} ranks"
         )
-    forgot = "; this is the batch shell, the step needs srun" if int(env.get("SLURM_NTASKS", "1") or 1) > 1 else ""
+    asked = env.get("SLURM_NTASKS", "")
+    forgot = "; this is the batch shell, the step needs srun" if asked.isdecimal() and int(asked) > 1 else ""
     launcher = f"srun --mpi=pmix -n {world_size}" if "SLURM_JOB_ID" in env else f"mpirun -n {world_size} --bind-to none"
     raise UsageError(
         f"world_size={world_size} was asked for, but this process is alone (no launcher known here started it){forgot}; "

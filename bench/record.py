@@ -64,11 +64,13 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 
 def _create(path: Path) -> int:
-    if path.exists():
-        raise UsageError(f"log_path={str(path)!r} exists and is never overwritten; choose another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        if not path.is_file():
+            raise UsageError(f"log_path={str(path)!r} cannot be written: a file is in the way; choose another folder") from None
+        raise UsageError(f"log_path={str(path)!r} exists and is never overwritten; choose another name") from None
     except OSError as error:
         raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
 

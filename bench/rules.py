@@ -35,6 +35,8 @@ def _batch(c: Fields) -> None:
         below = c.global_batch // c.world_size * c.world_size
         near = f"{below} or {below + c.world_size}" if below else str(c.world_size)
         raise ValueError(f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use {near}")
+    if c.nesterov and c.momentum == 0:
+        raise ValueError("nesterov is a form of momentum, and momentum=0; use --momentum 0.9, or leave nesterov out")
     if c.samples_per_rank % c.accumulate:
         raise ValueError(
             f"accumulate={c.accumulate} does not divide the {c.samples_per_rank} images of a rank's step: micro-batches of "

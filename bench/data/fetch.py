@@ -40,7 +40,10 @@ class Published:
 
     def missing(self, folder: Path) -> list[str]:
         """Those of the files that are not in `folder`; files are renamed into place, so one that is there is whole."""
-        return [name for name in self.files if not (folder / name).is_file()]
+        try:
+            return [name for name in self.files if not (folder / name).is_file()]
+        except OSError as error:  # a folder of somebody else
+            raise UsageError(f"data_dir={str(folder)!r} cannot be read: {error.strerror}; choose another --data-dir") from None
 
     def instruction(self, folder: Path) -> str:
         """What to do by hand."""

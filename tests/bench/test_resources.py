@@ -67,4 +67,6 @@ def test_a_rank_bound_to_one_core_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     config = RunConfig(backend="ddp", world_size=2, batch_per_rank=1)
     assert "--bind-to none" in str(advice(config, HERE, 1))
     assert advice(config, HERE, 2) is None
-    assert advice(config, Launch("none", 0, 1, 0, 1, "alone"), 1) is None
+    alone = Launch("none", 0, 1, 0, 1, "alone")
+    assert advice(config, alone, 1) is None
+    assert "1 rank(s) of 64 thread(s) share 2 core(s)" in str(advice(config.model_copy(update={"threads": 64}), alone, 2))
