@@ -67,8 +67,8 @@ def test_trains_as_one_process_that_averages_the_shards(cell: str, settings: str
         return
     tolerance = STEP_TOLERANCE.get(precision, STEP_TOLERANCE["float32"])
     if "bf16" in str(VARIANTS[precision]):
-        # one rounding to eight bits; a last bit that falls the other way moves a weight too far to speak of drift
-        assert relative(got["gradients"], want["gradients"]) <= 2**-8
+        # the last of bfloat16's eight bits may fall the other way, which moves a weight too far to speak of drift
+        assert relative(got["gradients"], want["gradients"]) <= 2**-7
         return
     assert relative(got["gradients"], want["gradients"]) <= tolerance
     # beyond one step the order of summation makes trajectories part: drift is held against that of the specification
