@@ -92,8 +92,8 @@ def _config(cell: str, log_path: Path, **fields: int) -> RunConfig:
 
 def launch(config: RunConfig, module: list[str]) -> None:
     """One fresh process group; what it says is shown only where it fails."""
-    # left alone, glibc gives memory back in about one process of four, bare or not, and fetches it again in every step for
-    # some 4 % of its time: noise between processes that hides what is looked for
+    # left alone, some processes, bare or not, give memory back and fetch it again in every step: noise between processes that
+    # hides what is looked for
     keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
     launcher = ["mpirun", "-n", str(config.world_size), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", sys.executable]
     env = {**os.environ, **keep_memory, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
