@@ -238,3 +238,25 @@ def test_an_exception_on_any_rank_is_recorded(tmp_path: Path, rank: int, backend
     result = read_run(log)
     assert result.state == "failed"
     assert f"rank {rank}: RuntimeError: planted failure" in str(result.problem)
+
+
+@pytest.mark.parametrize(("ranks", "cell"), [(1, ()), (2, ("--backend", "ddp", "--world-size", "2"))])
+def test_the_input_pipeline_alone(ranks: int, cell: tuple[str, ...], tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(ranks, "--dataset", "digits", "--batch-per-rank", "4", "--loader-only", *cell, "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    run = read_run(log)
+    assert run.state == "ok"
+    assert run.end["checks"] == {"samples_per_step": True}, "nothing was trained, so nothing else is claimed"
+    for window in run.windows:
+        assert len(window["input_seconds"]) == ranks
+        assert all(0 < waited <= window["seconds"] for waited in window["input_seconds"])
+
+
+def test_a_model_that_does_not_fit_its_input_is_one_line() -> None:
+    done = bench(1, "--dataset", "digits", "--batch-per-rank", "4", "--model", "vit_b_16")
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "model=vit_b_16 cannot train on a batch of shape [4, 3, 32, 32]" in line
+    assert "--image-size" in line
+    assert "Traceback" not in done.stderr
