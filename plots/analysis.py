@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bench.config import RunConfig
-from plots import equal, pipeline, scaling, stats, versus
+from plots import equal, gains, pipeline, scaling, stats, versus
 from plots.load import Loaded
 from plots.points import NotCompared, Point, Table, point_of, tabulate
 from plots.stats import Estimate
@@ -41,6 +41,7 @@ class Analysis:
     throughput: list[scaling.Throughput]
     efficiency: list[scaling.Scaled]
     comparisons: list[versus.Comparison]
+    gains: list[gains.Gain]
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
     digests: list[equal.DigestCheck]
@@ -69,6 +70,7 @@ def analyse(loaded: Loaded) -> Analysis:
     """All numbers of a study whose folder holds at least one usable run."""
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
+    gained, no_gain = gains.measure(table)
     comparisons, no_comparison = versus.compare(table, loaded.study.margin, loaded.study.primary)
     return Analysis(
         loaded,
@@ -76,7 +78,8 @@ def analyse(loaded: Loaded) -> Analysis:
         scaling.throughput(table),
         efficiency,
         comparisons,
-        no_comparison + no_efficiency,
+        gained,
+        no_comparison + no_gain + no_efficiency,
         _step_times(loaded.runs),
         equal.compare_digests(loaded.runs),
         equal.varying(loaded.runs),

@@ -41,6 +41,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         throughput=_throughput(a),
         waited=any(t.input_share is not None for t in a.throughput),
         apart=_apart(a),
+        gains=_gains(a) if a.gains else "",
         pipelines=_pipelines(a) if a.pipelines else "",
         scaling=_scaling(a),
         step_times=_step_times(a),
@@ -90,6 +91,15 @@ def _apart(a: Analysis) -> list[str]:
             "baseline."
         )
     return lines
+
+
+def _gains(a: Analysis) -> str:
+    head = ["cell", "settings", "ranks", "images per rank", "variant", "over", "images/s, ratio [95 %]", "n"]
+    rows = []
+    for g in a.gains:
+        where = [g.point.cell, _settings(g.point), g.point.world_size, g.point.samples_per_rank]
+        rows.append([*where, *(", ".join(p.variant) for p in (g.point, g.baseline)), interval(g.ratio, ratio), g.ratio.n])
+    return table(head, rows)
 
 
 def _pipelines(a: Analysis) -> str:

@@ -28,6 +28,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         ],
         "scaling": [_scaled(s) for s in a.efficiency],
         "comparisons": [_compared(c, a) for c in a.comparisons],
+        "gains": [{**_point(g.point), "baseline_variant": g.baseline.variant, "ratio": _estimate(g.ratio)} for g in a.gains],
         "not_compared": [asdict(n) for n in a.not_compared],
         "pipelines": [{**asdict(p), "images_per_s": _estimate(p.images_per_s)} for p in a.pipelines],
         "step_times": [

@@ -145,6 +145,13 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
         assert drawn.count("compile=True") == ("compile-true" in name)
 
 
+def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study: Path) -> None:
+    printed = rows(page(variants), "Variants")
+    assert [row[4:7] for row in printed] == [["compile=True", "compile=False", "1.000 (n=1, no interval)"]] * 5
+    assert {g["ratio"]["value"] for g in summary(variants)["gains"]} == {1.0}
+    assert "## Variants" not in page(study)
+
+
 def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1, compile=True)
     assert main(["report", str(tmp_path)]) == 0

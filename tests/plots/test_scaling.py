@@ -189,6 +189,32 @@ def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
     }
 
 
+def test_a_variant_is_held_against_the_plainest_of_its_cell(mixed: Analysis) -> None:
+    found = {(g.point.cell, g.point.variant): g for g in mixed.gains}
+    assert {g.baseline.variant for g in mixed.gains if g.point.cell != "single"} == {("compile=False", "compression=none")}
+    assert {key: g.ratio.value for key, g in found.items()} == {
+        ("single", ("compile=True",)): pytest.approx(2),
+        ("ddp/mpi", ("compile=True", "compression=none")): pytest.approx(2),
+        ("ddp/mpi", ("compile=False", "compression=fp16")): pytest.approx(1 / 0.7),
+        ("horovod/mpi", ("compile=True", "compression=none")): pytest.approx(0.80 / 0.90 * 2),
+        ("horovod/mpi", ("compile=False", "compression=fp16")): pytest.approx(1.25 / 0.90 / 0.7),
+    }
+    assert {g.ratio.n for g in mixed.gains} == {6}
+
+
+def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path) -> None:
+    for block in range(2):
+        logs.write(tmp_path / f"{block}-plain.jsonl", logs.config("single", block=block), 0.2)
+        place = logs.host(1, platform="Linux-other" if block else "Linux-test")
+        fast = logs.config("single", block=block, precision="bf16-mixed")
+        logs.write(tmp_path / f"{block}-fast.jsonl", fast, 0.1, provenance=place)
+    a = analysed(tmp_path)
+    assert [(g.ratio.value, g.ratio.n) for g in a.gains] == [(pytest.approx(2), 1)]
+    (lost,) = a.not_compared
+    assert lost.what.endswith("precision=bf16-mixed against precision=float32, block 1")
+    assert "Linux-other" in lost.reason
+
+
 def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(mixed: Analysis) -> None:
     common = {(s.point.cell, s.point.variant): s for s in mixed.efficiency if s.kind == "common"}
     assert len(common) == 6
