@@ -101,8 +101,9 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
         return source
     values = fitted.model_dump(mode="json", exclude_none=True)
     tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    tables |= {f"variants.{name}": fields for name, fields in tables.pop("variants").items()}
     lines = [f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices filled in."]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if key not in tables and value != []]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict) and value != []]
     for key, table in tables.items():
         lines += ["", f"[{key}]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
     return "\n".join(lines) + "\n"

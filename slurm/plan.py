@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
-from slurm.study import EXCHANGE_FIELDS, OWNED_FIELDS, Study
+from slurm.study import OWNED_FIELDS, Study
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,13 @@ class Point:
     world_size: int
     batch_per_rank: int
     curves: tuple[Curve, ...]
+    variant: str = ""
 
     @property
     def name(self) -> str:
         """For people, in run ids and messages."""
-        mark = "" if self.settings == "shipped" else f"-{self.settings}"
-        return f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}{mark}"
+        marks = [self.settings if self.settings != "shipped" else "", self.variant]
+        return "-".join([f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}", *filter(None, marks)])
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,22 @@ def points(study: Study) -> list[Point]:
 
     A configuration that several curves need is one point: at one rank weak and strong scaling often coincide.
     """
-    curves: dict[tuple[str, Settings, int, int], list[Curve]] = {}
+    curves: dict[tuple[str, Settings, int, int, str], list[Curve]] = {}
     for cell in study.cells:
         for settings in study.settings:
-            for curve, world_size, batch_per_rank in _sizes(study, cell):
-                curves.setdefault((cell, settings, world_size, batch_per_rank), []).append(curve)
-    return [Point(*key, curves=tuple(through)) for key, through in curves.items()]
+            for variant in _variants(study, cell):
+                for curve, world_size, batch_per_rank in _sizes(study, cell):
+                    curves.setdefault((cell, settings, world_size, batch_per_rank, variant), []).append(curve)
+    return [Point(*key[:4], tuple(through), key[4]) for key, through in curves.items()]
+
+
+def _variants(study: Study, cell: str) -> list[str]:
+    """Names of a cell's variants; of those that are the same to `single`, which exchanges nothing, the first."""
+    names = list(study.variants) or [""]
+    if cell != "single":
+        return names
+    fields = [study.fields_of(name, alone=True) for name in names]
+    return [name for index, name in enumerate(names) if fields[index] not in fields[:index]]
 
 
 def check_primary(study: Study) -> None:
@@ -119,7 +130,7 @@ def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) 
     # The batch is always said per rank, also on the strong curve: one point has one description, whatever curves share it.
     alone = backend == "single"
     fields = {
-        **{name: value for name, value in study.run.items() if not (alone and name in EXCHANGE_FIELDS)},
+        **study.fields_of(point.variant, alone),
         "backend": backend,
         "transport": transport or "none",
         "settings": point.settings,
@@ -146,7 +157,7 @@ def in_words_of(study: Study, message: str) -> str:
         return name if name in OWNED_FIELDS else f"run.{name}"
 
     message = re.sub(r"--([a-z][a-z-]*)", lambda flag: key(flag[1].replace("-", "_")), message)
-    if not study.run:
+    if not study.fields:
         return message
-    names = "|".join(sorted(study.run, key=len, reverse=True))
+    names = "|".join(sorted(study.fields, key=len, reverse=True))
     return re.sub(rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)", lambda name: key(name[0]), message)

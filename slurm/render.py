@@ -13,7 +13,7 @@ from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes
 from slurm.plan import Run, points
 from slurm.request import Request, directives, exports, reaching_all_hosts, step_args
 from slurm.site import Site
-from slurm.study import EXCHANGE_FIELDS, OWNED_FIELDS, Study
+from slurm.study import OWNED_FIELDS, Study
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -38,7 +38,7 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
         site=reaching_all_hosts(site),
         folder=str(folder),
         common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
-        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.run if name not in shared)]),
+        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.fields if name not in shared)]),
         total=len(runs),
     )
 
@@ -51,7 +51,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
     site, calibration = request.site, _calibration(study, job)
     shared = _shared(study, [*(run.config for run in job.runs), calibration])
     ranks = max(run.config.world_size for run in job.runs)
-    own = [name for name in study.run if name not in shared]
+    own = [name for name in study.fields if name not in shared]
     return _fill(
         templates,
         "slurm.sh.j2",
@@ -107,7 +107,7 @@ def _calibration(study: Study, job: Job) -> RunConfig:
     first = job.runs[0].config
     return make_config(
         {
-            **{name: value for name, value in study.run.items() if name not in EXCHANGE_FIELDS},
+            **study.fields_of(next(iter(study.variants), ""), alone=True),
             "batch_per_rank": (alone or sorted(run.config.samples_per_rank for run in job.runs))[0],
             "seed": first.seed,
             "study": study.name,
@@ -137,7 +137,7 @@ def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
 
     What `single` is left out of goes to each run's own line.
     """
-    return [name for name in ("study", *study.run) if len({tuple(config.to_words(name)) for config in configs}) == 1]
+    return [name for name in ("study", *study.fields) if len({tuple(config.to_words(name)) for config in configs}) == 1]
 
 
 def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:

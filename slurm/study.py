@@ -37,6 +37,8 @@ OWNED_FIELDS = {
 # Fields of [run] that `single` takes no part in, as it exchanges nothing: the common baseline runs without them.
 EXCHANGE_FIELDS = ("compression", "sync_batchnorm")
 
+_NAME = r"[a-z0-9][a-z0-9_-]*"
+
 BatchPerRank = Annotated[int, Field(ge=1)]
 WorldSize = Annotated[int, Field(ge=1)]
 
@@ -106,6 +108,20 @@ class Study(Table):
     batch: Batch | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field(default_factory=dict, description="fields of bench's RunConfig that are the same in every run")
 
+    variants: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="one table [variants.NAME] for each set of fields that goes before those of [run]"
+    )
+
+    @property
+    def fields(self) -> list[str]:
+        """Every field of RunConfig that the study sets, in [run] or in a variant."""
+        return list(dict.fromkeys((*self.run, *(name for variant in self.variants.values() for name in variant))))
+
+    def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
+        """What the study says of the runs of one variant, '' where it has none; `alone`: of `single`, which exchanges nothing."""
+        values = {**self.run, **self.variants.get(variant, {})}
+        return {name: value for name, value in values.items() if not (alone and name in EXCHANGE_FIELDS)}
+
     @property
     def needs_site(self) -> bool:
         """Whether a site must fill something in before the study can be planned."""
@@ -113,7 +129,7 @@ class Study(Table):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for rule in (_check_names, _check_lists, _check_cells, _check_curves, _check_run):
+        for rule in (_check_names, _check_lists, _check_cells, _check_curves, _check_run, _check_variants):
             rule(self)
         return self
 
@@ -125,7 +141,7 @@ def near(name: str, valid: Iterable[str]) -> str:
 
 
 def _check_names(s: Study) -> None:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", s.name):
+    if not re.fullmatch(_NAME, s.name):
         raise ValueError(f"name={s.name!r} also names a folder; use lower-case letters, digits, '-' and '_'")
     if not s.question.isprintable():
         raise ValueError(f"question={s.question!r} must be one line; join it into one sentence")
@@ -180,8 +196,22 @@ def _check_nodes(s: Study) -> None:
 
 
 def _check_run(s: Study) -> None:
-    for name in s.run:
-        if name in OWNED_FIELDS:
-            raise ValueError(f"run.{name}={s.run[name]!r}: the plan sets {name} of each run; {OWNED_FIELDS[name]}")
-        if name not in RunConfig.model_fields:
-            raise ValueError(f"unknown key 'run.{name}'{near(name, RunConfig.model_fields.keys() - OWNED_FIELDS.keys())}")
+    for table, values in {"run": s.run, **{f"variants.{name}": values for name, values in s.variants.items()}}.items():
+        for name, value in values.items():
+            if name in OWNED_FIELDS:
+                raise ValueError(f"{table}.{name}={value!r}: the plan sets {name} of each run; {OWNED_FIELDS[name]}")
+            if name not in RunConfig.model_fields:
+                valid = RunConfig.model_fields.keys() - OWNED_FIELDS.keys()
+                raise ValueError(f"unknown key '{table}.{name}'{near(name, valid)}")
+
+
+def _check_variants(s: Study) -> None:
+    for name in s.variants:
+        if not re.fullmatch(_NAME, name):
+            raise ValueError(f"variants.{name} also names logs; use lower-case letters, digits, '-' and '_'")
+    if len(s.variants) == 1:
+        raise ValueError(
+            f"variants has {next(iter(s.variants))!r} alone; add another to compare it with, or write its fields in [run]"
+        )
+    if s.variants and s.primary:
+        raise ValueError("primary names one comparison, and every variant has one; leave out primary or variants")

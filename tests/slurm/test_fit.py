@@ -69,6 +69,15 @@ def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path, name: str) -> 
     assert read_study(path) == study
 
 
+def test_variants_are_kept_with_the_fitted_study(tmp_path: Path) -> None:
+    tables = "\n[variants.a]\n\n[variants.b]\nprecision = 'bf16'\n"
+    path = tmp_path / "smoke.toml"
+    path.write_text(find_study("smoke").read_text() + tables)
+    study = read_study(path)
+    path.write_text(text_of(fit(study, read_site("lumi-g"), (), path), study, ""))
+    assert read_study(path).variants == {"a": {}, "b": {"precision": "bf16"}}
+
+
 def test_a_job_is_one_block_at_one_node_count() -> None:
     made = jobs_of("weak", "generic", (1, 2), blocks=2)
     assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]

@@ -119,3 +119,24 @@ def test_shipped_studies_have_the_advertised_size() -> None:
     assert [len(block) for block in plan(local, local.blocks, RUNS)] == [7] * 6
     transports = read_study(find_study("local-transports"))
     assert [len(block) for block in plan(transports, transports.blocks, RUNS)] == [10] * 8
+
+
+def test_variants_are_points_of_their_own(tmp_path: Path) -> None:
+    text = SMALL + '[variants.plain]\n[variants.fast]\nprecision = "bf16-mixed"\nwindows = 3\n'
+    study = read_study(write(tmp_path, text))
+    plain = points(small(tmp_path))
+    assert len(points(study)) == 2 * len(plain)
+    runs = flat(plan(study, 1, RUNS))
+    assert len({run.id for run in runs}) == len(runs)
+    for run in runs:
+        fast = run.id.endswith("-fast")
+        assert fast or run.id.endswith("-plain")
+        assert (run.config.precision, run.config.windows) == (("bf16-mixed", 3) if fast else ("float32", 2))
+        assert run.config.nesterov
+
+
+def test_one_process_alone_has_no_variants_of_the_exchange(tmp_path: Path) -> None:
+    text = SMALL + '[variants.plain]\n[variants.half]\ncompression = "fp16"\n'
+    found = [(p.cell, p.variant) for p in points(read_study(write(tmp_path, text))) if p.world_size == 1]
+    assert [variant for cell, variant in found if cell == "single"] == ["plain"]
+    assert [variant for cell, variant in found if cell == "ddp/mpi"] == ["plain", "half"]

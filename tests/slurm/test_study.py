@@ -93,6 +93,22 @@ BAD: list[tuple[str, str, str]] = [
     ),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
     ("seed", 'primary = { curve = "weak", world_sise = 2 }', "key 'primary.world_size' is missing: its ranks"),
+    (
+        "nesterov",
+        "[variants.a]\n[variants.b]\nprecison = 'bf16'",
+        "unknown key 'variants.b.precison'; did you mean 'precision'?",
+    ),
+    (
+        "nesterov",
+        "[variants.a]\n[variants.b]\nseed = 3",
+        "variants.b.seed=3: the plan sets seed of each run; write seed at the top of the study",
+    ),
+    ("nesterov", "[variants.'a b']\n[variants.b]", "variants.a b also names logs; use lower-case letters, digits, '-' and '_'"),
+    (
+        "nesterov",
+        "[variants.a]\nthreads = 1",
+        "variants has 'a' alone; add another to compare it with, or write its fields in [run]",
+    ),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
 
@@ -146,8 +162,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (batch, local, local-transports, smoke, strong, weak) nor the path of a .toml file; "
-        "did you mean 'local'?"
+        "'locl' is neither a shipped study (batch, local, local-transports, precision, smoke, strong, weak) "
+        "nor the path of a .toml file; did you mean 'local'?"
     )
 
 
