@@ -79,6 +79,11 @@ def _line(event: str, fields: Mapping[str, Any]) -> bytes:
     return (json.dumps({"event": event, **fields}, allow_nan=True) + "\n").encode()
 
 
+def allocation(job: object, restart: object) -> str:
+    """Name of an allocation, as in 'job 77, restart 1': a requeued job keeps its id, and may get other nodes."""
+    return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
+
+
 @dataclass(frozen=True)
 class Run:
     """One log as read. `problem` is None exactly if the log proves that the run did all it was asked to do."""
@@ -96,6 +101,12 @@ class Run:
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that held a rank, each once, sorted."""
         return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ()) if "hostname" in rank}))
+
+    @property
+    def allocation(self) -> str:
+        """The scheduler's allocation it ran in; '' where there was none."""
+        job = self.host.get("job") or {}
+        return allocation(job["SLURM_JOB_ID"], job.get("SLURM_RESTART_COUNT", 0)) if "SLURM_JOB_ID" in job else ""
 
     @property
     def _errors(self) -> list[Mapping[str, Any]]:

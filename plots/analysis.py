@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from bench.config import RunConfig
-from plots import equal, gains, pipeline, scaling, stats, versus
+from plots import equal, gains, gaps, pipeline, scaling, stats, versus
+from plots.calibration import Calibrated, Calibration, calibrate
+from plots.gaps import Gap
 from plots.load import Loaded
 from plots.points import NotCompared, Point, Table, point_of, tabulate
 from plots.stats import Estimate
@@ -47,6 +50,8 @@ class Analysis:
     digests: list[equal.DigestCheck]
     varying: list[str]
     pipelines: list[pipeline.Pipeline]
+    gaps: list[Gap]
+    calibrated: Calibrated | None
 
     @property
     def blocks(self) -> int:
@@ -66,8 +71,8 @@ class Analysis:
         return sum(c.holm_p is not None for c in self.comparisons)
 
 
-def analyse(loaded: Loaded) -> Analysis:
-    """All numbers of a study whose folder holds at least one usable run."""
+def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -> Analysis:
+    """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it was not run by jobs."""
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
@@ -84,6 +89,8 @@ def analyse(loaded: Loaded) -> Analysis:
         equal.compare_digests(loaded.runs),
         equal.varying(loaded.runs),
         pipeline.measure(loaded.pipelines),
+        gaps.find(loaded.study, table),
+        None if calibrations is None else calibrate(calibrations, table),
     )
 
 

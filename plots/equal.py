@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +79,17 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     return found
 
 
+def against_most(runs: Sequence[Facts]) -> list[list[str]]:
+    """Per run in what its work differs from that of most of them; seeds and folders may differ by block."""
+    work = [{k: v for k, v in facts.items() if _of_the_work(k)} for facts in runs]
+    usual = Counter(tuple(w.items()) for w in work).most_common(1)
+    return [differences([own], [dict(items) for items, _ in usual]) for own in work]
+
+
+def _of_the_work(fact: str) -> bool:
+    return fact not in PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith(TUNED))
+
+
 def varying(runs: pd.DataFrame) -> list[str]:
     """Facts that are not the same in all runs of a study though no point asks for it: worth a note, not an exclusion."""
     return differences(runs["facts"], (), (*OF_THE_POINT, "seed", *VARIED))
@@ -137,7 +148,8 @@ def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
         groups: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
         for row in runs.to_dict("records"):
             if row["world_size"] == world_size and row["parameters_sha256"] and _bits_must_agree(row["facts"]):
-                groups[row["block"], _training(row["facts"])][f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
+                group = groups[row["block"], row["allocation"], _training(row["facts"])]
+                group[f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
         wrong = tuple(f"block {k[0]}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
         checks.append(DigestCheck(world_size, len(several), sum(map(len, several.values())), wrong))

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analysis import Analysis, machine, workload
+from plots.calibration import FLOOR, MAX_SCORE
 from plots.equal import without_exchange
 from plots.layout import CELLS, Scale, bars, cut_bars, look, reach
 from plots.points import NO_SETTINGS, ranks
@@ -34,6 +35,12 @@ _STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "figure.constrained_layout.use": True,
 }
 _LINE: dict[str, Any] = {"markersize": 6, "capsize": 3, "linewidth": 1.3, "elinewidth": 1.1}
+# black, as colours belong to cells; a ring becomes a disc from a job's start to its end
+_ROUND: dict[str, dict[str, Any]] = {
+    "start": {"marker": "o", "markersize": 5, "linestyle": "none", "color": "black", "markerfacecolor": "white"},
+    "end": {"marker": "D", "markersize": 4.5, "linestyle": "none", "color": "black"},
+}
+_MOST_NODES = 64  # the slowest; the others are in calibration.csv
 Row = TypeVar("Row", Throughput, Scaled)
 
 
@@ -50,6 +57,9 @@ def draw(a: Analysis) -> dict[str, Figure]:
         for name, scaled in _groups(a.efficiency).items():
             weak = scaled[0].curve == "weak"
             figures[name + ("-efficiency" if weak else "-speedup")] = _scaling(a, scaled, weak)
+        batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
+        for batch in dict.fromkeys(batches):
+            figures[_file("calibration", batch, batches)] = _calibration(a, batch[0])
         return figures
 
 
@@ -113,17 +123,21 @@ def _series(ax: Axes, rows: Sequence[Row], cells: Sequence[str], scale: Scale, y
 
 
 def _words(a: Analysis, figure: Figure, title: str, subtitle: str, estimates: Sequence[Estimate], notes: Sequence[str]) -> None:
-    """Finding on top, conditions below it, and at the foot the machine, n and how to read the bars."""
+    """As `_frame`, the foot ending with n and how to read the bars."""
+    n = sorted({e.n for e in estimates})
+    count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+    bars = ": one block, no interval" if n[-1] == 1 else " blocks; bars: 95 % Student t interval over blocks, on logs"
+    _frame(figure, title, subtitle, [*notes, f"{machine(a.loaded.host)}. {count}{bars}."])
+
+
+def _frame(figure: Figure, title: str, subtitle: str, foot: Sequence[str]) -> None:
+    """Finding on top, conditions below it, and at the foot what else a reader must know, such as machine and n."""
     height = figure.get_figheight()
     fits = 72 * 0.97 * figure.get_figwidth() / (0.64 * len(title))  # a bold letter is 0.64 of its size wide
     figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=min(11, fits), fontweight="bold")
     fits = 72 * 0.97 * figure.get_figwidth() / (0.53 * len(subtitle))
     figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=min(9, fits), color=_GREY)
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
-    n = sorted({e.n for e in estimates})
-    count = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
-    bars = ": one block, no interval" if n[-1] == 1 else " blocks; bars: 95 % Student t interval over blocks, on logs"
-    foot = [*notes, f"{machine(a.loaded.host)}. {count}{bars}."]
     figure.supxlabel("\n".join(foot), x=0.01, ha="left", fontsize=7, color=_GREY)
 
 
@@ -265,4 +279,52 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
     _words(a, figure, title, subtitle, [c.paired.estimate for c in rows], cut_bars([c.paired.estimate for c in rows], low, high))
+    return figure
+
+
+def _calibration(a: Analysis, batch: int) -> Figure:
+    """Every calibration: a row for each node, the slowest on top, in it a line from start to end for each job."""
+    assert a.calibrated is not None
+    nodes = [n for n in a.calibrated.nodes if n.samples_per_step == batch][:_MOST_NODES]
+    good = [c for c in a.calibrated.all if c.usable and c.samples_per_step == batch]
+    figure = Figure(figsize=(7.2, 1.9 + 0.34 * len(nodes)))
+    ax = figure.subplots()
+    for row, node in enumerate(nodes):
+        if node.slow:
+            ax.axhspan(row - 0.5, row + 0.5, color="#E69F00", alpha=0.25, linewidth=0)
+        own = [c for c in good if c.node == node.node]
+        jobs = list(dict.fromkeys(c.allocation for c in own))
+        for i, job in enumerate(jobs):
+            rates = {c.when: c.images_per_s for c in own if c.allocation == job}
+            at = row + 0.6 * ((i + 0.5) / len(jobs) - 0.5)
+            ax.plot(list(rates.values()), [at] * len(rates), color=_GREY, linewidth=0.8, zorder=2)
+            for when, rate in rates.items():
+                ax.plot([rate], [at], zorder=3, **_ROUND[when])
+    median = nodes[0].images_per_s / nodes[0].relative
+    ax.axvline(median, color=_GREY, linewidth=1.1, zorder=1, label="median node")
+    ax.axvline(median * (1 - FLOOR), color=_GREY, linewidth=1.1, ls="--", zorder=1, label=f"{100 * FLOOR:g} % below it")
+    for when, style in _ROUND.items():
+        ax.plot([], [], label=f"job's {when}", **style)
+    ax.set_yticks(range(len(nodes)), [f"{n.node}{', slow' if n.slow else ''}" for n in nodes])
+    for label_, node in zip(ax.get_yticklabels(), nodes, strict=True):
+        label_.set_fontweight("bold" if node.slow else "normal")
+    ax.set_ylim(len(nodes) - 0.4, -0.6)
+    ax.set_xlabel("images/s of one plain process on the node")
+    ax.set_ylabel("node")
+    ax.grid(visible=True, axis="x")
+    ax.grid(visible=False, axis="y")
+    ax.hlines(
+        [row + 0.5 for row in range(len(nodes) - 1)], 0, 1, transform=ax.get_yaxis_transform(), color="#e6e6e6", linewidth=0.8
+    )
+    _legend(ax)
+    slow = [f"{n.node} at {100 * n.relative:.0f} % of the median node" for n in nodes if n.slow]
+    title = f"Slow nodes: {', '.join(slow)}" if slow else f"Calibration: no slow node among {len(nodes)}"
+    bad = sum(not c.usable for c in a.calibrated.all)
+    of = f"{len({c.node for c in good})} nodes, {len({c.allocation for c in good})} jobs"
+    count = f"n = {len(good)} calibrations, {of}; {bad} failed or missing"
+    rule = (
+        f"Slow: more than {100 * FLOOR:g} % below the median node in most calibrations, and modified z-score below -{MAX_SCORE}."
+    )
+    subtitle = f"one plain process on each node of a job, all at once; {batch} images per step; {workload(a)}"
+    _frame(figure, title, subtitle, [rule, f"{machine(a.loaded.host)}. {count}."])
     return figure

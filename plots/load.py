@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import Run, read_run
 from plots import equal, steady
+from plots.gaps import Plan
 from plots.points import NO_BLOCK
 
 _SUPERSEDED = re.compile(r"\.attempt-\d+\.jsonl$")
@@ -32,13 +33,12 @@ class Primary(BaseModel):
     batch_per_rank: int | None = None
 
 
-class Study(BaseModel):
+class Study(Plan):
     """What the report needs of study.toml; the rest belongs to whoever planned the study."""
 
     name: str
     question: str = ""
     margin: float = Field(0.02, gt=0, lt=1)
-    blocks: int | None = Field(None, ge=1)
     primary: Primary | None = None
 
 
@@ -83,7 +83,7 @@ def load(folder: Path) -> Loaded:
     for path in paths:
         if path in old:
             continue
-        run = _read(path)
+        run = read_log(path)
         if isinstance(run, Unusable):
             unusable.append(run)
         else:
@@ -113,7 +113,7 @@ def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _read(path: Path) -> Run | Unusable:
+def read_log(path: Path) -> Run | Unusable:
     """A usable run, or why not. A log of this schema whose events lack what the schema promises is damaged, not a crash."""
     try:
         run = read_run(path)
@@ -126,7 +126,7 @@ def _read(path: Path) -> Run | Unusable:
 
 
 def _superseded(path: Path) -> Unusable:
-    run = _read(path)
+    run = read_log(path)
     return run if isinstance(run, Unusable) else Unusable(path.name, run.state, "complete, but repeated")
 
 
@@ -146,6 +146,8 @@ def _row(run: Run) -> dict[str, Any]:
         **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")},
         "curves": _curves(config),
         "block": NO_BLOCK if config.block is None else config.block,
+        "allocation": run.allocation,
+        "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": config.samples_per_step / run.images_per_s,
         "step_seconds_median": median,
@@ -177,10 +179,6 @@ def _curves(config: RunConfig) -> tuple[str, ...]:
     return config.curves or (("weak",) if config.batch_per_rank is not None else ("strong",))
 
 
-def _of_the_work(fact: str) -> bool:
-    return fact not in equal.PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith(equal.TUNED))
-
-
 def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
     """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds may differ by block."""
     points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -188,10 +186,7 @@ def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any
         points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))].append(row)
     kept, aside = [], []
     for group in points.values():
-        work = [{k: v for k, v in r["facts"].items() if _of_the_work(k)} for r in group]
-        usual = Counter(tuple(w.items()) for w in work).most_common(1)[0][0]
-        for row, own in zip(group, work, strict=True):
-            other = equal.differences([own], [dict(usual)])
+        for row, other in zip(group, equal.against_most([r["facts"] for r in group]), strict=True):
             kept += [] if other else [row]
             aside += (
                 [Unusable(row["log"], "ok", "work differs from its point's other runs: " + "; ".join(other))] if other else []

@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from plots import stats, versus
+from plots import calibration_tables, gaps, stats, versus
 from plots.analysis import Analysis, machine, workload
 from plots.equal import DigestCheck
 from plots.load import Unusable
@@ -43,7 +43,15 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         apart=_apart(a),
         gains=_gains(a) if a.gains else "",
         pipelines=_pipelines(a) if a.pipelines else "",
-        scaling=_scaling(a),
+        scaling=_scaling(a, a.efficiency),
+        planned=len(gaps.planned(loaded.study)) if loaded.study.blocks else 0,
+        gaps=a.gaps,
+        gaps_table=_gaps(a),
+        calibrated=a.calibrated,
+        calibration_tables=calibration_tables,
+        calibration_findings=calibration_tables.findings(a.calibrated) if a.calibrated else [],
+        calibration_unusable=calibration_tables.unusable(a.calibrated) if a.calibrated else "",
+        same_nodes=_scaling(a, a.calibrated.scaling) if a.calibrated and a.calibrated.scaling else "",
         step_times=_step_times(a),
         not_steady=[f"`{r['log']}`: {r['not_steady_reason']}" for r in loaded.runs.to_dict("records") if not r["steady"]],
         equal_work=_equal_work(a),
@@ -222,18 +230,30 @@ def _throughput(a: Analysis) -> str:
     return table(head, rows)
 
 
-def _scaling(a: Analysis) -> str:
+def _scaling(a: Analysis, scaled: Sequence[Scaled]) -> str:
     head = ["curve", "cell", "settings", *_columns(a), "ranks", "baseline", "baseline images/s", "speed-up [95 %]"]
     head += ["efficiency [95 %]", "step overhead ms", "n", "flags"]
     rows = []
-    for s in a.efficiency:
+    for s in scaled:
         where = [s.curve, s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
-        kind = "common" if s.kind == "common" else "own"
-        base = f"{kind}: {describe(s.baseline)}"
+        base = f"{s.kind}: {describe(s.baseline)}"
         overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
-        flags = [*s.flags, *([] if s.paired else ["no shared block: Welch's interval"])]
+        flags = [*s.flags, *([] if s.paired else ["no block shared in one allocation: Welch's interval"])]
         values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
         rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values])
+    return table(head, rows)
+
+
+def _gaps(a: Analysis) -> str:
+    varies = any(g.point.variant for g in a.gaps)
+    head = ["curve", "cell", "settings", *(["variant"] if varies else []), "ranks", "images per rank"]
+    head += ["blocks planned", "with usable runs", "missing blocks"]
+    rows: list[list[object]] = []
+    for g in a.gaps:
+        missing = ", ".join(map(str, g.missing)) if len(g.missing) < g.planned else "all"
+        variant = [", ".join(g.point.variant) or "-"] if varies else []
+        where = [g.curve, g.point.cell, _settings(g.point), *variant, g.point.world_size, g.point.samples_per_rank]
+        rows.append([*where, g.planned, g.planned - len(g.missing), missing])
     return table(head, rows)
 
 

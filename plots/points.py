@@ -18,8 +18,20 @@ from plots import equal
 
 CURVES = ("weak", "strong", "batch")
 NO_BLOCK = -1  # runs started by hand name no block and together make one
-ALL_BLOCKS = -2  # stands for every block where two points share none
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
+
+
+class Block(NamedTuple):
+    """One randomised pass inside one allocation: what two points share where they are compared.
+
+    `allocation` is '' where no scheduler handed out nodes; the hosts are then compared as facts.
+    """
+
+    number: int
+    allocation: str = ""
+
+
+ALL_BLOCKS = Block(-2)  # stands for every block where two points share none
 
 
 class Point(NamedTuple):
@@ -47,6 +59,7 @@ class BlockMean:
     step_seconds: float
     runs: int
     facts: tuple[equal.Facts, ...]
+    hosts: tuple[str, ...] = ()
     input_share: float | None = None  # of the windows' time, waited for batches by the rank that waited most
 
 
@@ -54,7 +67,7 @@ class BlockMean:
 class Table:
     """All points by block, and the curves each point is part of."""
 
-    blocks: Mapping[Point, Mapping[int, BlockMean]]
+    blocks: Mapping[Point, Mapping[Block, BlockMean]]
     curves: Mapping[Point, frozenset[str]]
 
     def on(self, curve: str) -> list[Point]:
@@ -76,11 +89,11 @@ class NotCompared:
 
 def tabulate(runs: pd.DataFrame) -> Table:
     """Average the repeats of every point inside every block."""
-    groups: dict[Point, dict[int, list[Mapping[Any, Any]]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Point, dict[Block, list[Mapping[Any, Any]]]] = defaultdict(lambda: defaultdict(list))
     curves: dict[Point, set[str]] = defaultdict(set)
     for row in runs.to_dict("records"):
         point = point_of(row)
-        groups[point][row["block"]].append(row)
+        groups[point][Block(row["block"], row["allocation"])].append(row)
         curves[point].update(row["curves"])
     blocks = {point: {b: _block_mean(rows) for b, rows in sorted(found.items())} for point, found in groups.items()}
     return Table(blocks, {p: frozenset(c) for p, c in curves.items()})
@@ -94,7 +107,8 @@ def point_of(row: Mapping[Any, Any]) -> Point:
 
 def _block_mean(rows: Sequence[Mapping[Any, Any]]) -> BlockMean:
     facts = tuple(row["facts"] for row in rows)
-    return BlockMean(float(np.mean([r["step_seconds_mean"] for r in rows])), len(rows), facts, mean_share(rows))
+    hosts = tuple(sorted({host for row in rows for host in row["hosts"]}))
+    return BlockMean(float(np.mean([r["step_seconds_mean"] for r in rows])), len(rows), facts, hosts, mean_share(rows))
 
 
 def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
@@ -105,13 +119,26 @@ def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
 
 def shared_blocks(
     table: Table, a: Point, b: Point, ignore: tuple[str, ...]
-) -> tuple[list[float], list[float], dict[int, list[str]]]:
-    """Step seconds of two points in the blocks they share and did equal work in; and per shared block what differs."""
+) -> tuple[list[float], list[float], dict[Block, list[str]]]:
+    """Step seconds of two points in the blocks they share and did equal work in; and per block that both have what differs.
+
+    A block is shared inside one allocation only: other nodes, or the same ones another day, are not the same conditions.
+    """
     blocks = [block for block in table.blocks[a] if block in table.blocks[b]]
     differ = {x: equal.differences(table.blocks[a][x].facts, table.blocks[b][x].facts, ignore) for x in blocks}
     good = [x for x in blocks if not differ[x]]
     seconds = [[table.blocks[p][x].step_seconds for x in good] for p in (a, b)]
-    return seconds[0], seconds[1], differ
+    return seconds[0], seconds[1], differ | _held_apart(table, a, b)
+
+
+def _held_apart(table: Table, a: Point, b: Point) -> dict[Block, list[str]]:
+    """Per block that both points have, but in no allocation together: where each has it."""
+    places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
+    for point, held in zip((a, b), places, strict=True):
+        for block in table.blocks[point]:
+            held[block.number].append(block.allocation or "no job recorded")
+    both = [i for i in places[0] if i in places[1] and not set(places[0][i]) & set(places[1][i])]
+    return {Block(i): ["not in one allocation: " + " against ".join(" and ".join(p[i]) for p in places)] for i in both}
 
 
 def describe(point: Point) -> str:
@@ -126,6 +153,7 @@ def ranks(n: int) -> str:
     return f"{n} rank" if n == 1 else f"{n} ranks"
 
 
-def block_name(block: int) -> str:
-    """'block 3', or what stands in its place."""
-    return {NO_BLOCK: "no block recorded", ALL_BLOCKS: "all blocks"}.get(block, f"block {block}")
+def block_name(block: Block) -> str:
+    """'block 3 (job 77)', or what stands in its place."""
+    name = {NO_BLOCK: "no block recorded", ALL_BLOCKS.number: "all blocks"}.get(block.number, f"block {block.number}")
+    return f"{name} ({block.allocation})" if block.allocation else name

@@ -7,15 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 from bench.config import UsageError
-from plots import figures
+from plots import calibration_tables, figures, jobs
 from plots.analysis import analyse
 from plots.load import Loaded, load
 from plots.markdown import markdown
 from plots.summary import summary
 
+CALIBRATION = "calibration.csv"
+
 
 def make(folder: Path, out: Path) -> list[Path]:
-    """Analyse a study's folder and write figures/, report.md and summary.json into `out`.
+    """Analyse a study's folder and write figures/, report.md, summary.json and calibration.csv into `out`.
 
     Raises UsageError, with the reasons, where no log is usable.
     """
@@ -26,12 +28,14 @@ def make(folder: Path, out: Path) -> list[Path]:
         )
     if loaded.runs.empty:
         raise UsageError(f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}")
-    a = analyse(loaded)
+    a = analyse(loaded, jobs.read(folder))
     try:
         drawn = figures.draw(a)
         _remove_stale(out, set(drawn))
         written = figures.save(drawn, out / "figures")
         written.append(_write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n"))
+        if a.calibrated:
+            written.append(_write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
         written.append(_write(out / "report.md", markdown(a, list(drawn))))
     except OSError as error:
         raise UsageError(f"{out}: cannot be written: {error.strerror}; choose another folder with --out") from error

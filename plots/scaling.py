@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,8 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Scaled:
-    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's own one rank.
+    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's own one rank,
+    `same nodes` the plain process that calibrated the point's own nodes in its own job.
 
     `efficiency` is T(p0)/T(p) for weak scaling and that over p for strong; `speedup` is efficiency times p;
     `step_overhead_seconds` is T(p) - T(p0), which has a meaning for weak scaling only.
@@ -105,7 +107,7 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
         return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
     ignore = (*equal.OF_THE_POINT, *(equal.EXCHANGE if kind == "common" else ()))
     before, after, differ = shared_blocks(table, baseline, point, ignore)
-    paired = bool(differ)
+    paired = bool(table.blocks[baseline].keys() & table.blocks[point].keys())  # else other nodes: not block by block
     if not paired:
         before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
         everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
@@ -114,12 +116,26 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
     if not before or (missing and not paired):
         return None, missing
     ratio = stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
+    return scaled(curve, point, kind, baseline, before, after, ratio, paired), missing
+
+
+def scaled(
+    curve: str,
+    point: Point,
+    kind: str,
+    baseline: Point,
+    before: Sequence[float],
+    after: Sequence[float],
+    ratio: Estimate,
+    paired: bool,
+) -> Scaled:
+    """Efficiency and speed-up that follow from step seconds of the baseline and the point, and their ratio T(p0)/T(p)."""
     p = point.world_size
     e = ratio if curve == "weak" else _times(ratio, 1 / p)
     rate = stats.geometric_mean([baseline.samples_per_step / s for s in before])
     overhead = None if curve == "strong" else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
     flags = ("above 100 %",) if e.value > 1 else ()
-    return Scaled(curve, point, kind, baseline, rate, e, _times(e, p), overhead, paired, flags), missing
+    return Scaled(curve, point, kind, baseline, rate, e, _times(e, p), overhead, paired, flags)
 
 
 def _times(e: Estimate, factor: float) -> Estimate:

@@ -7,6 +7,7 @@ from typing import Any
 
 from plots import versus
 from plots.analysis import Analysis, machine, workload
+from plots.calibration import Calibrated
 from plots.points import Point
 from plots.scaling import Scaled
 from plots.stats import Estimate
@@ -30,6 +31,10 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "comparisons": [_compared(c, a) for c in a.comparisons],
         "gains": [{**_point(g.point), "baseline_variant": g.baseline.variant, "ratio": _estimate(g.ratio)} for g in a.gains],
         "not_compared": [asdict(n) for n in a.not_compared],
+        "gaps": [
+            {"curve": g.curve, **_point(g.point), "blocks_planned": g.planned, "blocks_missing": list(g.missing)} for g in a.gaps
+        ],
+        "calibration": None if a.calibrated is None else _calibration(a.calibrated),
         "pipelines": [{**asdict(p), "images_per_s": _estimate(p.images_per_s)} for p in a.pipelines],
         "step_times": [
             {**_point(s.point), "runs": s.runs, "steps_per_run": s.steps_per_run}
@@ -70,6 +75,21 @@ def _scaled(s: Scaled) -> dict[str, Any]:
         "step_overhead_seconds": s.step_overhead_seconds,
         "paired_by_block": s.paired,
         "flags": list(s.flags),
+    }
+
+
+def _calibration(c: Calibrated) -> dict[str, Any]:
+    return {
+        "slow_nodes": c.slow,
+        "nodes": [asdict(n) for n in c.nodes],
+        "drift": None if c.drift is None else _estimate(c.drift),
+        "drift_warning": c.drifts,
+        "jobs": [asdict(d) for d in c.jobs],
+        "scaling": [_scaled(s) for s in c.scaling],
+        "no_scaling": [asdict(n) for n in c.missing],
+        "unusable": [
+            {k: getattr(one, k) for k in ("job", "allocation", "when", "node", "log", "reason")} for one in c.all if one.reason
+        ],
     }
 
 

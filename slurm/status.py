@@ -25,6 +25,12 @@ class RunStatus:
     reason: str = ""
     wall_s: int | None = None
     hosts: tuple[str, ...] = ()
+    allocation: str = ""
+
+    @property
+    def place(self) -> object:
+        """What two runs must share to be compared."""
+        return self.hosts, self.allocation
 
 
 def look(run: Run, job_is_running: bool) -> RunStatus:
@@ -42,7 +48,7 @@ def look(run: Run, job_is_running: bool) -> RunStatus:
     if log.config is not None and (difference := _difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {difference}", wall_s)
     if log.problem is None:
-        return RunStatus(run, "ok", "", wall_s, log.hosts)
+        return RunStatus(run, "ok", "", wall_s, log.hosts, log.allocation)
     # A launcher leaves its ranks little time to say that they were stopped, so the job says it too.
     if log.exit.get("interrupted"):
         return RunStatus(run, "interrupted", "", wall_s)

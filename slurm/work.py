@@ -103,14 +103,14 @@ def short(path: Path) -> Path:
 def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
     """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block that are.
 
-    A pair is compared only if it ran on the same nodes, and another job has other ones.
+    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in another state.
     """
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
         config, point = status.run.config, status.run.point
         alone = point.cell if config.backend == "single" else config.transport
         groups.setdefault((config.block, point.world_size, point.batch_per_rank, point.settings, alone), []).append(status)
-    broken = [members for members in groups.values() if any(s.state != "ok" or s.hosts != members[0].hosts for s in members)]
+    broken = [members for members in groups.values() if any(s.state != "ok" or s.place != members[0].place for s in members)]
     again = {status.run.id for members in broken for status in members}
     return [status.run for status in statuses if status.run.id in again]
 

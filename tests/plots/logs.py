@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,56 @@ def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02) -> None:
     (folder / "study.toml").write_text(
         f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\nseed = 1\n'
     )
+
+
+@dataclass
+class Job:
+    """A job of a study under Slurm: `nodes` with the slowdown of each, the order's block, what its calibrations meet."""
+
+    id: str
+    block: int
+    nodes: Mapping[str, float]
+    drift: float = 1.0  # seconds at the end over those at the start
+    restart: int = 0
+    fail: Sequence[tuple[str, str]] = ()  # (when, node) of calibrations that failed
+    rounds: Sequence[str] = ("start", "end")
+
+    @property
+    def name(self) -> str:
+        return f"n{len(self.nodes):03d}-b{self.block:02d}"
+
+    def place(self, world_size: int) -> dict[str, Any]:
+        """Provenance of a run of this job: ranks go round its nodes, and nodes are named by their domain, as many are."""
+        names = list(self.nodes)
+        ranks = [
+            {"hostname": f"{names[r % len(names)]}.cluster", "cpu": "Test CPU @ 2 GHz", "threads": 1} for r in range(world_size)
+        ]
+        job = {"SLURM_JOB_ID": self.id} | ({"SLURM_RESTART_COUNT": str(self.restart)} if self.restart else {})
+        return host(world_size, ranks=ranks, job=job)
+
+
+def in_job(
+    folder: Path, job: Job, runs: Mapping[str, tuple[int, float]], noise: np.random.Generator | None = None, sd: float = 0.0
+) -> None:
+    """The runs of a job, {cell: (ranks, slowdown)}, each as slow as its slowest node, between two calibrations; weak scaling."""
+
+    def own() -> float:
+        return 1.0 if noise is None else float(np.exp(noise.normal(0, sd)))
+
+    for cell, (world_size, slowdown) in runs.items():
+        run = config(cell, world_size, 16, job.block, seed=job.block)
+        true = 0.1 * slowdown * max(list(job.nodes.values())[:world_size])
+        name = f"{job.id}-{job.restart}-{job.block}-{cell.replace('/', '-')}-{world_size}.jsonl"
+        write(folder / "runs" / name, run, true * own(), noise, provenance=job.place(world_size))
+    (folder / "jobs").mkdir(exist_ok=True)
+    with (folder / "jobs" / f"{job.name}.jsonl").open("a") as said:
+        for when in job.rounds:
+            for node, slowdown in job.nodes.items():
+                name = f"{job.name}-{job.id}-{job.restart}-{when}-{node}.jsonl"
+                true = 0.1 * slowdown * (job.drift if when == "end" else 1.0) * own()
+                provenance = replace(job, nodes={node: slowdown}).place(1)
+                end = {"status": "failed: loss is nan"} if (when, node) in job.fail else None
+                run = config("single", 1, 16, job.block, seed=job.block, curves=())
+                write(folder / "calibration" / name, run, true, noise, provenance=provenance, end=end)
+                event = {"event": "calibration", "job": job.id, "restart": job.restart, "when": when, "node": node, "log": name}
+                said.write(json.dumps(event) + "\n")

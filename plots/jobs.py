@@ -1,0 +1,61 @@
+"""What jobs left beside the runs: their calibrations, read as each job recorded them in jobs/*.jsonl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.record import allocation
+from plots import equal
+from plots.calibration import WHEN, Calibration
+from plots.load import Unusable, read_log
+
+
+def read(folder: Path) -> list[Calibration] | None:
+    """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none recorded; None without jobs."""
+    if not (folder / "jobs").is_dir():
+        return None
+    found = [c for path in sorted((folder / "jobs").glob("*.jsonl")) for c in _of_job(path, folder / "calibration")]
+    recorded = {c.log for c in found}
+    strays = (p for p in sorted((folder / "calibration").glob("*.jsonl")) if p.name not in recorded)
+    reason = "its job did not live to record it"
+    return [*found, *(Calibration("", _allocation(p), "", "", log=p.name, reason=reason) for p in strays)]
+
+
+def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
+    for event in _events(path):
+        if event.get("event") == "calibration" and event.get("when") in WHEN:
+            place = allocation(event.get("job", ""), event.get("restart", 0))
+            yield _calibration(path.stem, place, event, logs)
+
+
+def _events(path: Path) -> Iterator[Mapping[str, Any]]:
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:  # torn by a kill
+            continue
+        if isinstance(event, dict):
+            yield event
+
+
+def _calibration(job: str, place: str, event: Mapping[str, Any], logs: Path) -> Calibration:
+    when, node, log = event["when"], str(event.get("node", "")), str(event.get("log", ""))
+    if not log:
+        return Calibration(job, place, when, node, reason=str(event.get("reason", "not begun")))
+    if not (logs / log).is_file():
+        return Calibration(job, place, when, node, log=log, reason="its log is not there")
+    run = read_log(logs / log)
+    if isinstance(run, Unusable):
+        return Calibration(job, place, when, node, log=log, reason=run.reason)
+    assert run.config is not None  # of a usable log
+    facts = equal.facts(run.config, run.host, run.end)
+    host = "".join(run.hosts)
+    return Calibration(job, place, when, node, host, log, "", run.images_per_s, run.config.samples_per_step, facts)
+
+
+def _allocation(path: Path) -> str:
+    run = read_log(path)
+    return "" if isinstance(run, Unusable) else run.allocation
