@@ -14,6 +14,7 @@ from bench.config import UsageError
 from slurm import batch, submit
 from slurm.folder import StudyFolder
 from slurm.load import find_study, read_study
+from slurm.request import REPORT, REPORT_MINUTES
 from slurm.status import count, table
 from slurm.work import Asked, Work, open_work, parse_nodes, short
 
@@ -82,6 +83,7 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
     if chosen is None:
         raise UsageError(f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}")
     scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
+    scripts |= {REPORT: work.report_script()} if out else {}
     from slurm.price import lines  # imported here: not every command has a price
 
     for line in lines(work, noise):
@@ -168,6 +170,7 @@ def submit_jobs(
     account: AccountOption = "",
     noise: NoiseOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="submit no job that reports when the others have ended")] = False,
 ) -> None:
     """Submit a job for every block and node count of which runs are missing; also resumes.
 
@@ -182,10 +185,12 @@ def submit_jobs(
 
     for line in lines(work, noise) if work.jobs else []:
         print(line)
+    if work.jobs and not no_report:
+        print(f"then, when all have ended, the report: 1 node, at most {REPORT_MINUTES} min (--no-report leaves it out)")
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
-    for line in batch.submit_missing(asked):
+    for line in batch.submit_missing(asked, not no_report):
         print(line, flush=True)
 
 

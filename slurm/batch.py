@@ -10,9 +10,10 @@ from typing import Any
 
 from bench.config import UsageError
 from slurm import submit
+from slurm.chain import chain
 from slurm.fit import Job, jobs
 from slurm.folder import StudyFolder
-from slurm.request import job_name
+from slurm.request import REPORT, job_name
 from slurm.status import RunStatus, look
 from slurm.submit import Queued
 from slurm.work import Asked, Work, open_work
@@ -35,8 +36,11 @@ class JobState:
         return self.state in _IN_PROGRESS
 
 
-def submit_missing(asked: Asked) -> list[str]:
-    """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing."""
+def submit_missing(asked: Asked, report: bool = True) -> list[str]:
+    """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing.
+
+    With `report`, a last job waits for all of them and writes the report.
+    """
     work = open_work(asked)
     require_scheduler(work)
     scripts = {job.id: work.batch_script(job) for job in work.jobs}  # every mistake comes out before anything is made
@@ -51,6 +55,8 @@ def submit_missing(asked: Asked) -> list[str]:
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
         room = (work.request.site.limits.max_submitted or 10**6) - len(queue)
+        before = states.get(REPORT)
+        after = [known.id for job, known in states.items() if known.in_progress and job != REPORT]
         for job in work.jobs:
             known = states.get(job.id, JobState("not submitted"))
             if known.in_progress:
@@ -59,8 +65,12 @@ def submit_missing(asked: Asked) -> list[str]:
                 most = work.request.site.limits.max_submitted
                 lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
             else:
-                lines.append(f"{job.id}  submitted as job {_submit(work, lock, job, scripts[job.id])}, {len(job.runs)} runs")
+                after.append(_submit(work, lock, job, scripts[job.id]))
+                lines.append(f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs")
                 room -= 1
+        if report and after:
+            pending = before.id if before is not None and before.state == "pending" else ""
+            lines.append(chain(work, lock, after, pending, room))
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
 
 
@@ -87,11 +97,12 @@ def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
 def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
     """Record jobs of ours that are queued but not on record: we were killed between sbatch and the record."""
     recorded = {str(entry.get("slurm_id")) for entry in work.folder.read_jobs()}
-    names = {job_name(work.study, job): job for job in work.jobs}
+    runs = {REPORT: 0, **{job.id: len(job.runs) for job in work.jobs}}
+    names = {job_name(work.study, job): job for job in runs}
     for queued in queue:
         if (job := names.get(queued.name)) is not None and queued.id not in recorded:
-            script = work.folder.path / f"job-{job.id}-adopted.sh"
-            work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=queued.id)
+            script = work.folder.path / f"job-{job}-adopted.sh"
+            work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[job], job=job, slurm_id=queued.id)
 
 
 def job_states(folder: StudyFolder, queue: Sequence[Queued] | None) -> dict[str, JobState]:
@@ -152,7 +163,8 @@ def cancel_all(asked: Asked) -> list[str]:
     work = open_work(asked)
     require_scheduler(work)
     lines = []
-    for job, known in sorted(job_states(work.folder, submit.queue()).items()):
+    # the report first: it would start once the jobs that it waits for are gone
+    for job, known in sorted(job_states(work.folder, submit.queue()).items(), key=lambda item: (item[0] != REPORT, item[0])):
         if known.in_progress:
             submit.cancel(known.id, known.state == "running")
             lines.append(f"{job}  job {known.id} " + ("told to stop" if known.state == "running" else "taken out of the queue"))

@@ -3,6 +3,7 @@
 study.toml           the study as it was first run; its `blocks` is the planned number
 jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running, or being submitted
 job-001.sh, ...      the job scripts as they were executed; job-n004-b00-001.sh: of block 0 at 4 nodes, as it was submitted
+job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was done again
 jobs/, calibration/  under Slurm: what jobs say of themselves and print; plain processes on every node, before and after
 """

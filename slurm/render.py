@@ -11,7 +11,7 @@ from typing import Any
 from bench.config import RunConfig, make_config
 from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes
 from slurm.plan import Run, points
-from slurm.request import Request, directives, exports, reaching_all_hosts, step_args
+from slurm.request import REPORT, Request, directives, exports, reaching_all_hosts, report_directives, step_args
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
 
@@ -80,6 +80,22 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         seed=calibration.seed,
         lines=[line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]],
         total=len(job.runs),
+    )
+
+
+def render_report(study: Study, request: Request, folder: Path, templates: Path = TEMPLATES) -> str:
+    """The Slurm script that reports on a study's folder. Raises as `render_batch`."""
+    site = request.site
+    return _fill(
+        templates,
+        "report.sh.j2",
+        study=study,
+        site=site,
+        folder=str(folder),
+        job=REPORT,
+        directives=report_directives(study, request),
+        env=exports(site),
+        container=list(site.setup.container),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.config import UsageError
 from slurm.fit import Job, minutes
 from slurm.site import Site
 from slurm.study import Study
+
+REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00
+REPORT_MINUTES = 10
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class Request:
 def directives(study: Study, request: Request, job: Job) -> list[str]:
     """Options of sbatch. Raises UsageError where the account is missing or the site forbids an option."""
     site = request.site
-    options = [("job-name", job_name(study, job))]
+    options = [("job-name", job_name(study, job.id))]
     options += _access(request)
     options += [("nodes", str(job.nodes)), *_ranks(site, job)]
     hours, rest = divmod(minutes(job, study, site, request.minutes), 60)
@@ -31,6 +35,20 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     # B: to the batch shell alone: ranks and the processes that load their data would die of it
     options += [("signal", f"B:USR1@{site.policy.signal_lead_s}"), ("open-mode", "append"), ("output", "%x-%j.out")]
     options += [("requeue" if site.policy.requeue else "no-requeue", "")]
+    return _allowed(options, site)
+
+
+def report_directives(study: Study, request: Request) -> list[str]:
+    """Options of sbatch for the job that writes the report: one process, minutes, no GPU. Raises UsageError as `directives`."""
+    site = request.site
+    asked = min(REPORT_MINUTES, site.limits.max_minutes or REPORT_MINUTES)
+    options = [("job-name", job_name(study, REPORT)), *_access(request), ("nodes", "1"), ("ntasks", "1")]
+    options += [] if site.launch == "ibrun" else [("cpus-per-task", str(site.cpu.per_rank))]  # a rank's memory comes with them
+    options += [("time", f"00:{asked:02d}:00"), ("open-mode", "append"), ("output", "%x-%j.out"), ("no-requeue", "")]
+    return _allowed(options, site)
+
+
+def _allowed(options: Sequence[tuple[str, str]], site: Site) -> list[str]:
     lines = [f"--{name}={value}" if value else f"--{name}" for name, value in options] + list(site.access.extra)
     for line in lines:
         if (name := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
@@ -41,9 +59,9 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     return lines
 
 
-def job_name(study: Study, job: Job) -> str:
-    """The job's name in the queue: it tells the jobs of a study apart."""
-    return f"{study.name}-{job.id}"
+def job_name(study: Study, job_id: str) -> str:
+    """A job's name in the queue: it tells the jobs of a study apart."""
+    return f"{study.name}-{job_id}"
 
 
 def _access(request: Request) -> list[tuple[str, str]]:

@@ -99,9 +99,13 @@ def find_sbatch() -> None:
         )
 
 
-def submit(script: Path, output: Path) -> str:
-    """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said."""
-    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", str(script)])
+def submit(script: Path, output: Path, after: Sequence[str] = ()) -> str:
+    """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said.
+
+    It starts once the jobs `after` have ended, however they ended.
+    """
+    waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)])
     job_id = said.strip().partition(";")[0]  # a federation adds the cluster's name
     if not job_id.isdecimal():
         raise UsageError(f"sbatch answered {said.strip()!r}, which is no job id; see whether {script.name} is in `squeue`")

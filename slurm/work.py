@@ -11,7 +11,7 @@ from slurm.fit import Job, fit, jobs, text_of
 from slurm.folder import StudyFolder
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.render import render_batch, render_job
+from slurm.render import render_batch, render_job, render_report
 from slurm.request import Request
 from slurm.status import RunStatus, duration, look, seconds_left
 from slurm.study import Study
@@ -73,6 +73,9 @@ class Work:
 
     def batch_script(self, job: Job) -> str:
         return render_batch(self.study, self.text, self.request, job, self.folder.path)
+
+    def report_script(self) -> str:
+        return render_report(self.study, self.request, self.folder.path)
 
 
 def open_work(asked: Asked, locked: bool = False) -> Work:

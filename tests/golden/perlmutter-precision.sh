@@ -215,6 +215,8 @@ calibrate() {  # WHEN
   local index began=$SECONDS name logs=()
   if [ -n "$stopped" ] || ! has_time; then
     echo "calibration at the $1: no time left"
+    tell '{"event": "calibration", "job": "%s", "restart": %d, "when": "%s", "reason": "no time left"}\n' \
+      "$SLURM_JOB_ID" "$RESTART" "$1"
     return
   fi
   echo "calibration at the $1, on $NODES node(s)"
@@ -228,6 +230,8 @@ calibrate() {  # WHEN
   for index in "${!HOSTS[@]}"; do
     await "${running[index]}"
     record "${logs[index]}" $((SECONDS - began))
+    tell '{"event": "calibration", "job": "%s", "restart": %d, "when": "%s", "node": "%s", "log": "%s"}\n' \
+      "$SLURM_JOB_ID" "$RESTART" "$1" "${HOSTS[index]}" "${logs[index]##*/}"
     if ! is_ok "${logs[index]}"; then echo "calibration at the $1 on ${HOSTS[index]}: failed, exit code $code"; fi
   done
   running=()

@@ -66,20 +66,33 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert submit_missing(cluster.asked) == [
         "n001-b00  submitted as job 101, 7 runs",
         "n002-b00  submitted as job 102, 4 runs",
+        "report  submitted as job 103, after 2 jobs",
     ]
-    assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
-    first, second = cluster.records()
+    assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending", "report": "pending"}
+    first, second, last = cluster.records()
     assert (first["job"], first["slurm_id"], first["script"], first["blocks"]) == ("n001-b00", "101", "job-n001-b00-001.sh", 1)
     assert second["slurm_id"] == "102"
+    assert (last["job"], last["slurm_id"], last["script"], last["after"]) == (
+        "report",
+        "103",
+        "job-report-001.sh",
+        ["101", "102"],
+    )
     said = (cluster.top / "sbatch.said").read_text().splitlines()
     assert said[0] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out {cluster.folder}/job-n001-b00-001.sh"
+    script = f"{cluster.folder}/job-report-001.sh"
+    assert said[2] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out --dependency=afterany:101:102 {script}"
     names = {line.partition("=")[0] for line in (cluster.top / "sbatch.env").read_text().splitlines()}
     assert not names & {"SLURM_JOB_ID", "SBATCH_TIMELIMIT"}
     assert "SLURM_CONF" in names
     assert (cluster.folder / "study.toml").exists()
     # and again: nothing changes
-    assert submit_missing(cluster.asked) == ["n001-b00  pending as job 101", "n002-b00  pending as job 102"]
-    assert len((cluster.top / "sbatch.said").read_text().splitlines()) == 2
+    assert submit_missing(cluster.asked) == [
+        "n001-b00  pending as job 101",
+        "n002-b00  pending as job 102",
+        "report  pending as job 103",
+    ]
+    assert len((cluster.top / "sbatch.said").read_text().splitlines()) == 3
 
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
@@ -94,7 +107,7 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     cluster.say("n002-b00", {"event": "begin", "job": "102"}, {"event": "end", "job": "102", "reason": "complete"})
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
-    assert submit_missing(cluster.asked) == ["n002-b00  submitted as job 103, 2 runs"]
+    assert submit_missing(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
     assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
     script = (cluster.folder / "job-n002-b00-002.sh").read_text()
     assert script.count("\nrun b") == 2
@@ -109,11 +122,11 @@ def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
     cluster.set_queue()
-    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00"), "vanished: it never began")
+    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "vanished: it never began")
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
-    (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n")
-    assert cluster.states() == {"n001-b00": "ended: NODE_FAIL", "n002-b00": "ended: CANCELLED"}
+    (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n103|COMPLETED\n")
+    assert cluster.states() == {"n001-b00": "ended: NODE_FAIL", "n002-b00": "ended: CANCELLED", "report": "ended: COMPLETED"}
     assert {status.state for status in cluster.work().statuses} == {"planned"}
     assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
 
@@ -130,13 +143,18 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
     cluster.say("n001-b00", {"event": "begin", "job": "55"})
     cluster.set_queue("55|renamed|RUNNING")
     assert cluster.states() == {"n001-b00": "running"}
-    assert submit_missing(cluster.asked) == ["n001-b00  running as job 55", "n002-b00  submitted as job 104, 4 runs"]
+    assert submit_missing(cluster.asked) == [
+        "n001-b00  running as job 55",
+        "n002-b00  submitted as job 104, 4 runs",
+        "report  submitted as job 105, after 2 jobs",
+    ]
+    assert cluster.records()[-1]["after"] == ["55", "104"]
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
     (cluster.top / "squeue.down").touch()
-    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00"), "submitted")
+    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "submitted")
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     assert cluster.states()["n001-b00"] == "running"
     with pytest.raises(UsageError, match="squeue does not answer, and without it a job might be submitted twice"):
@@ -160,11 +178,102 @@ def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
-    cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
-    assert cancel_all(cluster.asked) == ["n001-b00  job 101 told to stop", "n002-b00  job 102 taken out of the queue"]
-    assert (cluster.top / "scancel.said").read_text() == "--batch --signal=TERM 101\n102\n"
+    cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING")
+    assert cancel_all(cluster.asked) == [
+        "report  job 103 taken out of the queue",
+        "n001-b00  job 101 told to stop",
+        "n002-b00  job 102 taken out of the queue",
+    ]
+    assert (cluster.top / "scancel.said").read_text() == "103\n--batch --signal=TERM 101\n102\n"
     cluster.set_queue()
     assert cancel_all(cluster.asked) == ["no job of this study is in the queue"]
+
+
+def queued(cluster: Cluster) -> list[str]:
+    return [line.partition("|")[0] for line in (cluster.top / "queue").read_text().splitlines()]
+
+
+def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue("101|small-n001-b00|RUNNING", "103|small-report|PENDING")  # 102 has vanished
+    assert submit_missing(cluster.asked) == [
+        "n001-b00  running as job 101",
+        "n002-b00  submitted as job 105, 4 runs",
+        "report  submitted as job 106, after 2 jobs",
+    ]
+    assert (cluster.top / "scancel.said").read_text() == "103\n"
+    assert [entry["after"] for entry in cluster.records() if entry["job"] == "report"] == [["101", "102"], ["101", "105"]]
+    assert submit_missing(cluster.asked)[-1] == "report  pending as job 106"
+
+
+def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.finish("n002-b00")
+    cluster.set_queue("101|small-n001-b00|PENDING", "103|small-report|PENDING")
+    assert submit_missing(cluster.asked) == ["n001-b00  pending as job 101", "report  pending as job 103"]
+    assert not (cluster.top / "scancel.said").exists()
+
+
+def test_a_report_that_runs_is_left_to_end(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue("103|small-report|RUNNING")
+    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert not (cluster.top / "scancel.said").exists()
+
+
+def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluster: Cluster) -> None:
+    """Nobody knows for which jobs it waits."""
+    cluster.set_queue("55|small-report|PENDING")
+    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert (cluster.top / "scancel.said").read_text() == "55\n"
+
+
+def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
+    assert len(submit_missing(cluster.asked, report=False)) == 2
+    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
+
+
+def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:
+    path = cluster.top / "bin" / "sbatch"
+    path.write_text(
+        path.read_text().replace("env >", 'case "$*" in *afterany*) echo "sbatch: error: no" >&2; exit 1;; esac\nenv >')
+    )
+    lines = submit_missing(cluster.asked)
+    assert lines[-1] == (
+        "report  not submitted: sbatch refused: sbatch: error: no; correct the site file or the options, then submit again; "
+        f"when they have ended: python -m plots report {cluster.folder}"
+    )
+    assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
+    assert queued(cluster) == ["101", "102"]
+
+
+@pytest.mark.parametrize(
+    ("most", "last"),
+    [
+        (1, "report  not submitted: the site takes 1 jobs of a user"),
+        (2, "report  not submitted"),
+        (3, "report  submitted as job 103"),
+    ],
+)
+def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(cluster: Cluster, most: int, last: str) -> None:
+    site = cluster.top / "few.toml"
+    text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('name = "testcluster"', 'name = "few"')
+    site.write_text(text.replace("[limits]\n", f"[limits]\nmax_submitted = {most}\n"))
+    cluster.asked = replace(cluster.asked, site=str(site))
+    lines = submit_missing(cluster.asked)
+    assert lines[-1].startswith(last)
+    assert len(queued(cluster)) == most
+
+
+def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Cluster) -> None:
+    cluster.finish("n001-b00")
+    cluster.finish("n002-b00")
+    for status in cluster.work().statuses:
+        text = status.run.log.read_text()
+        job = "8" if status.run.config.backend == "horovod" and status.run.config.world_size == 4 else "7"
+        status.run.log.write_text(text.replace('"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1))
+    again = not_comparable(cluster.work().statuses)
+    assert {(run.config.world_size, run.config.backend) for run in again} == {(4, "ddp"), (4, "horovod")}
 
 
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
@@ -207,6 +316,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "2 jobs, about 0.1 node-h, at most 0.6 node-h; the study names no expected_run_s: taken as half of time_limit_s",
         "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a paired sd of 1 % assumed; "
         "--noise says otherwise, a pilot measures it); fewer than 6 blocks give no verdict",
+        "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
         "dry run: nothing submitted; 11 runs: 11 planned",
     ]
     assert not cluster.folder.exists()
@@ -220,7 +330,11 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
     code, out, err = cli(cluster, "status", cluster.asked.study, "--site", "testcluster")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[:2] == ["n001-b00  job 101  running", "n002-b00  job 102  vanished: it never began"]
+    assert lines[:3] == [
+        "n001-b00  job 101  running",
+        "n002-b00  job 102  vanished: it never began",
+        "report  job 103  vanished: it never began",
+    ]
     assert unfinished.log_path is not None
     assert next(line for line in lines if line.startswith(unfinished.log_path.stem)).endswith("running")
     assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
@@ -238,7 +352,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
     code, only, _ = cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00")
     assert "#SBATCH --job-name=small-n001-b00\n" in only
     assert cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--out", str(tmp_path / "out"))[0] == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"small-n001-b00.sh", "small-n002-b00.sh"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"small-n001-b00.sh", "small-n002-b00.sh", "small-report.sh"}
     assert (tmp_path / "out" / "small-n002-b00.sh").read_text() == out
 
 

@@ -14,7 +14,7 @@ import pytest
 from slurm.fit import fit, jobs, text_of
 from slurm.load import read_site, read_study
 from slurm.plan import Run, plan
-from slurm.render import render_batch
+from slurm.render import render_batch, render_report
 from slurm.request import Request
 from slurm.status import look
 from tests.slurm.fake_slurm import install
@@ -98,7 +98,11 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
         f"n002-b00-77-0-{when}-{host}.jsonl" for when in ("start", "end") for host in HOSTS
     }
     assert (job.folder / "study.toml").read_text() == job.text
-    begin, end = job.said()
+    begin, *calibrations, end = job.said()
+    assert [(c["when"], c["node"], c["job"], c["restart"]) for c in calibrations] == [
+        (when, host, "77", 0) for when in ("start", "end") for host in HOSTS
+    ]
+    assert {c["log"] for c in calibrations} == {path.name for path in (job.folder / "calibration").glob("*.jsonl")}
     assert (begin["event"], begin["job"], begin["restart"], begin["nodes"]) == ("begin", "77", 0, "r[1-2]")
     assert end == {"event": "end", "job": "77", "restart": 0, "reason": "complete", "failed": 0, "left": 0, "code": 0}
     assert not job.requeued()
@@ -160,6 +164,7 @@ def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     assert code == 1
     assert job.states() == ["planned"] * 4
     assert out.splitlines()[1] == "calibration at the start: no time left"
+    assert [(c["when"], c["reason"]) for c in job.said()[1:-1]] == [("start", "no time left"), ("end", "no time left")]
     assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
     assert not job.requeued()  # it would not come further
 
@@ -235,3 +240,36 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     assert job.states() == ["failed"] * 4
     assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
     assert "calibration at the start on r1: failed, exit code 0" in out
+
+
+def report_job(folder: Path, site: str = "testcluster", **env: str) -> "subprocess.CompletedProcess[str]":
+    study = read_study(write(folder))
+    script = folder / "report.sh"
+    script.write_text(render_report(study, Request(read_site(site)), folder / "results" / "small"))
+    own = {**os.environ, "PYTHON": sys.executable, "SLURM_JOB_ID": "78", "SLURM_JOB_NODELIST": "r1", **env}
+    return subprocess.run(["bash", str(script)], cwd=ROOT, env=own, capture_output=True, text=True, timeout=60)
+
+
+def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> None:
+    """The whole way: job, calibrations, report; one run failed, which is a gap."""
+    job = BatchJob(tmp_path, {0: "fail"})
+    assert job.finish()[0] == 1
+    done = report_job(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (job.folder / "report.md").read_text()
+    assert "4 calibrations are usable." in text
+    assert "Slow nodes: not judged of" in text
+    assert "## Gaps" in text
+    said = [json.loads(line) for line in (job.folder / "jobs" / "report.jsonl").read_text().splitlines()]
+    assert [(e["event"], e["job"], e.get("reason")) for e in said] == [("begin", "78", None), ("end", "78", "complete")]
+
+
+def test_a_report_job_that_finds_nothing_says_so(tmp_path: Path) -> None:
+    done = report_job(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    end = json.loads((tmp_path / "results/small/jobs/report.jsonl").read_text().splitlines()[-1])
+    assert (end["reason"], end["code"]) == ("no report, exit code 2", 2)
+    done = report_job(tmp_path, SLURM_JOB_ID="")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "on this machine: python -m plots report" in done.stderr

