@@ -178,7 +178,7 @@ def _curves(config: RunConfig) -> tuple[str, ...]:
 
 
 def _of_the_work(fact: str) -> bool:
-    return fact not in equal.PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith(equal.TUNED))
+    return fact not in equal.PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith((equal.TUNED, equal.OWN_ENV)))
 
 
 def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
