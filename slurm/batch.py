@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from bench.config import UsageError
 from slurm import submit
-from slurm.fit import Job, jobs
+from slurm.fit import Job, ids_with
 from slurm.folder import StudyFolder
 from slurm.request import job_name
 from slurm.status import RunStatus, look
@@ -37,24 +38,25 @@ class JobState:
 
 def submit_missing(asked: Asked) -> list[str]:
     """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing."""
-    work = open_work(asked)
-    require_scheduler(work)
-    scripts = {job.id: work.batch_script(job) for job in work.jobs}  # every mistake comes out before anything is made
+    _scripts(work := open_work(asked))  # every mistake comes out before anything is made
     submit.find_sbatch()
     lines = []
     with work.folder.lock() as lock:
-        queue = submit.queue()
+        work = open_work(asked, locked=True)  # another submitter may have been faster, and its jobs too
+        scripts = _scripts(work)
+        queue = queue_of(work)
         if queue is None:
             raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
         _adopt(work, lock, queue)
-        states = job_states(work.folder, queue)
+        states = job_states(work.folder, queue, _clusters(work))
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
+        left_alone: set[str] = set()
         room = (work.request.site.limits.max_submitted or 10**6) - len(queue)
         for job in work.jobs:
-            known = states.get(job.id, JobState("not submitted"))
-            if known.in_progress:
-                lines.append(f"{job.id}  {known.state} as job {known.id}")
+            if at_work := _at_work(job, work, states):
+                lines += [f"{name}  {states[name].state} as job {states[name].id}" for name in at_work if name not in left_alone]
+                left_alone |= set(at_work)
             elif room <= 0:
                 most = work.request.site.limits.max_submitted
                 lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
@@ -62,6 +64,27 @@ def submit_missing(asked: Asked) -> list[str]:
                 lines.append(f"{job.id}  submitted as job {_submit(work, lock, job, scripts[job.id])}, {len(job.runs)} runs")
                 room -= 1
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
+
+
+def _scripts(work: Work) -> dict[str, str]:
+    """The script of every job that is left to do, by the job's id. Raises UsageError where the site or its file will not do."""
+    require_scheduler(work)
+    return {job.id: work.batch_script(job) for job in work.jobs}
+
+
+def queue_of(work: Work) -> list[Queued] | None:
+    """This user's jobs where the site's go; None where Slurm cannot be asked."""
+    return submit.queue(_clusters(work))
+
+
+def _clusters(work: Work) -> str:
+    return work.request.site.access.clusters
+
+
+def _at_work(job: Job, work: Work, states: Mapping[str, JobState]) -> list[str]:
+    """Jobs in progress, of either layout, that hold runs of this one."""
+    ids = dict.fromkeys(name for run in job.runs for name in ids_with(run, work.request.site))
+    return [name for name in ids if name in states and states[name].in_progress]
 
 
 def require_scheduler(work: Work) -> None:
@@ -79,30 +102,44 @@ def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
         if states[run.id] != "planned":
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
-    job_id = submit.submit(script, work.folder.path / "jobs")
+    job_id = submit.submit(script, work.folder.path / "jobs", lock)
     work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id)
     return job_id
 
 
 def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
-    """Record jobs of ours that are queued but not on record: we were killed between sbatch and the record."""
+    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed after sbatch."""
     recorded = {str(entry.get("slurm_id")) for entry in work.folder.read_jobs()}
-    names = {job_name(work.study, job): job for job in work.jobs}
+    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.request.site))
+    names = {job_name(work.study, name): name for name in runs}
     for queued in queue:
-        if (job := names.get(queued.name)) is not None and queued.id not in recorded:
-            script = work.folder.path / f"job-{job.id}-adopted.sh"
-            work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=queued.id)
+        name = names.get(queued.name)
+        if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
+            script = work.folder.path / f"job-{name}-adopted.sh"
+            work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id)
 
 
-def job_states(folder: StudyFolder, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked."""
-    last = {str(entry["job"]): str(entry["slurm_id"]) for entry in folder.read_jobs() if "slurm_id" in entry}
+def _of_another_folder(command: str, folder: StudyFolder) -> bool:
+    """Whether a queued script is one that `submit` keeps beside the logs of another study of this name."""
+    script = Path(command)
+    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()
+
+
+def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = "") -> dict[str, JobState]:
+    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked.
+
+    Where it was submitted more than once, one that is still in the queue goes before a later one that has left it.
+    """
+    ids: dict[str, set[str]] = {}
+    for entry in folder.read_jobs():
+        if "slurm_id" in entry:
+            ids.setdefault(str(entry["job"]), set()).add(str(entry["slurm_id"]))
     for path in (folder.path / "jobs").glob("*.jsonl"):
-        by_hand = max((int(event["job"]) for event in _events(path)), default=0)  # Slurm's numbers rise
-        if by_hand > int(last.get(path.stem, 0)):
-            last[path.stem] = str(by_hand)
+        ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
+    queued = {q.id for q in queue or ()}
+    last = {job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known}  # Slurm's numbers rise
     gone = [job_id for job_id in last.values() if queue is not None and all(q.id != job_id for q in queue)]
-    accounts = submit.accounted(gone) if gone else {}
+    accounts = submit.accounted(gone, clusters) if gone else {}
     return {job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id) for job, job_id in last.items()}
 
 
@@ -141,10 +178,15 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def all_states(work: Work) -> dict[str, JobState]:
+    """State of every job of the study, as far as Slurm and the jobs themselves tell."""
+    return job_states(work.folder, queue_of(work), _clusters(work))
+
+
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs, where an unfinished one is running only while its own job is."""
-    by_run = {run.id: states.get(job.id) for job in jobs([s.run for s in work.statuses], work.request.site) for run in job.runs}
-    return [look(s.run, (known := by_run[s.run.id]) is not None and known.state == "running") for s in work.statuses]
+    running = {name for name, known in states.items() if known.state == "running"}
+    return [look(s.run, not running.isdisjoint(ids_with(s.run, work.request.site))) for s in work.statuses]
 
 
 def cancel_all(asked: Asked) -> list[str]:
@@ -152,8 +194,8 @@ def cancel_all(asked: Asked) -> list[str]:
     work = open_work(asked)
     require_scheduler(work)
     lines = []
-    for job, known in sorted(job_states(work.folder, submit.queue()).items()):
+    for job, known in sorted(all_states(work).items()):
         if known.in_progress:
-            submit.cancel(known.id, known.state == "running")
+            submit.cancel(known.id, known.state == "running", _clusters(work))
             lines.append(f"{job}  job {known.id} " + ("told to stop" if known.state == "running" else "taken out of the queue"))
     return lines or ["no job of this study is in the queue"]

@@ -22,7 +22,7 @@ class Request:
 def directives(study: Study, request: Request, job: Job) -> list[str]:
     """Options of sbatch. Raises UsageError where the account is missing or the site forbids an option."""
     site = request.site
-    options = [("job-name", job_name(study, job))]
+    options = [("job-name", job_name(study, job.id))]
     options += _access(request)
     options += [("nodes", str(job.nodes)), *_ranks(site, job)]
     hours, rest = divmod(minutes(job, study, site, request.minutes), 60)
@@ -31,6 +31,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     # B: to the batch shell alone: ranks and the processes that load their data would die of it
     options += [("signal", f"B:USR1@{site.policy.signal_lead_s}"), ("open-mode", "append"), ("output", "%x-%j.out")]
     options += [("requeue" if site.policy.requeue else "no-requeue", "")]
+    options += [("no-kill", "")] if site.policy.no_kill else []
     lines = [f"--{name}={value}" if value else f"--{name}" for name, value in options] + list(site.access.extra)
     for line in lines:
         if (name := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
@@ -41,9 +42,9 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     return lines
 
 
-def job_name(study: Study, job: Job) -> str:
+def job_name(study: Study, job_id: str) -> str:
     """The job's name in the queue: it tells the jobs of a study apart."""
-    return f"{study.name}-{job.id}"
+    return f"{study.name}-{job_id}"
 
 
 def _access(request: Request) -> list[tuple[str, str]]:
@@ -84,6 +85,15 @@ def exports(site: Site) -> dict[str, str]:
     name = site.network.ifname
     wire = {"NCCL_SOCKET_IFNAME": name, **dict.fromkeys(("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"), name.split(",")[0])}
     return {**(wire if name else {}), **site.env}
+
+
+def own_env(site: Site) -> dict[str, list[str]]:
+    """By backend the words that set the variables of its runs alone, and tell the run log which they are."""
+    return {
+        backend: ["env", f"BENCH_BACKEND_ENV={' '.join(variables)}", *(f"{name}={value}" for name, value in variables.items())]
+        for backend, variables in site.env_per_backend.items()
+        if variables
+    }
 
 
 def reaching_all_hosts(site: Site) -> Site:

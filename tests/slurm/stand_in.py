@@ -100,6 +100,13 @@ def slow(config: RunConfig) -> None:
     complete(config)
 
 
+def lose_a_node(config: RunConfig) -> None:
+    """The last host of the step dies."""
+    hosts = next(word for word in sys.argv if word.startswith("--nodelist=")).removeprefix("--nodelist=")
+    Path(os.environ["STAND_IN_LOST"]).write_text(hosts.split(",")[-1])
+    fail(config)
+
+
 BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "ok": complete,
     "fail": fail,
@@ -111,6 +118,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "torn": torn,
     "orphan": orphan,
     "slow": slow,
+    "lose a node": lose_a_node,
 }
 
 
@@ -123,7 +131,20 @@ def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[
     return {**os.environ, "PYTHON": sys.executable, "MPIRUN": str(command), "STAND_IN": json.dumps(behaviours or {})}
 
 
+def find_hosts(argv: list[str]) -> None:
+    """What Slurm says to a step on a host that is lost."""
+    file = Path(os.environ.get("STAND_IN_LOST", "none"))
+    lost = file.read_text() if file.exists() else ""
+    if lost and any(lost in word.split("=")[1].split(",") for word in argv if word.startswith("--nodelist=")):
+        print("srun: error: Unable to create step for job 77: Requested node configuration is not available", flush=True)
+        sys.exit(1)
+
+
 def main(argv: list[str]) -> None:
+    find_hosts(argv)
+    if argv[-2:] == ["echo", "alive"]:
+        print("alive")
+        return
     print("stdin", Path("/proc/self/fd/0").readlink())
     print("mpirun", *argv[: argv.index("bench") + 1], *(f"{name}={os.environ.get(name)}" for name in SHOWN), flush=True)
     if argv[argv.index("bench") + 1] == "doctor":

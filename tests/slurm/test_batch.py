@@ -268,7 +268,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
         ),
         (
             ["render", "local", "--job", "n9"],
-            "--out and --job choose among a cluster's jobs, and site 'local' has one script; leave them out",
+            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; leave them out",
         ),
         (["run", "smoke", "--site", "hostfile"], "hosts.txt is not there: mpirun's hostfile, one line for each host"),
     ],
