@@ -20,7 +20,7 @@
 # must. Slurm's warning before the time limit and `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
 # Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
 # Note: ibrun starts the ranks with the MPI whose module is loaded; the preflight shows whether their world is the one asked for
-# Note: gh-dev (8 nodes, 2 h, one job) is the queue for a first try
+# Note: gh-dev (8 nodes, 2 h, one job) is the queue for a first try: copy this file, and write layout = 'single' under [policy]
 
 give_up() {
   reason="refused: $1"

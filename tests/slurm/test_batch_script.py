@@ -205,6 +205,21 @@ def test_the_preflight_can_be_left_out(tmp_path: Path) -> None:
     assert job.finish(PREFLIGHT="no", STAND_IN_DOCTOR="would fail")[0] == 0
 
 
+def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text('#!/bin/sh\nif [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi\n')
+    begun = job.folder / "jobs" / "n002-b00.jsonl"
+    begun.parent.mkdir(parents=True)
+    begun.write_text('{"event": "begin", "job": "44", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    assert job.finish() == (2, "", "error: job 55 is at work on the same runs\n")
+    assert job.states() == ["planned"] * 4
+    assert job.said()[-1]["reason"] == "refused: job 55 is at work on the same runs"
+    # whoever began later has seen this job, and left
+    begun.write_text('{"event": "begin", "job": "77", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    assert job.finish(PREFLIGHT="no")[0] == 0
+
+
 def test_wrong_input_stops_the_job(tmp_path: Path) -> None:
     job = BatchJob(tmp_path, {0: "refuse"})
     code, _, err = job.finish()

@@ -62,6 +62,15 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
     assert (job.folder / "jobs" / "all-b00.jsonl").exists()
 
 
+def test_ibrun_fills_the_first_hosts_by_itself(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, site="vista", nodes=(1, 2), text=WEAK, changes={"policy__layout": "single"})
+    assert job.finish()[0] == 0
+    assert sorted(run.config.world_size for run in job.runs) == [1, 1, 1, 2, 2]
+    for run in job.runs:
+        said = run.log.with_suffix(".out").read_text().splitlines()[1]
+        assert said.startswith(f"mpirun -n {run.config.world_size} -o 0 ")
+
+
 def test_only_what_is_missing_is_done_again_on_as_few_nodes_as_it_needs() -> None:
     study, runs, site = smoke("testcluster")
     site = site.laid_out("single")
