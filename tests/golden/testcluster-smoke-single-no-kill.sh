@@ -238,14 +238,19 @@ look_for_lost_hosts() {
       echo alive </dev/null >"${said[index]}" 2>&1 &
     running[index]=$!
   done
-  for index in "${!HOSTS[@]}"; do
-    await "${running[index]}"
-    if [ -n "$stopped" ] || grep -qx alive "${said[index]}"; then continue; fi  # the exit code of srun proves nothing
+  for index in "${!running[@]}"; do await "${running[index]}"; done
+  running=()
+  if [ -n "$stopped" ]; then return; fi
+  if ! grep -qx alive "${said[0]}"; then  # this script runs there, so it is Slurm that does not answer
+    echo "no step starts even on ${HOSTS[0]}, see ${said[0]}; no host is taken for lost"
+    return
+  fi
+  for index in "${!said[@]}"; do
+    if grep -qx alive "${said[index]}"; then continue; fi  # the exit code of srun proves nothing
     echo "host ${HOSTS[index]} is lost, see ${said[index]}"
     if [ "$reason" = complete ]; then reason="host ${HOSTS[index]} is lost"; fi
     unset "HOSTS[index]"
   done
-  running=()
 }
 
 has_hosts() {  # RANKS: whether all hosts of such a run are there

@@ -126,6 +126,17 @@ def test_a_run_that_failed_by_itself_loses_no_host(tmp_path: Path) -> None:
     assert "is lost" not in out
 
 
+def test_where_slurm_itself_does_not_answer_no_host_is_taken_for_lost(tmp_path: Path) -> None:
+    job = SingleJob(tmp_path, {1: "lose a node"}, no_kill=True)
+    assert wanted(job.runs[1]) == "r1"  # where the script runs
+    code, out, _ = job.finish()
+    assert code == 1
+    assert job.states() == ["ok"] + ["failed"] * 6
+    assert out.count("no step starts even on r1, see ") == 6
+    assert "is lost" not in out
+    assert out.splitlines()[-1] == "complete: 7 runs, 6 failed, 0 left for the next job"
+
+
 def test_without_srun_no_lost_host_can_be_found() -> None:
     with pytest.raises(ValidationError, match=r"policy.no_kill finds lost nodes with srun, and launch is 'ibrun'; leave it out"):
         changed(read_site("vista"), policy__no_kill=True)
