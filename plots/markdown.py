@@ -136,6 +136,10 @@ def _answers(a: Analysis) -> list[str]:
         for d in a.digests
         if d.mismatches
     ]
+    lines += [
+        f"**The environments are not equal:** {said}, as the site asks; every ratio marked so compares these settings as well."
+        for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
+    ]
     violated = len(lines)
     # the primary one is what was asked about, then the largest worlds
     for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
@@ -287,10 +291,11 @@ def _median(e: Estimate) -> str:
 
 def _equal_work(a: Analysis) -> list[str]:
     excluded = len(a.not_compared)
+    but = ", and the environment where it says so" if any(c.unequal for c in a.comparisons) else ""
     lines = [
         f"Pairs set aside because the work differed, or one side is missing: {excluded} (listed above)."
         if excluded
-        else "Every pair that was compared agrees on everything but the framework."
+        else f"Every pair that was compared agrees on everything but the framework{but}."
     ]
     return [*(_parameters(d) for d in a.digests), *lines]
 

@@ -104,6 +104,7 @@ def _compared(c: versus.Comparison, a: Analysis) -> dict[str, Any]:
         "margin": a.loaded.study.margin,
         "verdict": c.verdict,
         "verdict_text": versus.sentence(c, a.loaded.study.margin, a.tests),
+        "unequal_environments": list(c.unequal),
         "primary": c.primary,
         "holm_p": c.holm_p,
         "blocks_to_settle": c.blocks_to_settle,

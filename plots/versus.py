@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from plots import equal, stats
-from plots.points import CURVES, NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.points import CURVES, Block, NotCompared, Point, Table, block_name, describe, shared_blocks
 from plots.stats import Paired, Verdict
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
@@ -30,6 +30,7 @@ class Comparison:
     blocks_for_visible_effect: int | None
     variant: tuple[str, ...] = ()
     primary: bool = False
+    unequal: tuple[str, ...] = ()  # what one side's environment had by intent and the other's had not, in words
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -66,12 +67,13 @@ def compare(table: Table, margin: float, primary: Primary | None = None) -> tupl
         if lacking := [p.cell for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(what, f"no usable run of {lacking[0]}"))
             continue
-        seconds_a, seconds_b, differ = shared_blocks(table, a, b, (equal.TUNED,))
+        seconds_a, seconds_b, differ = shared_blocks(table, a, b, (equal.TUNED, equal.OWN_ENV))
         missing += [NotCompared(f"{what}, {block_name(x)}", "; ".join(d)) for x, d in differ.items() if d]
         missing += [] if differ else [NotCompared(what, "no block holds both")]
         if seconds_a:
             paired = stats.paired_ratio([1 / s for s in seconds_a], [1 / s for s in seconds_b])
-            rows.append(_comparison(table, a, b, paired, margin))
+            used = [x for x, d in differ.items() if not d]
+            rows.append(replace(_comparison(table, a, b, paired, margin), unequal=_unequal(table, a, b, used)))
     rows = _name_primary(rows, primary)
     tested = [r for r in rows if not r.primary and r.verdict != "too few blocks" and r.paired.t_p is not None]
     adjusted = dict(zip(map(id, tested), stats.holm([r.paired.t_p or 0.0 for r in tested]), strict=True))
@@ -114,12 +116,23 @@ def _comparison(table: Table, a: Point, b: Point, paired: Paired, margin: float)
     )
 
 
+def _unequal(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """By cell the variables that were set for it alone."""
+    own = {p.cell: equal.own_env(f for x in blocks for f in table.blocks[p][x].facts) for p in (a, b)}
+    alone = {cell: [v for v in own[cell] if v not in own[other]] for cell, other in ((a.cell, b.cell), (b.cell, a.cell))}
+    return tuple(f"{cell} alone ran with {', '.join(words)}" for cell, words in alone.items() if words)
+
+
 def _if_known(value: float | None, f: Callable[[float], int | None]) -> int | None:
     return None if value is None else f(value)
 
 
 def sentence(c: Comparison, margin: float, tests: int) -> str:
-    """The verdict in words; `tests` is the number of comparisons that Holm's correction spans."""
+    """The verdict in words, and whether it is one on equal terms; `tests`: the comparisons that Holm's correction spans."""
+    return _verdict(c, margin, tests) + ("; in unequal environments" if c.unequal else "")
+
+
+def _verdict(c: Comparison, margin: float, tests: int) -> str:
     ddp, horovod = c.cells
     faster = horovod if c.paired.ratio > 1 else ddp
     within = f"equivalent within {100 * margin:g} %"
@@ -146,7 +159,11 @@ def gain(c: Comparison) -> tuple[float, float, float]:
 
 
 def label(c: Comparison) -> str:
-    """The verdict in two words, for a figure."""
+    """The verdict in two words, for a figure; two more where the terms were not equal."""
+    return _words(c) + (" (environments differ)" if c.unequal else "")
+
+
+def _words(c: Comparison) -> str:
     if c.verdict == "different" and c.holm_p is not None and c.holm_p > 0.05:
         return "not after Holm"
     if c.verdict == "different":

@@ -12,10 +12,11 @@ import typer
 
 from bench.config import UsageError
 from slurm import batch, submit
-from slurm.folder import StudyFolder
+from slurm.folder import StudyFolder, write_whole
 from slurm.load import find_study, read_study
 from slurm.request import REPORT, REPORT_MINUTES
 from slurm.status import count, table
+from slurm.tables import Layout
 from slurm.work import Asked, Work, open_work, parse_nodes, short
 
 _COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # any other is red
@@ -29,6 +30,12 @@ ResultsOption = Annotated[Path, typer.Option(help="folder that holds one folder 
 NodesOption = Annotated[str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="seconds a run may take, instead of the study's")]
 MinutesOption = Annotated[int | None, typer.Option(min=1, help="minutes each job asks for; default: as it needs")]
+LayoutOption = Annotated[
+    Layout | None,
+    typer.Option(
+        help="'blocks': a job for each node count; 'single': one for all of a block; default: the site's", show_default=False
+    ),
+]
 AccountOption = Annotated[str, typer.Option(help="project that is charged, where the site wants one")]
 NoiseOption = Annotated[
     float | None, typer.Option(min=0, help="paired sd to price with, 0.01 is 1 %; default: measured, or 1 %", show_default=False)
@@ -54,6 +61,7 @@ def render(
     time_limit_s: LimitOption = None,
     minutes: MinutesOption = None,
     account: AccountOption = "",
+    layout: LayoutOption = None,
     noise: NoiseOption = None,
     out: Annotated[Path | None, typer.Option(help="folder to write all jobs of a cluster to")] = None,
     job: Annotated[str | None, typer.Option(help="the job of a cluster to print, as in n004-b00; default: the largest")] = None,
@@ -62,12 +70,12 @@ def render(
 
     That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the price, go to stderr.
     """
-    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account))
+    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout))
     if work.request.site.scheduler == "slurm":
         _render_jobs(work, noise, out, job)
         return
-    if out or job:
-        raise UsageError(f"--out and --job choose among a cluster's jobs, and site {site!r} has one script; leave them out")
+    if out or job or layout:
+        raise UsageError(f"--out, --job and --layout are for a cluster's jobs, and site {site!r} has one script; leave them out")
     _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
     if work.todo:
         _say(f"this script: {len(work.todo)} runs, {work.estimate}")
@@ -94,7 +102,7 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
         return
     out.mkdir(parents=True, exist_ok=True)
     for name, script in scripts.items():
-        (out / f"{work.study.name}-{name}.sh").write_text(script)
+        write_whole(out / f"{work.study.name}-{name}.sh", script)
     _say(f"{len(scripts)} scripts in {out}")
 
 
@@ -168,6 +176,7 @@ def submit_jobs(
     time_limit_s: LimitOption = None,
     minutes: MinutesOption = None,
     account: AccountOption = "",
+    layout: LayoutOption = None,
     noise: NoiseOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="submit no job that reports when the others have ended")] = False,
@@ -176,7 +185,7 @@ def submit_jobs(
 
     Jobs in the queue are left alone, so the same command may be given again at any time.
     """
-    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account)
+    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
     work = open_work(asked)
     batch.require_scheduler(work)
     for each in work.jobs:
@@ -221,7 +230,7 @@ def status(
     work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
     statuses = work.statuses
     if work.request.site.scheduler == "slurm":
-        states = batch.job_states(work.folder, submit.queue())
+        states = batch.all_states(work)
         statuses = batch.look_at_jobs(work, states)
         for job, known in sorted(states.items()):
             print(f"{job}  job {known.id}  {known.state}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from bench.config import UsageError
 from slurm import submit
 from slurm.chain import chain
-from slurm.fit import Job, jobs
+from slurm.fit import Job, ids_with
 from slurm.folder import StudyFolder
 from slurm.request import REPORT, job_name
 from slurm.status import RunStatus, look
@@ -41,26 +42,27 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
 
     With `report`, a last job waits for all of them and writes the report.
     """
-    work = open_work(asked)
-    require_scheduler(work)
-    scripts = {job.id: work.batch_script(job) for job in work.jobs}  # every mistake comes out before anything is made
+    _scripts(work := open_work(asked))  # every mistake comes out before anything is made
     submit.find_sbatch()
     lines = []
     with work.folder.lock() as lock:
-        queue = submit.queue()
+        work = open_work(asked, locked=True)  # another submitter may have been faster, and its jobs too
+        scripts = _scripts(work)
+        queue = queue_of(work)
         if queue is None:
             raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
         _adopt(work, lock, queue)
-        states = job_states(work.folder, queue)
+        states = job_states(work.folder, queue, _clusters(work))
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
+        left_alone: set[str] = set()
         room = (work.request.site.limits.max_submitted or 10**6) - len(queue)
         before = states.get(REPORT)
         after = [known.id for job, known in states.items() if known.in_progress and job != REPORT]
         for job in work.jobs:
-            known = states.get(job.id, JobState("not submitted"))
-            if known.in_progress:
-                lines.append(f"{job.id}  {known.state} as job {known.id}")
+            if at_work := _at_work(job, work, states):
+                lines += [f"{name}  {states[name].state} as job {states[name].id}" for name in at_work if name not in left_alone]
+                left_alone |= set(at_work)
             elif room <= 0:
                 most = work.request.site.limits.max_submitted
                 lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
@@ -72,6 +74,27 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
             pending = before.id if before is not None and before.state == "pending" else ""
             lines.append(chain(work, lock, after, pending, room))
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
+
+
+def _scripts(work: Work) -> dict[str, str]:
+    """The script of every job that is left to do, by the job's id. Raises UsageError where the site or its file will not do."""
+    require_scheduler(work)
+    return {job.id: work.batch_script(job) for job in work.jobs}
+
+
+def queue_of(work: Work) -> list[Queued] | None:
+    """This user's jobs where the site's go; None where Slurm cannot be asked."""
+    return submit.queue(_clusters(work))
+
+
+def _clusters(work: Work) -> str:
+    return work.request.site.access.clusters
+
+
+def _at_work(job: Job, work: Work, states: Mapping[str, JobState]) -> list[str]:
+    """Jobs in progress, of either layout, that hold runs of this one."""
+    ids = dict.fromkeys(name for run in job.runs for name in ids_with(run, work.request.site))
+    return [name for name in ids if name in states and states[name].in_progress]
 
 
 def require_scheduler(work: Work) -> None:
@@ -89,31 +112,44 @@ def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
         if states[run.id] != "planned":
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
-    job_id = submit.submit(script, work.folder.path / "jobs")
+    job_id = submit.submit(script, work.folder.path / "jobs", lock)
     work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id)
     return job_id
 
 
 def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
-    """Record jobs of ours that are queued but not on record: we were killed between sbatch and the record."""
+    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed after sbatch."""
     recorded = {str(entry.get("slurm_id")) for entry in work.folder.read_jobs()}
-    runs = {REPORT: 0, **{job.id: len(job.runs) for job in work.jobs}}
-    names = {job_name(work.study, job): job for job in runs}
+    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.request.site))
+    names = {job_name(work.study, name): name for name in (*runs, REPORT)}
     for queued in queue:
-        if (job := names.get(queued.name)) is not None and queued.id not in recorded:
-            script = work.folder.last_script(job)
-            work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[job], job=job, slurm_id=queued.id)
+        name = names.get(queued.name)
+        if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
+            script = work.folder.last_script(name)
+            work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id)
 
 
-def job_states(folder: StudyFolder, queue: Sequence[Queued] | None) -> dict[str, JobState]:
-    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked."""
-    last = {str(entry["job"]): str(entry["slurm_id"]) for entry in folder.read_jobs() if "slurm_id" in entry}
+def _of_another_folder(command: str, folder: StudyFolder) -> bool:
+    """Whether a queued script is one that `submit` keeps beside the logs of another study of this name."""
+    script = Path(command)
+    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()
+
+
+def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = "") -> dict[str, JobState]:
+    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked.
+
+    Where it was submitted more than once, one that is still in the queue goes before a later one that has left it.
+    """
+    ids: dict[str, set[str]] = {}
+    for entry in folder.read_jobs():
+        if "slurm_id" in entry:
+            ids.setdefault(str(entry["job"]), set()).add(str(entry["slurm_id"]))
     for path in (folder.path / "jobs").glob("*.jsonl"):
-        by_hand = max((int(event["job"]) for event in _events(path)), default=0)  # Slurm's numbers rise
-        if by_hand > int(last.get(path.stem, 0)):
-            last[path.stem] = str(by_hand)
+        ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
+    queued = {q.id for q in queue or ()}
+    last = {job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known}  # Slurm's numbers rise
     gone = [job_id for job_id in last.values() if queue is not None and all(q.id != job_id for q in queue)]
-    accounts = submit.accounted(gone) if gone else {}
+    accounts = submit.accounted(gone, clusters) if gone else {}
     return {job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id) for job, job_id in last.items()}
 
 
@@ -152,13 +188,19 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def all_states(work: Work) -> dict[str, JobState]:
+    """State of every job of the study, as far as Slurm and the jobs themselves tell."""
+    return job_states(work.folder, queue_of(work), _clusters(work))
+
+
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs, where an unfinished one is running only while its own job is."""
-    by_run = {run.id: states.get(job.id) for job in jobs([s.run for s in work.statuses], work.request.site) for run in job.runs}
     found = []
     for status in work.statuses:
-        job = by_run[status.run.id] or JobState("not submitted")
-        found.append(look(status.run, job.state == "running", "" if job.in_progress or not job.id else job.state))
+        known = [states[name] for name in ids_with(status.run, work.request.site) if name in states]
+        running = any(job.state == "running" for job in known)
+        last = max(known, key=lambda job: int(job.id), default=None)
+        found.append(look(status.run, running, "" if last is None or any(job.in_progress for job in known) else last.state))
     return found
 
 
@@ -168,8 +210,8 @@ def cancel_all(asked: Asked) -> list[str]:
     require_scheduler(work)
     lines = []
     # the report first: it would start once the jobs that it waits for are gone
-    for job, known in sorted(job_states(work.folder, submit.queue()).items(), key=lambda item: (item[0] != REPORT, item[0])):
+    for job, known in sorted(all_states(work).items(), key=lambda item: (item[0] != REPORT, item[0])):
         if known.in_progress:
-            submit.cancel(known.id, known.state == "running")
+            submit.cancel(known.id, known.state == "running", _clusters(work))
             lines.append(f"{job}  job {known.id} " + ("told to stop" if known.state == "running" else "taken out of the queue"))
     return lines or ["no job of this study is in the queue"]

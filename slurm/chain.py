@@ -20,11 +20,11 @@ def chain(work: Work, lock: Any, after: Sequence[str], pending: str, room: int) 
         return f"{REPORT}  pending as job {pending}"
     try:
         if pending:
-            submit.cancel(pending, running=False)
+            submit.cancel(pending, False, work.request.site.access.clusters)
         if room + bool(pending) <= 0:
             raise UsageError(f"the site takes {work.request.site.limits.max_submitted} jobs of a user")
         script = work.folder.add_script(work.report_script(), REPORT)
-        job_id = submit.submit(script, work.folder.path / "jobs", after)
+        job_id = submit.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         said = " ".join(str(error).split())
         return f"{REPORT}  not submitted: {said}; when they have ended: python -m plots report {work.folder.path}"

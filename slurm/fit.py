@@ -14,6 +14,7 @@ from slurm.load import check_plan
 from slurm.plan import Run
 from slurm.site import Site
 from slurm.study import FRAMEWORKS, Study
+from slurm.tables import Layout
 
 PREFLIGHT_S = 300  # limit of the look at the launch: loading torch on all nodes, and every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
@@ -23,16 +24,22 @@ _CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count: runs that share an allocation, in their random order."""
+    """One block at one node count, or at all of them: runs that share an allocation of `nodes`, in their random order."""
 
     nodes: int
     block: int
     runs: tuple[Run, ...]
+    layout: Layout = "blocks"
 
     @property
     def id(self) -> str:
         """Names the job's files; with the study's name in front, the job in the queue."""
-        return f"n{self.nodes:03d}-b{self.block:02d}"
+        return job_id(self.block, self.nodes if self.layout == "blocks" else None)
+
+
+def job_id(block: int, nodes: int | None) -> str:
+    """The job of a block at one node count; None: at all."""
+    return f"{'all' if nodes is None else f'n{nodes:03d}'}-b{block:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
@@ -110,12 +117,31 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
-    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
+    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones.
+
+    In the layout 'single' a job is as wide as its widest run: what is left of a block may fit fewer nodes.
+    """
+    layout = site.policy.layout
     grouped: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
-        assert run.config.block is not None
-        grouped.setdefault((run.config.block, nodes_of(run.config.world_size, site)), []).append(run)
-    return [Job(nodes, block, tuple(members)) for (block, nodes), members in sorted(grouped.items())]
+        block, nodes = _place(run, site)
+        grouped.setdefault((block, nodes if layout == "blocks" else 0), []).append(run)
+    return [
+        Job(max(_place(run, site)[1] for run in members), block, tuple(members), layout)
+        for (block, _), members in sorted(grouped.items())
+    ]
+
+
+def _place(run: Run, site: Site) -> tuple[int, int]:
+    """Block and nodes of a run."""
+    assert run.config.block is not None
+    return run.config.block, nodes_of(run.config.world_size, site)
+
+
+def ids_with(run: Run, site: Site) -> tuple[str, str]:
+    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
+    block, nodes = _place(run, site)
+    return job_id(block, nodes), job_id(block, None)
 
 
 def nodes_of(world_size: int, site: Site) -> int:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import fcntl
 import itertools
 import json
+import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -38,12 +40,14 @@ class StudyFolder:
             file = self._jobs.open("a")
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}; choose another --results") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise UsageError(f"{self.path}: another job of this study is running; wait for it or stop it") from None
-        return file
+        for _ in range(20):  # for a second: somebody may only be asking whether it is taken
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except BlockingIOError:
+                time.sleep(0.05)
+        file.close()
+        raise UsageError(f"{self.path}: another job of this study is running, or being submitted; wait for it or stop it")
 
     def is_locked(self) -> bool:
         """Whether a job of this study is running."""
@@ -71,7 +75,7 @@ class StudyFolder:
     def keep_study(self, text: str) -> None:
         """Keep the study as it was first run: the report takes margin and planned blocks from it."""
         if not self._copy.exists():
-            _write(self._copy, text)
+            write_whole(self._copy, text)
 
     def kept(self) -> Study | None:
         """The study as it was first run, if it was."""
@@ -103,7 +107,7 @@ class StudyFolder:
     def add_script(self, script: str, job: str) -> Path:
         """Keep a job script under the next free name."""
         path = _free(self.path, f"job-{job}-{{:03d}}.sh" if job else "job-{:03d}.sh")
-        _write(path, script)
+        write_whole(path, script)
         return path
 
     def last_script(self, job: str) -> Path:
@@ -131,10 +135,17 @@ def _free(folder: Path, pattern: str) -> Path:
     return next(path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists())
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
+def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
+    """Write a file so that nobody ever sees a part of it. Raises FileExistsError if it is there and not to be replaced."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text)
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _flat(study: Study) -> dict[str, Any]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from bench.record import read_run
 from slurm.fit import Job, expected_s, minutes
+from slurm.fit import jobs as made_of
 from slurm.plan import Run
 from slurm.request import Request
+from slurm.site import Site
 from slurm.status import RunStatus
 from slurm.study import Study
 from slurm.work import Work
@@ -32,7 +34,17 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     left = len({job.block for job in jobs})
     rest = "" if left == work.blocks else f"; the node-h are those of the {left} blocks with runs to do"
     site = work.request.site
-    return [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request), bought + rest]
+    said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request)]
+    return [*said, *_dearer(jobs, work.study, site), bought + rest]
+
+
+def _dearer(jobs: Sequence[Job], study: Study, site: Site) -> list[str]:
+    """What the layout 'single' costs beside the other one: nodes idle, and are paid for, while fewer are measured."""
+    if site.policy.layout == "blocks":
+        return []
+    apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
+    hours = [_hours(node_hours(each, study)) for each in (jobs, apart)]
+    return [f"layout 'single': about {hours[0]} node-h in {len(jobs)} jobs, against {hours[1]} in {len(apart)} with 'blocks'"]
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request) -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+import traceback
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.config import RunConfig, make_config
-from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes
+from bench.config import RunConfig, UsageError, make_config
+from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
 from slurm.plan import Run, points
-from slurm.request import REPORT, Request, directives, exports, reaching_all_hosts, report_directives, step_args
+from slurm.request import REPORT, Request, directives, exports, own_env, reaching_all_hosts, report_directives, step_args
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
 
@@ -26,7 +27,7 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
 
     `text` is the study's file, which the script leaves beside the logs as `python -m slurm run` does.
 
-    Raises jinja2.UndefinedError on a placeholder the template names and nobody fills.
+    Raises UsageError on a placeholder that the template names and nobody fills.
     """
     shared = _shared(study, [run.config for run in runs])
     return _fill(
@@ -37,6 +38,7 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
         end_of_text=_end_of(text),
         site=reaching_all_hosts(site),
         folder=str(folder),
+        own_env=own_env(site),
         common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
         blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.fields if name not in shared)]),
         total=len(runs),
@@ -46,7 +48,7 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
 def render_batch(study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES) -> str:
     """The Slurm script of one job, for a person to read, edit and submit by hand from the repository root.
 
-    Raises UsageError where the site forbids what it needs, jinja2.UndefinedError on a placeholder that nobody fills.
+    Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
     site, calibration = request.site, _calibration(study, job)
     shared = _shared(study, [*(run.config for run in job.runs), calibration])
@@ -61,6 +63,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         site=site,
         folder=str(folder),
         job=job,
+        counts=", ".join(map(str, sorted({nodes_of(run.config.world_size, site) for run in job.runs}))),
         directives=directives(study, request, job),
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
@@ -68,6 +71,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         early_s=EARLY_S,
         ranks=ranks,
         env=exports(site),
+        own_env=own_env(site),
         step_args=step_args(site),
         container=list(site.setup.container),
         common=[shlex.join(calibration.to_words(name)) for name in shared],
@@ -77,6 +81,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
             for word in calibration.to_words(name)
         ),
         preflight=shlex.join(_preflight(job)),
+        preflight_cells=_preflight_cells(job, own_env(site)),
         seed=calibration.seed,
         lines=[line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]],
         total=len(job.runs),
@@ -114,7 +119,16 @@ def _fill(templates: Path, name: str, **values: object) -> str:
     )
     environment.filters["quote"] = shlex.quote
     environment.filters["join_quoted"] = shlex.join
-    return environment.get_template(name).render(**values)
+    try:
+        return environment.get_template(name).render(**values)
+    except jinja2.TemplateError as error:
+        raise UsageError(f"{_place_in_template(error)}: {error}; correct the template") from None
+
+
+def _place_in_template(error: Exception) -> str:
+    """File and line of a template, which jinja2 puts into the traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "template"
 
 
 def _calibration(study: Study, job: Job) -> RunConfig:
@@ -133,11 +147,18 @@ def _calibration(study: Study, job: Job) -> RunConfig:
 
 
 def _preflight(job: Job) -> list[str]:
-    """What the doctor is asked: the cells of this job, and the data set that its runs read."""
+    """What the doctor is asked besides the cells: threads, and the data set that the job's runs read."""
     config = job.runs[0].config
-    cells = ",".join(sorted({run.point.cell for run in job.runs} - {"single"}))
-    asked = [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
-    return [*asked, f"--cells={cells}"]
+    return [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
+
+
+def _preflight_cells(job: Job, own: Collection[str]) -> dict[str, str]:
+    """The job's cells, comma-separated, by the backend in whose own environment they are tried; '': in that of all."""
+    cells: dict[str, list[str]] = {}
+    for cell in sorted({run.point.cell for run in job.runs} - {"single"}):
+        backend = cell.partition("/")[0]
+        cells.setdefault(backend if backend in own else "", []).append(cell)
+    return {backend: ",".join(names) for backend, names in (cells or {"": []}).items()}
 
 
 def _end_of(text: str) -> str:

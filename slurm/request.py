@@ -35,6 +35,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     # B: to the batch shell alone: ranks and the processes that load their data would die of it
     options += [("signal", f"B:USR1@{site.policy.signal_lead_s}"), ("open-mode", "append"), ("output", "%x-%j.out")]
     options += [("requeue" if site.policy.requeue else "no-requeue", "")]
+    options += [("no-kill", "")] if site.policy.no_kill else []
     return _allowed(options, site)
 
 
@@ -102,6 +103,15 @@ def exports(site: Site) -> dict[str, str]:
     name = site.network.ifname
     wire = {"NCCL_SOCKET_IFNAME": name, **dict.fromkeys(("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"), name.split(",")[0])}
     return {**(wire if name else {}), **site.env}
+
+
+def own_env(site: Site) -> dict[str, list[str]]:
+    """By backend the words that set the variables of its runs alone, and tell the run log which they are."""
+    return {
+        backend: ["env", f"BENCH_BACKEND_ENV={' '.join(variables)}", *(f"{name}={value}" for name, value in variables.items())]
+        for backend, variables in site.env_per_backend.items()
+        if variables
+    }
 
 
 def reaching_all_hosts(site: Site) -> Site:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Literal, Self
 
@@ -10,7 +11,7 @@ from pydantic import Field, model_validator
 
 from bench.config import Transport
 from slurm.study import Table
-from slurm.tables import Access, Cpu, Directives, Gpu, Limits, Line, Network, Node, Paths, Policy, Setup, Word
+from slurm.tables import Access, Cpu, Directives, Gpu, Layout, Limits, Line, Network, Node, Paths, Policy, Setup, Word
 
 EnvName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -53,6 +54,10 @@ class Site(Table):
     network: Network = Field(default_factory=Network, description="one wire for both frameworks")
     setup: Setup = Field(default_factory=Setup, description="before Python starts")
     env: dict[EnvName, Line] = Field(default_factory=dict, description="environment variables exported for every run")
+    env_per_backend: dict[Literal["ddp", "horovod"], dict[EnvName, Line]] = Field(
+        default_factory=dict,
+        description="the same for one backend's runs alone; the report then says so at every ratio",
+    )
     limits: Limits = Field(default_factory=Limits, description="what the queues allow")
     paths: Paths = Field(default_factory=Paths, description="where things are")
     policy: Policy = Field(default_factory=Policy, description="how a job treats its allocation")
@@ -61,6 +66,10 @@ class Site(Table):
     def ranks_per_node(self) -> int:
         """Ranks that fill a node: one per GPU unless the site says otherwise."""
         return self.cpu.ranks_per_node or self.node.gpus or 1
+
+    def laid_out(self, layout: Layout) -> Site:
+        """The same site with another layout of jobs."""
+        return self.model_copy(update={"policy": self.policy.model_copy(update={"layout": layout})})
 
     @property
     def provenance(self) -> str:
@@ -71,7 +80,7 @@ class Site(Table):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for rule in (_check_launch, _check_counts, _check_bind, _check_requests):
+        for rule in (_check_launch, _check_counts, _check_bind, _check_requests, _check_env):
             rule(self)
         return self
 
@@ -86,6 +95,8 @@ def _check_launch(s: Site) -> None:
             raise Broken(key, f"{key} is {owner}'s and has no effect with launch={s.launch!r}; leave it out")
     if s.launch_args and s.launch == "mpirun":
         raise Broken("launch_args", "launch_args are for srun and ibrun; with launch='mpirun' write mpirun_args")
+    if s.policy.no_kill and s.launch != "srun":
+        raise Broken("policy.no_kill", f"policy.no_kill finds lost nodes with srun, and launch is {s.launch!r}; leave it out")
     if slurm and not s.setup.venv and not s.setup.container and not s.setup.modules and not s.setup.prologue:
         raise Broken("setup.venv", "setup.venv='' leaves a job without Python; name a venv, modules, a prologue or a container")
 
@@ -132,6 +143,34 @@ def _check_requests(s: Site) -> None:
             "policy.signal_lead_s",
             f"policy.signal_lead_s={s.policy.signal_lead_s} leaves a job of {s.limits.max_minutes} min no time to run; use less",
         )
+    for key, name in _asked_for(s):
+        if name in s.directives.forbidden:
+            raise Broken(
+                key, f"{key.rstrip('.0123456789')} asks for --{name}, which directives.forbidden rules out; drop one of the two"
+            )
     for index, option in enumerate(s.access.extra):
         if not re.fullmatch(r"--[a-z][a-z-]*(=.*)?", option):
             raise Broken(f"access.extra.{index}", f"access.extra: {option!r} is not of the form '--name=value'")
+
+
+def _asked_for(s: Site) -> Iterator[tuple[str, str]]:
+    """Every option of sbatch that a key of the file makes, with that key."""
+    for name in ("account", "partition", "qos", "constraint", "reservation", "clusters"):
+        yield from [(f"access.{name}", name)] if getattr(s.access, name) else []
+    for index, option in enumerate(s.access.extra):
+        yield f"access.extra.{index}", option.removeprefix("--").partition("=")[0]
+    yield from [("cpu.hint", "hint")] if s.cpu.hint else []
+    yield from [("gpu.request", s.gpu.request)] if s.node.gpus else []
+    yield from [("policy.exclusive", "exclusive")] if s.policy.exclusive else []
+    yield ("policy.requeue", "requeue" if s.policy.requeue else "no-requeue")
+    yield from [("policy.no_kill", "no-kill")] if s.policy.no_kill else []
+
+
+def _check_env(s: Site) -> None:
+    for backend, variables in s.env_per_backend.items():
+        for name in variables:
+            key = f"env_per_backend.{backend}.{name}"
+            if name in s.env:
+                raise Broken(key, f"{key}: {name} is also in env, which is for all backends; write it in one of the two")
+            if name.startswith("HOROVOD_"):
+                raise Broken(key, f"{key}: Horovod's settings are the study's: fusion_mib, cycle_ms")

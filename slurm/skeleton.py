@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from bench.config import UsageError
 from slurm import submit
+from slurm.folder import write_whole
 from slurm.site import Site
 from slurm.study import Table
 
@@ -28,8 +29,7 @@ def write_skeleton(name: str) -> Path:
         submit.ask_cluster(["scontrol", "show", "config"]),
     )
     try:
-        with path.open("x") as file:
-            file.write(skeleton(name, facts))
+        write_whole(path, skeleton(name, facts), replace=False)
     except FileExistsError:
         raise UsageError(f"{path} exists and is never overwritten; choose another name, or remove it") from None
     return path
@@ -98,6 +98,8 @@ def _keys(kind: type[Table], prefix: str, values: Mapping[str, Any]) -> list[str
         nested = field.annotation
         if isinstance(nested, type) and issubclass(nested, Table):
             tables += ["", f"[{name}]  # {field.description}", *_keys(nested, f"{name}.", values)]
+        elif name == "env_per_backend":
+            tables += ["", f"# [{name}.horovod]  # {field.description}", '# NAME = "value"']
         elif name == "env":
             tables += ["", f"[{name}]  # {field.description}", '# NAME = "value"']
         else:

@@ -83,11 +83,12 @@ def _caught() -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class Queued:
-    """One job as Slurm's queue shows it; `state` in Slurm's own word, as in PENDING."""
+    """One job as Slurm's queue shows it; `state` in Slurm's own word, as in PENDING, `command`: the script, where it tells."""
 
     id: str
     name: str
     state: str
+    command: str = ""
 
 
 def find_sbatch() -> None:
@@ -99,45 +100,52 @@ def find_sbatch() -> None:
         )
 
 
-def submit(script: Path, output: Path, after: Sequence[str] = ()) -> str:
+def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
     """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said.
 
-    It starts once the jobs `after` have ended, however they ended.
+    It starts once the jobs `after` have ended, however they ended. sbatch holds the study's `lock` too: if we are killed, nobody
+    else submits before it has ended and the job can be seen.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)])
+    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)], pass_fds=(lock.fileno(),))
     job_id = said.strip().partition(";")[0]  # a federation adds the cluster's name
     if not job_id.isdecimal():
         raise UsageError(f"sbatch answered {said.strip()!r}, which is no job id; see whether {script.name} is in `squeue`")
     return job_id
 
 
-def queue() -> list[Queued] | None:
-    """This user's jobs, pending and running; None where there is no squeue or it does not answer."""
+def queue(clusters: str = "") -> list[Queued] | None:
+    """This user's jobs, pending and running; None where there is no squeue or it does not answer.
+
+    `clusters`: where jobs go if not to the default cluster, as for sbatch; squeue would not see them there unasked.
+    """
     try:
-        said = _ask(["squeue", "--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T"])
+        said = _ask(["squeue", *_on(clusters), "--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"])
     except UsageError:
         return None
-    return [Queued(*line.strip().split("|", 2)) for line in said.splitlines() if line.count("|") >= 2]
+    return [Queued(*line.strip().split("|", 3)) for line in said.splitlines() if line.count("|") >= 2]
 
 
-def accounted(job_ids: Sequence[str]) -> dict[str, str]:
+def _on(clusters: str) -> list[str]:
+    return [f"--clusters={clusters}"] if clusters else []
+
+
+def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
     """Slurm's last word on jobs that have left the queue, as in TIMEOUT; empty where it keeps no accounts."""
     if not job_ids:
         return {}
     try:
-        said = _ask(
-            ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State", f"--jobs={','.join(job_ids)}"]
-        )
+        asked = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State", f"--jobs={','.join(job_ids)}"]
+        said = _ask(["sacct", *_on(clusters), *asked])
     except UsageError:
         return {}
     rows = (line.split("|") for line in said.splitlines() if "|" in line)
     return {row[0]: row[1].split()[0] for row in rows if row[1]}  # CANCELLED is followed by whose doing it was
 
 
-def cancel(job_id: str, running: bool) -> None:
+def cancel(job_id: str, running: bool, clusters: str = "") -> None:
     """Take a pending job out of the queue; let a running one end its step, record that, and stop."""
-    _ask(["scancel", *(["--batch", "--signal=TERM"] if running else []), job_id])
+    _ask(["scancel", *_on(clusters), *(["--batch", "--signal=TERM"] if running else []), job_id])
 
 
 def ask_cluster(command: Sequence[str]) -> str:
@@ -148,11 +156,17 @@ def ask_cluster(command: Sequence[str]) -> str:
         return ""
 
 
-def _ask(command: Sequence[str]) -> str:
+def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
     """Output of one of Slurm's commands. Raises UsageError with the line it complained in."""
     try:
         done = subprocess.run(
-            command, env=_clean(os.environ), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_ANSWER_S
+            command,
+            env=_clean(os.environ),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_S,
+            pass_fds=pass_fds,
         )
     except FileNotFoundError:
         raise UsageError(f"there is no {command[0]} on this machine; use the cluster's login node") from None

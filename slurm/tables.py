@@ -10,6 +10,7 @@ from slurm.study import Table
 
 Line = Annotated[str, Field(pattern=r"^[^\n]*$")]
 Word = Annotated[str, Field(pattern=r"^[^\s]*$")]
+Layout = Literal["blocks", "single"]
 
 
 class Access(Table):
@@ -94,6 +95,10 @@ class Paths(Table):
 class Policy(Table):
     """How a job treats its allocation."""
 
+    layout: Layout = Field(
+        "blocks", description="'blocks': a job for each node count of a block; 'single': one for all, where a queue takes one job"
+    )
     exclusive: bool = Field(True, description="ask for whole nodes: a neighbour is noise")
     requeue: bool = Field(False, description="let Slurm start the job again after a preemption or a dead node")
+    no_kill: bool = Field(False, description="let the job outlive a lost node: runs that need that node are left, others go on")
     signal_lead_s: int = Field(120, ge=30, description="seconds before the job's end at which it is told to stop")

@@ -15,6 +15,7 @@ from slurm.render import render_batch, render_job, render_report
 from slurm.request import Request
 from slurm.status import RunStatus, duration, look, seconds_left
 from slurm.study import Study
+from slurm.tables import Layout
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Asked:
     time_limit_s: int | None = None
     minutes: int | None = None
     account: str = ""
+    layout: Layout | None = None
 
     def words(self) -> list[str]:
         """The same on a command line."""
@@ -39,6 +41,7 @@ class Asked:
             "--time-limit-s": str(self.time_limit_s or ""),
             "--minutes": str(self.minutes or ""),
             "--account": self.account,
+            "--layout": self.layout or "",
         }
         return [self.study, *(word for option, value in given.items() if value for word in (option, value))]
 
@@ -82,6 +85,7 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     """Read all that `asked` names; nothing is changed. `locked`: nobody else can be running these runs."""
     source = find_study(asked.study)
     written, site = read_study(source), read_site(asked.site)
+    site = site.laid_out(asked.layout) if asked.layout else site
     study = fit(written, site, asked.nodes, source)
     if asked.time_limit_s:
         study = study.model_copy(update={"time_limit_s": asked.time_limit_s})

@@ -40,6 +40,14 @@ def test_without_git_nothing_is_claimed(tmp_path: Path) -> None:
     assert code(tmp_path) == {"commit": None, "bench_tree": None, "bench_dirty": None}
 
 
+def test_what_was_set_for_one_backend_alone_is_recorded_whatever_its_name() -> None:
+    env = {"BENCH_BACKEND_ENV": "MV2_SUPPORT_DL LD_PRELOAD GONE", "MV2_SUPPORT_DL": "1", "LD_PRELOAD": "x.so", "MVP_USE": "2"}
+    run = describe_run(env, {})
+    assert run["backend_env"] == {"MV2_SUPPORT_DL": "1", "LD_PRELOAD": "x.so"}
+    assert run["env"] == {"MV2_SUPPORT_DL": "1", "MVP_USE": "2"}
+    assert describe_run({"MV2_SUPPORT_DL": "1"}, {})["backend_env"] == {}
+
+
 def test_only_listed_variables_are_recorded() -> None:
     env = {
         "OMP_NUM_THREADS": "1",

@@ -51,7 +51,7 @@ mkdir -p "$STUDY_DIR/runs" || give_up "cannot write $STUDY_DIR"
 # One job of a study at a time. The kernel frees the lock with the last process that has it open; mpirun inherits it on
 # purpose, so that a run which outlives a killed script still counts. `python -m slurm run` hands its own lock down.
 if [ -n "${STUDY_LOCK_FD:-}" ]; then exec 9<&"$STUDY_LOCK_FD"; else exec 9>>"$STUDY_DIR/jobs.jsonl"; fi
-flock -n 9 || give_up "another job of this study is running; wait for it or stop it"
+flock -w 1 9 || give_up "another job of this study is running; wait for it or stop it"
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
 if [ ! -e "$STUDY_DIR/study.toml" ]; then

@@ -171,14 +171,22 @@ finish() {
 }
 trap finish EXIT
 
-# One step. In the background, because a trap waits for a foreground command to end; without input, because srun would eat
-# what the shell reads next. `timeout` ends ranks that hang, --kill-on-bad-exit all of them when one fails.
+# Submitted twice, by hand or where login nodes do not share locks: whoever began first goes on, lest two write one log
+before=$(sed -n -e '/"begin", "job": "'"$SLURM_JOB_ID"'"/q' -e 's/.*"begin", "job": "\([0-9]*\)".*/\1/p' "$STUDY_DIR/jobs/$JOB.jsonl")
+for other in $before; do
+  if [ "$(squeue -h -j "$other" -o %T 2>/dev/null)" = RUNNING ]; then give_up "job $other is at work on the same runs"; fi
+done
+
+# One step, on the first hosts, as many as its ranks fill: a pair must have the same ones. In the background, because a trap waits for
+# a foreground command to end; without input, because srun would eat what the shell reads next.
+# `timeout` ends ranks that hang, --kill-on-bad-exit all of them when one fails.
 step() {  # LIMIT_S RANKS OUT COMMAND...
   local limit_s=$1 ranks=$2 out=$3
-  local per_node=$((ranks < RANKS_PER_NODE ? ranks : RANKS_PER_NODE))
+  local per_node=$((ranks < RANKS_PER_NODE ? ranks : RANKS_PER_NODE)) IFS=,
+  local nodes=$(((ranks + per_node - 1) / per_node))
   shift 3
   timeout --foreground -k 30 "$limit_s" \
-    srun --nodes=$(((ranks + per_node - 1) / per_node)) --ntasks="$ranks" --ntasks-per-node="$per_node" \
+    srun --nodes="$nodes" --nodelist="${HOSTS[*]:0:nodes}" --ntasks="$ranks" --ntasks-per-node="$per_node" \
     --cpus-per-task="$CPUS_PER_RANK" --kill-on-bad-exit=1 --gpus-per-node=8 --cpu-bind=mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000 "$@" </dev/null >"$out" 2>&1 &
   running=($!)
 }
@@ -189,7 +197,7 @@ step_on() {  # NODE_INDEX OUT COMMAND...: one process on one node, beside those 
   timeout --foreground -k 30 "$LIMIT_S" \
     srun --nodes=1 --ntasks=1 --nodelist="${HOSTS[index]}" \
     --cpus-per-task="$CPUS_PER_RANK" --kill-on-bad-exit=1 --gpus-per-node=8 --cpu-bind=mask_cpu:fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000 "$@" </dev/null >"$out" 2>&1 &
-  running+=($!)
+  running[index]=$!
 }
 
 await() {  # PID: until it has ended; its exit code is in $code
@@ -226,11 +234,11 @@ calibrate() {  # WHEN
       "$SLURM_JOB_ID" "$RESTART" "$1"
     return
   fi
-  echo "calibration at the $1, on $NODES node(s)"
+  echo "calibration at the $1, on ${#HOSTS[@]} node(s)"
   running=()
   for index in "${!HOSTS[@]}"; do
     name="$STUDY_DIR/calibration/$JOB-$SLURM_JOB_ID-$RESTART-$1-${HOSTS[index]}"
-    logs+=("$name.jsonl")
+    logs[index]="$name.jsonl"
     step_on "$index" "$name.out" \
       "${BENCH[@]}" "${COMMON[@]}" --backend single --batch-per-rank 16 --world-size 1 --seed 2025 --block 0 --precision float32 --memory-format contiguous --log-path "$name.jsonl"
   done
@@ -283,24 +291,27 @@ run() {  # ID RANKS OPTIONS...
   if [ "$code" != 0 ] || ! is_ok "$log"; then
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
+    if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
   fi
-  if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
 }
 
 # Look before the hours are spent: the same launch, all ranks, every transport once. It refuses a wrong world.
-if [ "${PREFLIGHT:-yes}" = yes ]; then
-  echo "preflight on 2 rank(s)"
-  out="$STUDY_DIR/jobs/$JOB-$SLURM_JOB_ID-$RESTART-preflight.out"
-  step 300 2 "$out" "${BENCH[@]}" doctor --world-size 2 \
-    --threads 1 --dataset synthetic --cells=ddp/mpi,horovod/mpi --rendezvous-dir "$STUDY_DIR/jobs"
+preflight() {  # NAME CELLS [env NAME=VALUE...]
+  local name=$1 cells=$2 out="$STUDY_DIR/jobs/$JOB-$SLURM_JOB_ID-$RESTART-$1.out"
+  shift 2
+  if [ "${PREFLIGHT:-yes}" != yes ]; then return; fi
+  echo "$name on 2 rank(s)"
+  step 300 2 "$out" "$@" "${BENCH[@]}" doctor --world-size 2 \
+    --threads 1 --dataset synthetic --cells="$cells" --rendezvous-dir "$STUDY_DIR/jobs"
   await "${running[0]}"
   running=()
   # an exit code of 0 is not enough: the doctor's last line must be there
   if [ -z "$stopped" ] && { [ "$code" != 0 ] || ! grep -q '^-- .* 0 failure' "$out"; }; then
     grep '^failure \|[Ee]rror: ' "$out" >&2
-    give_up "the preflight ended with exit code $code, see $out"
+    give_up "the $name ended with exit code $code, see $out"
   fi
-fi
+}
+preflight preflight ddp/mpi,horovod/mpi
 
 calibrate start
 

@@ -20,7 +20,7 @@
 # must. Slurm's warning before the time limit and `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
 # Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
 # Note: ibrun starts the ranks with the MPI whose module is loaded; the preflight shows whether their world is the one asked for
-# Note: gh-dev (8 nodes, 2 h, one job) is the queue for a first try
+# Note: gh-dev (8 nodes, 2 h, one job) is the queue for a first try: copy this file, and write layout = 'single' under [policy]
 
 give_up() {
   reason="refused: $1"
@@ -156,8 +156,15 @@ finish() {
 }
 trap finish EXIT
 
-# One step. In the background, because a trap waits for a foreground command to end; without input, because ibrun would eat
-# what the shell reads next. `timeout` ends ranks that hang.
+# Submitted twice, by hand or where login nodes do not share locks: whoever began first goes on, lest two write one log
+before=$(sed -n -e '/"begin", "job": "'"$SLURM_JOB_ID"'"/q' -e 's/.*"begin", "job": "\([0-9]*\)".*/\1/p' "$STUDY_DIR/jobs/$JOB.jsonl")
+for other in $before; do
+  if [ "$(squeue -h -j "$other" -o %T 2>/dev/null)" = RUNNING ]; then give_up "job $other is at work on the same runs"; fi
+done
+
+# One step, on the first hosts, as many as its ranks fill: a pair must have the same ones. In the background, because a trap waits for
+# a foreground command to end; without input, because ibrun would eat what the shell reads next.
+# `timeout` ends ranks that hang.
 step() {  # LIMIT_S RANKS OUT COMMAND...
   local limit_s=$1 ranks=$2 out=$3
   shift 3
@@ -171,7 +178,7 @@ step_on() {  # NODE_INDEX OUT COMMAND...: one process on one node, beside those 
   shift 2
   timeout --foreground -k 30 "$LIMIT_S" \
     ibrun -n 1 -o $((index * RANKS_PER_NODE)) "$@" </dev/null >"$out" 2>&1 &
-  running+=($!)
+  running[index]=$!
 }
 
 await() {  # PID: until it has ended; its exit code is in $code
@@ -208,11 +215,11 @@ calibrate() {  # WHEN
       "$SLURM_JOB_ID" "$RESTART" "$1"
     return
   fi
-  echo "calibration at the $1, on $NODES node(s)"
+  echo "calibration at the $1, on ${#HOSTS[@]} node(s)"
   running=()
   for index in "${!HOSTS[@]}"; do
     name="$STUDY_DIR/calibration/$JOB-$SLURM_JOB_ID-$RESTART-$1-${HOSTS[index]}"
-    logs+=("$name.jsonl")
+    logs[index]="$name.jsonl"
     step_on "$index" "$name.out" \
       "${BENCH[@]}" "${COMMON[@]}" --backend single --batch-per-rank 16 --world-size 1 --seed 2025 --block 0 --precision float32 --memory-format contiguous --log-path "$name.jsonl"
   done
@@ -265,24 +272,27 @@ run() {  # ID RANKS OPTIONS...
   if [ "$code" != 0 ] || ! is_ok "$log"; then
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
+    if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
   fi
-  if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
 }
 
 # Look before the hours are spent: the same launch, all ranks, every transport once. It refuses a wrong world.
-if [ "${PREFLIGHT:-yes}" = yes ]; then
-  echo "preflight on 2 rank(s)"
-  out="$STUDY_DIR/jobs/$JOB-$SLURM_JOB_ID-$RESTART-preflight.out"
-  step 300 2 "$out" "${BENCH[@]}" doctor --world-size 2 \
-    --threads 1 --dataset synthetic --cells=ddp/mpi,horovod/mpi --rendezvous-dir "$STUDY_DIR/jobs"
+preflight() {  # NAME CELLS [env NAME=VALUE...]
+  local name=$1 cells=$2 out="$STUDY_DIR/jobs/$JOB-$SLURM_JOB_ID-$RESTART-$1.out"
+  shift 2
+  if [ "${PREFLIGHT:-yes}" != yes ]; then return; fi
+  echo "$name on 2 rank(s)"
+  step 300 2 "$out" "$@" "${BENCH[@]}" doctor --world-size 2 \
+    --threads 1 --dataset synthetic --cells="$cells" --rendezvous-dir "$STUDY_DIR/jobs"
   await "${running[0]}"
   running=()
   # an exit code of 0 is not enough: the doctor's last line must be there
   if [ -z "$stopped" ] && { [ "$code" != 0 ] || ! grep -q '^-- .* 0 failure' "$out"; }; then
     grep '^failure \|[Ee]rror: ' "$out" >&2
-    give_up "the preflight ended with exit code $code, see $out"
+    give_up "the $name ended with exit code $code, see $out"
   fi
-fi
+}
+preflight preflight ddp/mpi,horovod/mpi
 
 calibrate start
 

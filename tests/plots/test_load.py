@@ -277,6 +277,28 @@ def test_another_machine_is_named(changes: dict[str, object], field: str) -> Non
     assert equal.differences([equal.facts(run, logs.host(2), {})], [equal.facts(run, logs.host(2, **changes), {})]) == [field]
 
 
+def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:
+    run = logs.config("horovod/mpi", 2)
+    plain = logs.host(2)
+    accident = equal.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}), {})
+    intent = equal.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {})
+    ddp = [equal.facts(logs.config("ddp/mpi", 2), plain, {})]
+    of_all = [equal.facts(logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {})]
+    assert equal.differences(ddp, [accident], (equal.OWN_ENV,)) == ["env.MV2_X: 1, unset"]
+    assert equal.differences(ddp, [intent], (equal.OWN_ENV,)) == []
+    assert equal.differences(of_all, [intent], (equal.OWN_ENV,)) == []
+    assert equal.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
+    assert equal.own_env([intent]) == ("MV2_X=1",)
+    assert equal.own_env([accident]) == ()
+
+
+def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(tmp_path: Path) -> None:
+    for block, own in enumerate(({"MV2_X": "1"}, {"MV2_X": "1"}, {})):
+        provenance = logs.host(2, backend_env=own)
+        logs.write(tmp_path / f"{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.2, provenance=provenance)
+    assert reasons(load(tmp_path)) == {"2.jsonl": "work differs from its point's other runs: backend_env.MV2_X: 1, unset"}
+
+
 def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=2)
     one, two = analyse(load(tmp_path)).digests

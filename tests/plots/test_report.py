@@ -216,6 +216,24 @@ def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFi
     assert "put training runs beside them" in capsys.readouterr().err
 
 
+def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(tmp_path: Path, study: Path) -> None:
+    folder = logs.study(tmp_path / "test", blocks=6)
+    for path in (folder / "runs").glob("*horovod*"):
+        own = '"backend_env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"}, "env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1", '
+        path.write_text(path.read_text().replace('"env": {', own))
+    assert main(["report", str(folder)]) == 0
+    text = page(folder)
+    said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"
+    assert text.split("## Answer\n\n")[1].startswith(
+        f"- **The environments are not equal:** {said}, as the site asks; every ratio"
+    )
+    assert {row[-1].endswith("; in unequal environments") for row in rows(text, "Horovod against DDP")} == {True}
+    assert "agrees on everything but the framework, and the environment where it says so." in text
+    assert all(c["unequal_environments"] == [said] for c in summary(folder)["comparisons"])
+    assert "unequal" not in page(study)
+    assert all(c["unequal_environments"] == [] for c in summary(study)["comparisons"])
+
+
 def test_equal_work_and_provenance_are_printed(study: Path) -> None:
     text = page(study)
     assert "bit-identical parameters at 2 ranks: yes, 6 groups of 24 runs checked" in text

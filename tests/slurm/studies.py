@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from slurm.load import read_study
+from slurm.site import Site
 from slurm.study import Study
 
 ROOT = Path(__file__).parents[2]
 
-SHIPPED_SITES = "cardinal, generic, hostfile, local, lumi-g, perlmutter, testcluster, vista"
+SHIPPED_SITES = "cardinal, cardinal-mvapich, generic, hostfile, local, lumi-g, perlmutter, testcluster, vista"
 
 SMALL = """\
 name = "small"
@@ -43,6 +44,18 @@ def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
     path = folder / "study.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+def changed(site: Site, **changes: object) -> Site:
+    """The site with other values of dotted keys, '.' written '__', checked as if they stood in its file."""
+    values = site.model_dump(mode="json")
+    for key, value in changes.items():
+        *tables, name = key.split("__")
+        place = values
+        for table in tables:
+            place = place[table]
+        place[name] = value
+    return Site(**values)
 
 
 def small(folder: Path, **changes: str) -> Study:

@@ -151,6 +151,30 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
     assert cluster.records()[-1]["after"] == ["55", "104"]
 
 
+def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cluster) -> None:
+    """The later one was submitted by hand and found the first at work."""
+    submit_missing(cluster.asked)
+    cluster.set_queue("101|small-n001-b00|RUNNING")
+    refused: dict[str, object] = {"event": "end", "job": "130", "reason": "refused: job 101 is at work on the same runs"}
+    cluster.say("n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused)
+    assert cluster.states()["n001-b00"] == "running"
+    assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 101"
+
+
+def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
+    text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"far"')
+    site = cluster.top / "far.toml"
+    site.write_text(text.replace("[node]", '[access]\nclusters = "moon"\n\n[node]'))
+    asked = replace(cluster.asked, site=str(site))
+    squeue = cluster.top / "bin" / "squeue"
+    answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
+    squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
+    submit_missing(asked)
+    assert submit_missing(asked) == ["n001-b00  pending as job 101", "n002-b00  pending as job 102"]
+    assert len(cancel_all(asked)) == 2
+    assert (cluster.top / "scancel.said").read_text() == "--clusters=moon 101\n--clusters=moon 102\n"
+
+
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
     (cluster.top / "squeue.down").touch()
@@ -383,7 +407,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
         ),
         (
             ["render", "local", "--job", "n9"],
-            "--out and --job choose among a cluster's jobs, and site 'local' has one script; leave them out",
+            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; leave them out",
         ),
         (["run", "smoke", "--site", "hostfile"], "hosts.txt is not there: mpirun's hostfile, one line for each host"),
     ],

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +20,33 @@ from slurm.request import Request
 from slurm.status import look
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, write
+from tests.slurm.studies import ROOT, SMALL, changed, write
 from tests.slurm.test_job_script import last_event, terminal_signals, wait_for
 
 HOSTS = ("r1", "r2")
 
 
 class BatchJob:
-    """Block 0 at two nodes of the test cluster: four runs of four ranks."""
+    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks. `changes` are the site's."""
 
     def __init__(
-        self, folder: Path, behaviours: dict[int, str] | None = None, limit_s: int = 30, site: str = "testcluster"
+        self,
+        folder: Path,
+        behaviours: dict[int, str] | None = None,
+        limit_s: int = 30,
+        site: str = "testcluster",
+        nodes: Sequence[int] = (2,),
+        text: str = SMALL,
+        changes: Mapping[str, object] | None = None,
     ) -> None:
         source = write(
             folder,
-            world_sizes="nodes = [2]",
+            text,
+            world_sizes=f"nodes = {list(nodes)}",
             cells='cells = ["single", "ddp", "horovod"]',
             time_limit_s=f"time_limit_s = {limit_s}",
         )
-        written, where = read_study(source), read_site(site)
+        written, where = read_study(source), changed(read_site(site), **(changes or {}))
         study = fit(written, where, (), source)
         self.folder = folder / "results" / "small"
         self.text = text_of(study, written, source.read_text())
@@ -51,10 +60,11 @@ class BatchJob:
             "STAND_IN": json.dumps(positions),
             "PATH": f"{install(folder)}{os.pathsep}{os.environ['PATH']}",
             "SLURM_JOB_ID": "77",
-            "SLURM_JOB_NUM_NODES": "2",
-            "SLURM_JOB_NODELIST": "r[1-2]",
+            "SLURM_JOB_NUM_NODES": str(job.nodes),
+            "SLURM_JOB_NODELIST": f"r[1-{job.nodes}]",
             "SLURM_JOB_END_TIME": str(int(time.time()) + 3600),
-            "FAKE_HOSTS": " ".join(HOSTS),
+            "FAKE_HOSTS": " ".join(f"r{n}" for n in range(1, job.nodes + 1)),
+            "STAND_IN_LOST": str(folder / "lost"),
         }
 
     def start(self, **env: str) -> "subprocess.Popen[str]":
@@ -116,7 +126,7 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
     for run in job.runs:
         assert run.log.with_suffix(".out").read_text().splitlines() == [
             "stdin /dev/null",
-            f"mpirun --nodes=2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
+            f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
         ]
     calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
     assert calibration == f"mpirun --nodes=1 --ntasks=1 --nodelist=r2 {same} {env}"
@@ -206,6 +216,21 @@ def test_what_cannot_work_is_refused_before_the_first_run(tmp_path: Path, env: d
 def test_the_preflight_can_be_left_out(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
     assert job.finish(PREFLIGHT="no", STAND_IN_DOCTOR="would fail")[0] == 0
+
+
+def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path)
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text('#!/bin/sh\nif [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi\n')
+    begun = job.folder / "jobs" / "n002-b00.jsonl"
+    begun.parent.mkdir(parents=True)
+    begun.write_text('{"event": "begin", "job": "44", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    assert job.finish() == (2, "", "error: job 55 is at work on the same runs\n")
+    assert job.states() == ["planned"] * 4
+    assert job.said()[-1]["reason"] == "refused: job 55 is at work on the same runs"
+    # whoever began later has seen this job, and left
+    begun.write_text('{"event": "begin", "job": "77", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    assert job.finish(PREFLIGHT="no")[0] == 0
 
 
 def test_wrong_input_stops_the_job(tmp_path: Path) -> None:

@@ -173,7 +173,10 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
     process.kill()
     process.wait()
     code, _, err = cli("run")
-    assert (code, err) == (2, f"error: {cli.folder}: another job of this study is running; wait for it or stop it\n")
+    assert (code, err) == (
+        2,
+        f"error: {cli.folder}: another job of this study is running, or being submitted; wait for it or stop it\n",
+    )
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
 

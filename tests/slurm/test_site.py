@@ -101,6 +101,36 @@ BAD: list[tuple[str, str, int, str]] = [
         1,
         "policy.signal_lead_s=120 leaves a job of 4 min no time to run; use less",
     ),
+    (
+        "max_minutes = 60",
+        'max_minutes = 60\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
+        25,
+        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; write it in one of the two",
+    ),
+    (
+        "max_minutes = 60",
+        'max_minutes = 60\n[env_per_backend.horovod]\nHOROVOD_CYCLE_TIME = "1"',
+        23,
+        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: fusion_mib, cycle_ms",
+    ),
+    (
+        "max_minutes = 60",
+        'max_minutes = 60\n[env_per_backend.mxnet]\nX = "1"',
+        22,
+        "env_per_backend.mxnet.[key]='mxnet': should be 'ddp' or 'horovod'",
+    ),
+    (
+        'partition = "gpu"',
+        'partition = "gpu"\nextra = ["--mem=0"]\n[directives]\nforbidden = ["mem"]',
+        9,
+        "access.extra asks for --mem, which directives.forbidden rules out; drop one of the two",
+    ),
+    (
+        "max_minutes = 60",
+        'max_minutes = 60\n[gpu]\nrequest = "gres"\n[directives]\nforbidden = ["gres"]',
+        23,
+        "gpu.request asks for --gres, which directives.forbidden rules out; drop one of the two",
+    ),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
     ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
 ]
@@ -123,7 +153,7 @@ def test_a_sites_own_file_is_read_by_its_path(tmp_path: Path) -> None:
 def test_a_shipped_site_says_where_its_facts_are_from(name: str) -> None:
     site = read_site(name)
     assert site.name == name
-    if name in ("cardinal", "lumi-g", "perlmutter", "vista"):
+    if name in ("cardinal", "cardinal-mvapich", "lumi-g", "perlmutter", "vista"):
         assert site.sources
         assert site.verified_on is None
         assert site.provenance == f"from documentation ({site.doc_date}), not run there"

@@ -1,0 +1,129 @@
+"""Submitters at once, and one that is killed at the worst moment, as real processes: no job is ever doubled, and none is lost."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.fake_slurm import install
+from tests.slurm.stand_in import environment
+from tests.slurm.studies import ROOT, write
+from tests.slurm.test_job_script import wait_for
+
+SLOW = 'touch "{folder}/sbatch.begun"; while [ -e "{folder}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
+TAKEN = "results/small: another job of this study is running, or being submitted; wait for it or stop it"
+
+
+class Submitters:
+    """The small study on the test cluster: five blocks at one and two nodes, ten jobs, and an sbatch that takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.study = write(
+            folder, world_sizes="nodes = [1, 2]", cells='cells = ["single", "ddp", "horovod"]', blocks="blocks = 5"
+        )
+        sbatch = install(folder) / "sbatch"
+        head, rest = sbatch.read_text().split("\n", 1)
+        sbatch.write_text(f"{head}\n{SLOW.format(folder=folder)}{rest}")
+        self.env = {**environment(folder), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "slurm", "submit", str(self.study), "--site", "testcluster", *words]
+        return subprocess.Popen(
+            [*command, "--results", str(self.folder / "results")],
+            cwd=ROOT,
+            env=self.env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def finish(self, *words: str) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def queued(self) -> Counter[str]:
+        lines = (self.folder / "queue").read_text().splitlines() if (self.folder / "queue").exists() else []
+        return Counter(line.split("|")[1] for line in lines)
+
+    def recorded(self) -> Counter[str]:
+        lines = (self.folder / "results" / "small" / "jobs.jsonl").read_text().splitlines()
+        return Counter(f"small-{json.loads(line)['job']}" for line in lines)
+
+
+ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)}
+
+
+def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:
+    both = Submitters(tmp_path)
+    started = [both.start() for _ in range(4)]
+    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
+    assert {code for _, code in ended} <= {0, 2}
+    assert 0 in {code for _, code in ended}
+    for (_, err), code in ended:
+        assert (err == "") == (code == 0)
+        assert code == 0 or err.strip().endswith(TAKEN)
+    assert both.queued() == ALL
+    assert both.recorded() == ALL
+    assert both.finish()[0] == 0
+    assert both.queued() == ALL
+
+
+@pytest.mark.parametrize("layout", ["blocks", "single"])
+def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, layout: str) -> None:
+    both = Submitters(tmp_path)
+    (tmp_path / "hold").touch()
+    first = both.start("--layout", layout)
+    wait_for((tmp_path / "sbatch.begun").exists)
+    first.kill()
+    first.communicate(timeout=20)
+    # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
+    assert not both.queued()
+    code, _, err = both.finish()
+    assert code == 2
+    assert err.strip().endswith(TAKEN)
+    (tmp_path / "hold").unlink()
+    wait_for(lambda: bool(both.queued()))
+    assert not both.recorded()
+    time.sleep(0.2)
+    code, out, err = both.finish()
+    assert (code, err) == (0, "")
+    alive = "all-b00" if layout == "single" else "n001-b00"
+    assert f"{alive}  pending as job 101" in out.splitlines()
+    covered = {"small-n001-b00", "small-n002-b00"} if layout == "single" else {"small-n001-b00"}
+    expected = {**{name: 1 for name in ALL if name not in covered}, f"small-{alive}": 1}
+    assert both.queued() == expected
+    assert both.recorded() == expected
+
+
+def test_jobs_of_another_results_folder_are_not_taken_for_ours(tmp_path: Path) -> None:
+    both = Submitters(tmp_path)
+    other = tmp_path / "elsewhere" / "small" / "job-n001-b00-001.sh"
+    ours = tmp_path / "results" / "small" / "job-n002-b00-001.sh"
+    by_hand = tmp_path / "scripts" / "small-n001-b01.sh"
+    (tmp_path / "queue").write_text(
+        f"55|small-n001-b00|PENDING|{other}\n56|small-n002-b00|PENDING|{ours}\n57|small-n001-b01|PENDING|{by_hand}\n"
+    )
+    code, out, _ = both.finish()
+    assert code == 0
+    said = [line for line in out.splitlines() if line.startswith("n00")]
+    assert said[:3] == ["n001-b00  submitted as job 104, 7 runs", "n002-b00  pending as job 56", "n001-b01  pending as job 57"]
+
+
+def test_a_block_in_progress_in_one_layout_is_left_alone_in_the_other(tmp_path: Path) -> None:
+    both = Submitters(tmp_path)
+    (tmp_path / "queue").write_text("55|small-all-b00|RUNNING\n56|small-n002-b01|PENDING\n")
+    code, out, _ = both.finish("--layout", "blocks")
+    assert code == 0
+    said = [line for line in out.splitlines() if line[0] in "an" and "-b0" in line]
+    assert said[:3] == ["all-b00  running as job 55", "n001-b01  submitted as job 103, 7 runs", "n002-b01  pending as job 56"]
+    queue = (tmp_path / "queue").read_text()
+    code, out, _ = both.finish("--layout", "single")
+    assert code == 0
+    assert (tmp_path / "queue").read_text() == queue
