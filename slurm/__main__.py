@@ -1,4 +1,4 @@
-"""python -m slurm render | run | submit | status | cancel STUDY: from a study to run logs, and what has become of them."""
+"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs, and what has become of them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _close(work: Work, again: str, stopped_by: int | None) -> int:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if work.todo:
-        print(f"go on with the same command, or: {Path(sys.executable).name} -m slurm {again}")
+        print(f"go on with: {Path(sys.executable).name} -m slurm {again}")
     if stopped_by is not None:
         return 128 + stopped_by
     return 1 if work.todo else 0
@@ -190,6 +190,24 @@ def submit_jobs(
 
 
 app.command("resume", help="The same as submit: what is missing is submitted, what is in the queue is left alone.")(submit_jobs)
+
+
+@app.command()
+def wait(
+    study: StudyArgument,
+    site: SiteOption,
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
+    poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between two looks at the queue")] = 10,
+) -> int:
+    """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else with 1.
+
+    Nothing is submitted, so it may be ended and started again at any time, by anybody who sees the folder; the jobs go on.
+    """
+    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
+    return _close(batch.wait_for_jobs(asked, poll_s), shlex.join(["resume", *asked.words()]), None)
 
 
 @app.command()

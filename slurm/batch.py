@@ -1,10 +1,12 @@
-"""Jobs in Slurm's queue: submit what is missing, say what has become of each, take them back."""
+"""Jobs in Slurm's queue: submit what is missing, say what has become of each, wait for them, take them back."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from bench.config import UsageError
 from slurm import submit
 from slurm.fit import Job, jobs
 from slurm.folder import StudyFolder
+from slurm.follow import display
 from slurm.request import job_name
-from slurm.status import RunStatus, look
+from slurm.status import RunStatus, look, seconds_left
 from slurm.submit import Queued
 from slurm.work import Asked, Work, open_work
 
@@ -142,9 +145,42 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """States of the runs, where an unfinished one is running only while its own job is."""
+    """States of the runs, where an unfinished one is running only while its own job is; those ok stay so and are not read."""
     by_run = {run.id: states.get(job.id) for job in jobs([s.run for s in work.statuses], work.request.site) for run in job.runs}
-    return [look(s.run, (known := by_run[s.run.id]) is not None and known.state == "running") for s in work.statuses]
+    return [
+        s if s.state == "ok" else look(s.run, (known := by_run[s.run.id]) is not None and known.state == "running")
+        for s in work.statuses
+    ]
+
+
+def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then stands.
+
+    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    """
+    work = open_work(asked)
+    require_scheduler(work)
+    submit.find_squeue()
+    with display(len(work.statuses)) as show:
+        while True:
+            queue = submit.queue()
+            states = job_states(work.folder, queue)
+            work = replace(work, statuses=look_at_jobs(work, states))
+            if queue is not None and not any(known.in_progress for known in states.values()):
+                return work
+            show(sum(s.state == "ok" for s in work.statuses), *_progress(work, states, queue is not None))
+            time.sleep(poll_s)
+
+
+def _progress(work: Work, states: Mapping[str, JobState], answered: bool) -> tuple[str, float | None]:
+    """What the jobs do, and seconds left if as many go on running as do now; runs that failed wait for the next submission."""
+    counts = Counter(known.state for known in states.values() if known.in_progress)
+    said = ", ".join(f"{counts[state]} {state}" for state in ("running", "pending", "submitted") if counts[state])
+    failed = sum(s.state in ("failed", "timed out") for s in work.statuses)
+    text = f"jobs: {said}" + (f", {failed} runs failed" if failed else "") + ("" if answered else ", squeue does not answer")
+    coming = [s.run for s in work.statuses if s.state in ("planned", "running", "interrupted")]
+    left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
+    return text, None if left_s is None else left_s / max(1, counts["running"])
 
 
 def cancel_all(asked: Asked) -> list[str]:
