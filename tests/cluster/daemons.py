@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.cluster import config, node
+from tests.cluster import config, namespace, node
 
 TOOLS = {
     "munged": "munge",
@@ -34,6 +34,10 @@ def missing() -> str | None:
     if absent:
         packages = sorted({TOOLS[tool] for tool in absent})
         return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {' '.join(packages)}"
+    tried = subprocess.run(namespace.apart(["true"]), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if tried.returncode:
+        said = tried.stderr.strip() or f"unshare ended with {tried.returncode}"
+        return f"this machine allows its root no namespaces of its own ({said}); use one that is not itself a container, or a VM"
     return None
 
 

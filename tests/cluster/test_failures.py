@@ -80,6 +80,16 @@ def test_an_interrupted_srun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
+def test_a_rank_that_takes_too_much_memory(tmp_path: Path, backend: str, transport: str) -> None:
+    """Two nodes, so that one of them alone is over its limit; Slurm ends the step on all."""
+    options = [*ENDLESS, "--model", "tests.cluster.models:greedy", *cell(backend, transport, 2)]
+    step = Step(tmp_path / "run.jsonl", ["-N2", "-n2", "--mem=2000M", f"--mpi={PLUG_IN[transport]}"], options)
+    result = step.end(60)
+    assert result.state == "failed", result.problem
+    assert "exceeded memory limit" in step.output, step.output
+
+
+@pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
 def test_a_lost_node_ends_the_job(tmp_path: Path, node_to_lose: None, backend: str, transport: str) -> None:
     srun = ["srun", "-K1", f"--mpi={PLUG_IN[transport]}"]
     command = [*srun, *bench(*ENDLESS, *cell(backend, transport, 2))]

@@ -139,8 +139,7 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
     assert out.splitlines()[-1] == (
-        f"go on with: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local "
-        f"--results {cli.top}/results"
+        f"go on with: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local --results {cli.top}/results"
     )
     assert '"interrupted": true' in cli.log(0, 1).read_text()
     assert cli("run")[0] == 0
