@@ -49,7 +49,7 @@ check: setup ## check format, lint and types
 overhead: setup ## compare our loop with a bare hand-written one
 	$(RUN) python -m bench.overhead --results "$(RESULTS)/overhead"
 
-cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2)
+cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2 libpmix-dev)
 	@$(RUN) python -m tests.cluster
 
 test-cluster: setup ## run the tests that need it, inside it (root)

@@ -55,6 +55,11 @@ def address(host: str) -> str:
     return f"{_NETWORK}.{254 if host == LOGIN else 1 + NODES.index(host)}"
 
 
+def hardware_address(host: str) -> str:
+    """Of the host's network card: a node that comes back has the one that its peers remember."""
+    return f"02:00:00:00:00:{1 + NODES.index(host):02x}"
+
+
 def hosts() -> str:
     """/etc/hosts of every host of the cluster."""
     return "127.0.0.1 localhost\n" + "".join(f"{address(host)} {host}\n" for host in (LOGIN, *NODES))

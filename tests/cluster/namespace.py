@@ -58,7 +58,8 @@ def make_node(name: str) -> None:
     """Inside new namespaces: a node's name, link to the bridge, /tmp and shared memory."""
     call("hostname", name)
     call("ip", "link", "set", "lo", "up")
-    call("ip", "link", "add", "eth0", "type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
+    card = ("eth0", "address", config.hardware_address(name))
+    call("ip", "link", "add", *card, "type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
     call("ip", "addr", "add", f"{config.address(name)}/24", "dev", "eth0")
     call("ip", "link", "set", "eth0", "up")
     call("nsenter", f"--net={config.LOGIN_NET}", "ip", "link", "set", link(name), "master", config.BRIDGE, "up")

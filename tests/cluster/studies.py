@@ -31,8 +31,8 @@ expected_run_s = 15
 batch_per_rank = [8]
 
 [run]
-model = "tests.cluster.models:waits"
-dataset = "digits"
+model = "tests.cluster.models:{model}"
+dataset = "synthetic"
 warmup_steps = 3
 windows = 2
 steps_per_window = 3
@@ -60,6 +60,7 @@ class Tiny:
     name: str = "tiny"
     cells: tuple[str, ...] = ("ddp", "horovod")
     nodes: int = 2
+    model: str = "waits"
 
     @property
     def hold(self) -> Path:
@@ -69,7 +70,8 @@ class Tiny:
     def start(self, verb: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """One `python -m slurm VERB` of this study."""
         source = self.folder / f"{self.name}.toml"
-        source.write_text(_STUDY.format(name=self.name, cells=list(self.cells), nodes=self.nodes).replace("'", '"'))
+        text = _STUDY.format(name=self.name, cells=list(self.cells), nodes=self.nodes, model=self.model)
+        source.write_text(text.replace("'", '"'))
         where = ["--site", str(self.site), "--results", str(self.folder / "results")]
         command = [sys.executable, "-m", "slurm", verb, str(source), *where, *words]
         told = {**os.environ, models.HOLD: str(self.hold), "PYTHON": sys.executable, **(env or {})}
@@ -91,24 +93,26 @@ class Tiny:
     def wait(self, code: int = 0) -> str:
         return self.do("wait", "--poll-s", "0.5", code=code)
 
-    def stop_in_second_run(self, job: str) -> None:
+    def stop_in_first_run(self) -> None:
+        """Return once the job's first run is held in the middle."""
+        self.hold.touch()
+        self._until(self._lines()[0], '"event": "start"')
+
+    def stop_in_second_run(self) -> None:
         """Return once the job's first run is complete and its second is held in the middle."""
-        first, second = self._lines(job)
+        first, second = self._lines()
         self._until(first, '"event": "exit"')
         self.hold.touch()
         self._until(second, '"event": "start"')
 
-    def _lines(self, job: str) -> list[Path]:
+    def _lines(self) -> list[Path]:
         """Logs of the job's runs, in their order."""
         script = sorted(self._top.glob("job-*.sh"))[-1].read_text()
-        return [self.log(name) for name in re.findall(r"(?m)^run (\S+)", script)]
+        return [self._top / "runs" / f"{name}.jsonl" for name in re.findall(r"(?m)^run (\S+)", script)]
 
     @property
     def _top(self) -> Path:
         return self.folder / "results" / self.name
-
-    def log(self, run: str) -> Path:
-        return self._top / "runs" / f"{run}.jsonl"
 
     def _until(self, log: Path, event: str, limit_s: float = 150) -> None:
         deadline = time.monotonic() + limit_s
