@@ -27,7 +27,7 @@ COMMON=(
   --dataset digits
   --image-size 32
   --warmup-steps 3
-  --windows 4
+  --windows 3
   --steps-per-window 3
 )
 
@@ -78,7 +78,7 @@ model = "resnet18"
 dataset = "digits"
 image_size = 32
 warmup_steps = 3
-windows = 4
+windows = 3
 steps_per_window = 3
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"

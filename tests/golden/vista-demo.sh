@@ -73,7 +73,7 @@ COMMON=(
   --dataset digits
   --image-size 32
   --warmup-steps 3
-  --windows 4
+  --windows 3
   --steps-per-window 3
 )
 
@@ -106,7 +106,7 @@ model = "resnet18"
 dataset = "digits"
 image_size = 32
 warmup_steps = 3
-windows = 4
+windows = 3
 steps_per_window = 3
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
