@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -207,7 +208,10 @@ def wait(
     Nothing is submitted, so it may be ended and started again at any time, by anybody who sees the folder; the jobs go on.
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
-    return _close(batch.wait_for_jobs(asked, poll_s), shlex.join(["resume", *asked.words()]), None)
+    work = batch.wait_for_jobs(asked, poll_s)
+    if work.todo:  # why, as far as the jobs know
+        _say_jobs(batch.job_states(work.folder, submit.queue()))
+    return _close(work, shlex.join(["resume", *asked.words()]), None)
 
 
 @app.command()
@@ -235,12 +239,16 @@ def status(
     if work.request.site.scheduler == "slurm":
         states = batch.job_states(work.folder, submit.queue())
         statuses = batch.look_at_jobs(work, states)
-        for job, known in sorted(states.items()):
-            print(f"{job}  job {known.id}  {known.state}")
+        _say_jobs(states)
     for run_id, state, rest in table(statuses):
         padding = " " * (13 - len(state)) if rest else ""
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS[state])}{padding}{rest}")
     print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
+
+
+def _say_jobs(states: Mapping[str, batch.JobState]) -> None:
+    for job, known in sorted(states.items()):
+        print(f"{job}  job {known.id}  {known.state}")
 
 
 @site_app.command("new")

@@ -254,7 +254,8 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     cluster.set_queue()
     code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
     assert (code, err) == (1, "")
-    first, failed, again = out.splitlines()
+    *jobs, first, failed, again = out.splitlines()
+    assert jobs == [f"n00{n}-b00  job 10{n}  vanished: it never began" for n in (1, 2)]
     assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
     assert failed.endswith("failed  rank 1: RuntimeError: boom")
     assert again.startswith(f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site testcluster")
