@@ -16,8 +16,15 @@ python -m slurm run $(1) --site local --results "$(RESULTS)"; code=$$?; \
 if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/$(1)" || code=$$?; fi; exit $$code
 endef
 
+# Inside the test cluster: nothing of it depends on the cluster being ours.
+define slurm_demo
+python -m slurm submit demo --site testcluster --results "$(RESULTS)" || exit; \
+python -m slurm wait demo --site testcluster --results "$(RESULTS)"; code=$$?; \
+if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/demo" || code=$$?; fi; exit $$code
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help setup study study-all test check overhead cluster test-cluster clean
+.PHONY: help setup study study-all test check overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -42,11 +49,14 @@ check: setup ## check format, lint and types
 overhead: setup ## compare our loop with a bare hand-written one
 	$(RUN) python -m bench.overhead --results "$(RESULTS)/overhead"
 
-cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2)
+cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2 libpmix-dev)
 	@$(RUN) python -m tests.cluster
 
 test-cluster: setup ## run the tests that need it, inside it (root)
 	$(RUN) python -m tests.cluster -- python -m pytest -m cluster tests/cluster
+
+slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait, report (root; at most 15 min on 2 cores)
+	@$(RUN) python -m tests.cluster -- bash -c '$(slurm_demo)'
 
 clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"

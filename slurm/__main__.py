@@ -1,10 +1,11 @@
-"""python -m slurm render | run | submit | status | cancel STUDY: from a study to run logs, and what has become of them."""
+"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs, and what has become of them."""
 
 from __future__ import annotations
 
 import shlex
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -160,7 +161,7 @@ def _close(work: Work, again: str, stopped_by: int | None) -> int:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if work.todo:
-        print(f"go on with the same command, or: {Path(sys.executable).name} -m slurm {again}")
+        print(f"go on with: {Path(sys.executable).name} -m slurm {again}")
     if stopped_by is not None:
         return 128 + stopped_by
     return 1 if work.todo else 0
@@ -207,6 +208,27 @@ app.command("resume", help="The same as submit: what is missing is submitted, wh
 
 
 @app.command()
+def wait(
+    study: StudyArgument,
+    site: SiteOption,
+    blocks: BlocksOption = None,
+    results: ResultsOption = Path("results"),
+    nodes: NodesOption = None,
+    time_limit_s: LimitOption = None,
+    poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between two looks at the queue")] = 10,
+) -> int:
+    """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else with 1.
+
+    Nothing is submitted, so it may be ended and started again at any time, by anybody who sees the folder; the jobs go on.
+    """
+    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
+    work = batch.wait_for_jobs(asked, poll_s)
+    if work.todo:  # why, as far as the jobs know
+        _say_jobs(batch.all_states(work))
+    return _close(work, shlex.join(["resume", *asked.words()]), None)
+
+
+@app.command()
 def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = Path("results"), nodes: NodesOption = None) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
     for line in batch.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
@@ -232,14 +254,18 @@ def status(
     if work.request.site.scheduler == "slurm":
         states = batch.all_states(work)
         statuses = batch.look_at_jobs(work, states)
-        for job, known in sorted(states.items()):
-            print(f"{job}  job {known.id}  {known.state}")
+        _say_jobs(states)
     for run_id, state, rest, words in table(statuses):
         padding = " " * (15 - len(state)) if rest else ""
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS.get(state, 'red'))}{padding}{rest}")
         for line in words:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
     print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
+
+
+def _say_jobs(states: Mapping[str, batch.JobState]) -> None:
+    for job, known in sorted(states.items()):
+        print(f"{job}  job {known.id}  {known.state}")
 
 
 @site_app.command("new")

@@ -1,11 +1,12 @@
-"""Jobs in Slurm's queue: submit what is missing, say what has become of each, take them back."""
+"""Jobs in Slurm's queue: submit what is missing, say what has become of each, wait for them, take them back."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from slurm import submit
 from slurm.chain import chain
 from slurm.fit import Job, ids_with
 from slurm.folder import StudyFolder
+from slurm.follow import display
 from slurm.request import REPORT, job_name
-from slurm.status import RunStatus, look
+from slurm.status import RunStatus, look, seconds_left
 from slurm.submit import Queued
 from slurm.work import Asked, Work, open_work
 
+_COMING = ("planned", "running", "interrupted")  # runs that a job in progress may still bring to an end
 _IN_PROGRESS = ("submitted", "pending", "running")
 
 
@@ -194,14 +197,47 @@ def all_states(work: Work) -> dict[str, JobState]:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """States of the runs, where an unfinished one is running only while its own job is."""
+    """States of the runs, where an unfinished one is running only while its own job is; those ok are not read again."""
     found = []
     for status in work.statuses:
+        if status.state == "ok":
+            found.append(status)
+            continue
         known = [states[name] for name in ids_with(status.run, work.request.site) if name in states]
         running = any(job.state == "running" for job in known)
         last = max(known, key=lambda job: int(job.id), default=None)
         found.append(look(status.run, running, "" if last is None or any(job.in_progress for job in known) else last.state))
     return found
+
+
+def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then stands.
+
+    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    """
+    work = open_work(asked)
+    require_scheduler(work)
+    submit.find_squeue()
+    with display(len(work.statuses)) as show:
+        while True:
+            queue = queue_of(work)
+            states = job_states(work.folder, queue, _clusters(work))
+            work = replace(work, statuses=look_at_jobs(work, states))
+            if queue is not None and not any(known.in_progress for known in states.values()):
+                return work
+            show(sum(s.state == "ok" for s in work.statuses), *_progress(work, states, queue is not None))
+            time.sleep(poll_s)
+
+
+def _progress(work: Work, states: Mapping[str, JobState], answered: bool) -> tuple[str, float | None]:
+    """What the jobs do, and seconds left if as many go on running as do now; runs that failed wait for the next submission."""
+    counts = Counter(known.state for known in states.values() if known.in_progress)
+    said = ", ".join(f"{counts[state]} {state}" for state in ("running", "pending", "submitted") if counts[state])
+    failed = sum(s.state not in (*_COMING, "ok") for s in work.statuses)
+    text = f"jobs: {said}" + (f", {failed} runs failed" if failed else "") + ("" if answered else ", squeue does not answer")
+    coming = [s.run for s in work.statuses if s.state in _COMING]
+    left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
+    return text, None if left_s is None else left_s / max(1, counts["running"])
 
 
 def cancel_all(asked: Asked) -> list[str]:

@@ -1,4 +1,4 @@
-"""Follow a job script that runs on this machine by its logs, and show how it goes: a bar, or lines in a batch log."""
+"""Follow the runs of a study by their logs, here or in Slurm's jobs, and show how it goes: a bar, or lines in a batch log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from slurm.plan import Run
@@ -16,7 +16,12 @@ from slurm.status import RunStatus, duration, look, seconds_left
 _POLL_S = 1.0
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 
-Show = Callable[[int, str, float | None], None]  # runs done, current run's id, seconds left
+Show = Callable[[int, str, float | None], None]  # runs done, what goes on ('': nothing does), seconds left
+
+
+def display(total: int) -> AbstractContextManager[Show]:
+    """How to show the progress of `total` runs where standard output goes to."""
+    return _bar(total) if sys.stdout.isatty() else _lines(total)
 
 
 def follow(
@@ -27,8 +32,7 @@ def follow(
     expected_run_s: int | None,
 ) -> None:
     """Watch the logs until the job ends, and pass a caught signal on once. The logs are the truth, whoever runs them."""
-    show_with = _bar if sys.stdout.isatty() else _lines
-    with show_with(len(statuses)) as show:
+    with display(len(statuses)) as show:
         _watch(job, caught, statuses, todo, expected_run_s, show)
 
 
@@ -51,7 +55,7 @@ def _watch(
             job.terminate()  # before anything is shown: the terminal may be gone
             told = True
         left_s = seconds_left(waiting, finished, expected_run_s)
-        show(len(finished), f"stopping {current}" if told and current else current, left_s)
+        show(len(finished), current and f"{'stopping' if told else 'now'} {current}", left_s)
         if ended:
             return
         time.sleep(_POLL_S)
@@ -69,14 +73,14 @@ def _has_ended(log: Path) -> bool:
 
 @contextmanager
 def _lines(total: int) -> Iterator[Show]:
-    """For a batch log: a line whenever another run begins."""
-    last = ""
+    """For a batch log: a line whenever there is news."""
+    last = (0, "")
 
     def show(done: int, current: str, left_s: float | None) -> None:
         nonlocal last
-        if current and current != last:
-            print(f"{done}/{total} runs done, now {current}, {_left(left_s)}", flush=True)
-            last = current
+        if current and (news := (done, current)) != last:
+            print(f"{done}/{total} runs done, {current}, {_left(left_s)}", flush=True)
+            last = news
 
     yield show
 

@@ -100,6 +100,12 @@ def find_sbatch() -> None:
         )
 
 
+def find_squeue() -> None:
+    """Raise UsageError where the queue cannot be seen."""
+    if shutil.which("squeue") is None:
+        raise UsageError("there is no squeue on this machine; use the cluster's login node")
+
+
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
     """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said.
 

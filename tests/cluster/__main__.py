@@ -36,14 +36,15 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status of the command; 2 where the cluster cannot be started here."""
     if arguments[:1] == [_INSIDE]:
         return _run_inside(arguments[1:])
-    if list(arguments) == ["--check"]:
-        return INPUT_ERROR if daemons.missing() else 0
-    if arguments and arguments[0] != "--":
+    check = list(arguments) == ["--check"]
+    if arguments and arguments[0] != "--" and not check:
         print(_HELP, end="")
         return 0 if arguments[0] in ("-h", "--help") else INPUT_ERROR
     if (reason := daemons.missing()) is not None:
         print(f"error: {reason}", file=sys.stderr)
         return INPUT_ERROR
+    if check:
+        return 0
     return _run_apart([sys.executable, "-m", "tests.cluster", _INSIDE, *arguments[1:]])
 
 

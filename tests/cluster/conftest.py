@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster import config, daemons, steps
+from tests.cluster import config, daemons, node, steps
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +27,12 @@ def nothing_left(cluster: None) -> Iterator[None]:
         steps.leftovers()
     daemons.wait_idle(config.NODES, 30)
     assert not left, "left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture
+def node_to_lose() -> Iterator[None]:
+    """The node that tests switch off is on again when the test has ended."""
+    yield
+    if not node.is_on(steps.LOST):  # a test may have failed before it came to that
+        node.start(steps.LOST)
+    daemons.wait_idle((steps.LOST,), 60)

@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.cluster import config, node
+from tests.cluster import config, namespace, node
 
 TOOLS = {
     "munged": "munge",
@@ -22,6 +22,8 @@ TOOLS = {
     "nsenter": "util-linux",
     "setpriv": "util-linux",
 }
+# where srun's plug-in for PMIx looks for its library under Debian, and where other systems have it
+_PMIX = ("lib/*/pmix*/lib", "lib*", "lib/*", "local/lib*")
 _UP_S = 60.0
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # a user's PATH may lack the daemons' folder
 
@@ -31,9 +33,16 @@ def missing() -> str | None:
     if os.geteuid() != 0:
         return "the test cluster needs root (for its namespaces); use sudo"
     absent = [tool for tool in TOOLS if shutil.which(tool, path=PATH) is None]
+    packages = {TOOLS[tool] for tool in absent}
+    if not any(list(Path("/usr").glob(f"{folder}/libpmix.so")) for folder in _PMIX):
+        absent.append("libpmix.so")
+        packages.add("libpmix-dev")
     if absent:
-        packages = sorted({TOOLS[tool] for tool in absent})
-        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {' '.join(packages)}"
+        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {' '.join(sorted(packages))}"
+    tried = subprocess.run(namespace.apart(["true"]), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if tried.returncode:
+        said = tried.stderr.strip() or f"unshare ended with {tried.returncode}"
+        return f"this machine allows its root no namespaces of its own ({said}); use one that is not itself a container, or a VM"
     return None
 
 

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def make_login() -> None:
     call("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     for folder in (config.HOME, config.LOGS, config.SHARED, config.KEPT, config.HOME / "state", config.HOME / "nodes"):
         folder.mkdir()
-    config.SLURM_CONF.write_text(config.slurm_conf())
+    config.SLURM_CONF.write_text(config.slurm_conf(time.time()))
     (config.HOME / "gres.conf").write_text(config.gres_conf())
     for number in range(config.GPUS):
         os.mknod(config.HOME / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))  # as /dev/null
@@ -57,7 +58,8 @@ def make_node(name: str) -> None:
     """Inside new namespaces: a node's name, link to the bridge, /tmp and shared memory."""
     call("hostname", name)
     call("ip", "link", "set", "lo", "up")
-    call("ip", "link", "add", "eth0", "type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
+    card = ("eth0", "address", config.hardware_address(name))
+    call("ip", "link", "add", *card, "type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
     call("ip", "addr", "add", f"{config.address(name)}/24", "dev", "eth0")
     call("ip", "link", "set", "eth0", "up")
     call("nsenter", f"--net={config.LOGIN_NET}", "ip", "link", "set", link(name), "master", config.BRIDGE, "up")

@@ -29,6 +29,11 @@ def start(name: str) -> None:
         )
 
 
+def is_on(name: str) -> bool:
+    """Whether the node is switched on."""
+    return Path(f"/proc/{_pid(name)}").exists()
+
+
 def lose(name: str) -> None:
     """Pull the cable, then the plug: nobody is told, and no process of the node is left."""
     namespace.call("ip", "link", "delete", namespace.link(name))

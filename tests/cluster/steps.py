@@ -14,11 +14,12 @@ import pytest
 from bench.record import Run, append_event, read_run
 from tests.cluster.namespace import ROOT
 
-TINY = ("--model", "tests.bench.tiny:normalised", "--dataset", "digits", "--batch-per-rank", "8")
+TINY = ("--model", "tests.bench.tiny:normalised", "--dataset", "synthetic", "--batch-per-rank", "8")
 SHORT = (*TINY, "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "3")
 ENDLESS = (*TINY, "--windows", "100000")
 PLUG_IN = {"gloo": "none", "mpi": "pmix"}  # what srun must be told for each transport
 CELLS = [(backend, transport) for backend in ("ddp", "horovod") for transport in ("gloo", "mpi")]
+LOST = "n2"  # the node that tests switch off
 _GRACE_S = 20.0  # from TERM to KILL Slurm waits five
 _started: list[subprocess.Popen[str]] = []
 
@@ -79,6 +80,7 @@ class Step:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self.output = self._process.communicate()[0]
+        self.log.with_suffix(".out").write_text(self.output)
         facts = {"timed_out": timed_out, "limit_s": limit_s, "interrupted": interrupted}
         self.log.touch()
         append_event(self.log, "exit", code=self._process.returncode, wall_s=time.monotonic() - self._started, **facts)

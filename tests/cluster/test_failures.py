@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.record import Run
 from tests.cluster import config, daemons, jobs, node, steps
-from tests.cluster.steps import CELLS, ENDLESS, PLUG_IN, SHORT, Step, bench, cell
+from tests.cluster.steps import CELLS, ENDLESS, LOST, PLUG_IN, Step, bench, cell
 
 pytestmark = pytest.mark.cluster
-
-LOST = "n2"
-
-
-@pytest.fixture
-def node_to_lose() -> Iterator[None]:
-    yield
-    node.start(LOST)
-    daemons.wait_idle((LOST,), 60)
 
 
 def long_run(log: Path, backend: str, transport: str) -> Step:
@@ -79,6 +69,15 @@ def test_an_interrupted_srun(tmp_path: Path) -> None:
     assert step.end(40, interrupted=True).state == "interrupted"
 
 
+def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
+    """Two nodes, so that one of them alone is over its limit; Slurm ends the step on all."""
+    options = [*ENDLESS, "--model", "tests.cluster.models:greedy", *cell("horovod", "mpi", 2)]
+    step = Step(tmp_path / "run.jsonl", ["-N2", "-n2", "--mem=2000M", "--mpi=pmix"], options)
+    result = step.end(60)
+    assert result.state == "failed", result.problem
+    assert "exceeded memory limit" in step.output, step.output
+
+
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
 def test_a_lost_node_ends_the_job(tmp_path: Path, node_to_lose: None, backend: str, transport: str) -> None:
     srun = ["srun", "-K1", f"--mpi={PLUG_IN[transport]}"]
@@ -92,20 +91,6 @@ def test_a_lost_node_ends_the_job(tmp_path: Path, node_to_lose: None, backend: s
     assert result.state in ("interrupted", "failed"), result.problem
 
 
-def test_no_kill_goes_on_with_the_nodes_that_are_left(tmp_path: Path, node_to_lose: None) -> None:
-    both = ["srun", "-K1", "-N2", "-n2", *bench(*ENDLESS, *cell("ddp", "gloo", 2))]
-    one = ["srun", "-K1", "-N1", "-n2", "-w", "n1", *bench(*SHORT, *cell("ddp", "gloo", 2))]
-    options = ["-N2", "--ntasks-per-node=2", "--no-requeue", "--no-kill", "-w", f"n1,{LOST}"]
-    job = jobs.submit(tmp_path, options, [("both.jsonl", both), ("one.jsonl", one)])
-    jobs.reach_windows(tmp_path, "both.jsonl")
-    node.lose(LOST)
-    assert jobs.wait_for(job, ["COMPLETED", "FAILED", "NODE_FAIL"], 120) == "COMPLETED", (tmp_path / "job.out").read_text()
-    lost, kept = (steps.recorded_once(tmp_path / name) for name in ("both.jsonl", "one.jsonl"))
-    assert lost.state in ("failed", "timed out"), lost.problem
-    assert kept.problem is None, (tmp_path / "job.out").read_text()
-    assert kept.hosts == ("n1",)
-
-
 @pytest.mark.parametrize("how", ["requeued", "preempted"])
 def test_a_job_that_starts_over(tmp_path: Path, how: str) -> None:
     """The job keeps its number; the runs do not mix, and each has a log of its own."""
@@ -116,8 +101,7 @@ def test_a_job_that_starts_over(tmp_path: Path, how: str) -> None:
         steps.run(["scontrol", "requeue", job])
     else:
         steps.run(["srun", "--partition=urgent", "--exclusive", "-N2", "-w", "n1,n2", "true"])
-    jobs.wait_for(job, ["PENDING"])
-    steps.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    jobs.start_again(job)
     jobs.reach_windows(tmp_path, "1.jsonl")
     steps.run(["scancel", job])
     assert not steps.leftovers()

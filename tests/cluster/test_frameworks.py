@@ -25,7 +25,7 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
         assert result.host["job"]["SLURM_STEP_NODELIST"] == "n[1-2]"
         digests.add(result.end["parameters_sha256"])
     assert len(digests) == 1
-    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl"}, "nothing of the ranks' meeting is left"
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".out"}, "nothing of the ranks' meeting is left"
 
 
 @pytest.mark.parametrize(("backend", "transport"), CELLS)

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.namespace import ROOT
 from tests.cluster.steps import CELLS, SHORT, bench, cell, run
 
 pytestmark = pytest.mark.cluster
+
+PRETENDED = ROOT / "tests/cluster/pretended"
 
 
 def doctor(
@@ -60,6 +63,21 @@ def test_the_doctor_refuses_the_loopback_between_nodes(tmp_path: Path) -> None:
 def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
     found = doctor(tmp_path, "--world-size", "4", "--cells=")
     assert "world_size=4 was asked for, but srun: 2 rank(s)" in found["launcher"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "level", "text"),
+    [
+        (["--gpus-per-node=2"], "ok", "one for each of 4 ranks"),
+        (["--gpus-per-node=1"], "failure", "4 ranks would use 2 GPU(s)"),
+        (["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
+    ],
+)
+def test_the_doctor_refuses_a_gpu_for_two_ranks(tmp_path: Path, asked: list[str], level: str, text: str) -> None:
+    """Slurm really grants them, in name; that torch sees what was granted is pretended."""
+    place = ("-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--mpi=none", *asked)
+    found = doctor(tmp_path, "--cells=", srun=place, env=(f"PYTHONPATH={PRETENDED}",))
+    assert (found["GPUs"]["level"], found["GPUs"]["text"]) == (level, text)
 
 
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])

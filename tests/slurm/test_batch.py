@@ -365,6 +365,41 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
     assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
 
 
+def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
+    words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
+    submit_missing(cluster.asked)
+    command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0/11 runs done, jobs: 2 pending, no estimate before a run has ended\n"
+    cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
+    assert process.stdout.readline() == "0/11 runs done, jobs: 1 running, 1 pending, no estimate before a run has ended\n"
+    (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
+    assert "squeue does not answer" in process.stdout.readline()
+    for job in list(cluster.jobs()):
+        cluster.finish(job)
+    cluster.set_queue()
+    (cluster.top / "squeue.down").unlink()
+    said, _ = process.communicate(timeout=20)
+    assert said.splitlines()[-1] == "small: 11 runs: 11 ok"
+    assert process.returncode == 0
+
+
+def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.finish("n001-b00")
+    with pytest.raises(SystemExit):
+        fail(cluster.jobs()["n002-b00"].runs[0].config)
+    cluster.set_queue()
+    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    assert (code, err) == (1, "")
+    *jobs, first, failed, again = out.splitlines()
+    assert jobs == [f"n00{n}-b00  job 10{n}  vanished: it never began" for n in (1, 2)]
+    assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
+    assert failed.endswith("failed  rank 1: RuntimeError: boom")
+    assert again.startswith(f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site testcluster")
+
+
 def config_of(cluster: Cluster, job: str) -> RunConfig:
     return cluster.jobs()[job].runs[0].config
 
@@ -409,6 +444,7 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
             ["render", "local", "--job", "n9"],
             "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; leave them out",
         ),
+        (["wait", "local", "--site", "local"], "site 'local' has no scheduler; run the study there: python -m slurm run local"),
         (["run", "smoke", "--site", "hostfile"], "hosts.txt is not there: mpirun's hostfile, one line for each host"),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert (code, err) == (1, "")
     assert "small: 4 runs: 2 ok, 2 failed\n" in out
     assert f"  {cli.log(0, 1).stem}: failed  exit code 1: rank 1: RuntimeError: boom\n" in out
-    assert out.splitlines()[-1].startswith("go on with the same command, or: python")
+    assert out.splitlines()[-1].startswith("go on with: python")
     assert cli("run", behaviours={1: "fail"})[0] == 1
     assert cli("run")[0] == 0
     runs = {name for name in cli.files() if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")}
@@ -159,8 +159,7 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
     assert out.splitlines()[-1] == (
-        f"go on with the same command, or: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local "
-        f"--results {cli.top}/results"
+        f"go on with: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local --results {cli.top}/results"
     )
     assert '"interrupted": true' in cli.log(0, 1).read_text()
     assert cli("run")[0] == 0

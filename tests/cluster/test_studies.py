@@ -1,0 +1,135 @@
+"""Studies through `python -m slurm` and the rendered job script: cut short in every way, and finished by resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import config, daemons, jobs, node, steps
+from tests.cluster.steps import LOST
+from tests.cluster.studies import Tiny, end_of, site
+
+pytestmark = pytest.mark.cluster
+
+TWO_NODES = ("--nodelist=n1,n2",)
+
+
+def bring_the_limit(job: str) -> None:
+    """Let the job reach its time limit in a minute or so: Slurm counts in minutes, and looks twice in each."""
+    hours, minutes, seconds = map(int, jobs.facts(job)["RunTime"].split(":"))
+    steps.run(["scontrol", "update", f"JobId={job}", f"TimeLimit={(3600 * hours + 60 * minutes + seconds + 30) // 60 + 1}"])
+
+
+def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path, site(tmp_path, requeue="false", ranks_per_node="1"))
+    job = tiny.submit()
+    tiny.stop_in_second_run()
+    bring_the_limit(job)
+    assert end_of(job) == "FAILED"  # by its own exit code: it stopped when it was warned
+    assert not steps.leftovers()
+    assert sorted(tiny.states()) == ["interrupted", "ok"]
+    assert "stopped by USR1: 2 runs, 0 failed, 1 left for the next job" in tiny.printed()
+    assert "1 ok, 1 interrupted" in tiny.wait(code=1)
+    tiny.hold.unlink()
+    tiny.do("resume", env={"PREFLIGHT": "no"})
+    assert "tiny: 2 runs: 2 ok" in tiny.wait()
+    assert tiny.states() == ["ok", "ok"]
+    assert len({run.hosts for run in tiny.logs()}) == 1, "a pair is compared on the same nodes only"
+    assert sorted(tiny.states(attempts=True)) == ["interrupted", "ok"], "what was done before is kept aside"
+
+
+@pytest.mark.parametrize("how", ["time limit", "preempted"])
+def test_a_job_that_slurm_starts_again_finishes_by_itself(tmp_path: Path, how: str) -> None:
+    tiny = Tiny(tmp_path, site(tmp_path, TWO_NODES, ranks_per_node="1"))
+    job = tiny.submit()
+    tiny.stop_in_second_run()
+    if how == "time limit":
+        bring_the_limit(job)
+    else:
+        steps.run(["srun", "--partition=urgent", "--exclusive", "-N2", "-w", "n1,n2", "true"])
+    jobs.wait_for(job, ["PENDING"])
+    tiny.hold.unlink()
+    jobs.start_again(job)
+    assert "tiny: 2 runs: 2 ok" in tiny.wait()
+    assert tiny.states() == ["ok", "ok"]
+    assert tiny.states(attempts=True) == ["interrupted"], "the first run was not done again"
+    assert jobs.facts(job)["Restarts"] == "1"
+
+
+def test_a_cancelled_study_says_where_it_stopped(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path, site(tmp_path))
+    job = tiny.submit()
+    tiny.stop_in_second_run()
+    assert f"job {job} told to stop" in tiny.do("cancel")
+    assert end_of(job) == "FAILED"
+    assert not steps.leftovers()
+    assert sorted(tiny.states()) == ["interrupted", "ok"]
+    assert "ended: stopped by TERM" in tiny.do("status")
+
+
+def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
+    """One's look at the launch, and the calibrations and runs of both, two ranks each: no port is chosen twice."""
+    shared = site(tmp_path, ("--nodelist=n1",), exclusive="false")
+    both = [Tiny(tmp_path, shared, name, ("ddp/gloo", "horovod/gloo"), nodes=1) for name in ("one", "other")]
+    numbers = [tiny.submit(preflight=tiny.name == "one") for tiny in both]
+    for number in numbers:
+        jobs.wait_for(number, ["RUNNING"])
+    for tiny in both:
+        assert f"{tiny.name}: 2 runs: 2 ok" in tiny.wait()
+        assert tiny.states() == ["ok"] * 2
+        assert {run.hosts for run in tiny.logs()} == {("n1",)}
+        assert len(list((tmp_path / "results" / tiny.name / "calibration").glob("*.jsonl"))) == 2
+
+
+# What a run is called that ended for one of these reasons; the words themselves are `failed` until the states know them.
+NODE_LOST = OUT_OF_MEMORY = WRONG_WORLD = "failed"
+
+
+def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) -> None:
+    """The job goes on with the nodes that are left, as far as they go; the rest is done when the node is back."""
+    here = site(tmp_path, (*TWO_NODES, "--no-kill"), requeue="false", ranks_per_node="1")
+    tiny = Tiny(tmp_path, here)
+    job = tiny.submit()
+    tiny.stop_in_first_run()
+    node.lose(LOST)
+    assert end_of(job) == "FAILED"  # by its own exit code, not by Slurm's NODE_FAIL
+    tiny.hold.unlink()
+    first, _second = tiny.logs()
+    assert (first.state, first.exit["timed_out"]) == (NODE_LOST, False), first.problem
+    assert f"srun: error: Node failure on {LOST}" in first.path.with_suffix(".out").read_text()
+    assert "2 runs, 2 failed, 0 left for the next job" in tiny.printed()
+    node.start(LOST)
+    daemons.wait_idle(config.NODES, 60)
+    tiny.do("resume", env={"PREFLIGHT": "no"})
+    assert "tiny: 2 runs: 2 ok" in tiny.wait()
+    assert {run.hosts for run in tiny.logs()} == {("n1", "n2")}
+
+
+def test_a_run_out_of_memory(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path, site(tmp_path, ("--mem=2000M",), ranks_per_node="1"), cells=("ddp",), model="greedy")
+    job = tiny.submit()
+    assert end_of(job) == "FAILED"
+    (run,) = tiny.logs()
+    assert (run.state, run.exit["timed_out"]) == (OUT_OF_MEMORY, False), run.problem
+    said = run.path.with_suffix(".out").read_text()
+    assert "srun: Exceeded job memory limit" in said
+    assert "exceeded memory limit" in said
+    assert "1 runs, 1 failed, 0 left for the next job" in tiny.printed()
+
+
+@pytest.mark.parametrize("preflight", [True, False])
+def test_a_wrong_world(tmp_path: Path, preflight: bool) -> None:
+    """Without the plug-in for PMIx the wheel's Open MPI starts silent worlds of one rank: nothing of them is measured."""
+    tiny = Tiny(tmp_path, site(tmp_path, mpi='"none"', ranks_per_node="1"), cells=("ddp/mpi",))
+    job = tiny.submit(preflight=preflight)
+    assert end_of(job) == "FAILED"
+    if preflight:
+        assert tiny.logs() == []
+        assert "ddp/mpi" in tiny.printed()
+        assert "sees a world of 1" in tiny.printed()
+        assert "error: the preflight ended with exit code 1" in tiny.printed()
+        return
+    (run,) = tiny.logs()
+    assert (run.state, run.exit["code"]) == (WRONG_WORLD, 2), run.problem
+    assert "error: srun started 2 ranks, but MPI" in run.path.with_suffix(".out").read_text()
