@@ -105,13 +105,20 @@ def out_of_memory(config: RunConfig) -> None:
 
 
 def lose_a_node(config: RunConfig) -> None:
-    """The last host of the step dies."""
-    hosts = next((word.removeprefix("--nodelist=") for word in sys.argv if word.startswith("--nodelist=")), "r2")
-    if lost := os.environ.get("STAND_IN_LOST"):
-        Path(lost).write_text(hosts.split(",")[-1])
+    """The last host of the step dies, and stays away."""
+    Path(os.environ["STAND_IN_LOST"]).write_text(_last_host())
+    trip_over_a_node(config)
+
+
+def trip_over_a_node(config: RunConfig) -> None:
+    """The last host of the step dies, and is back for the next one."""
     start(config).write("error", rank=0, message="RuntimeError: Connection closed by peer")
-    print(f"srun: error: Node failure on {hosts.split(',')[-1]}", flush=True)
+    print(f"srun: error: Node failure on {_last_host()}", flush=True)
     sys.exit(1)
+
+
+def _last_host() -> str:
+    return next((word.split("=")[1].split(",")[-1] for word in sys.argv if word.startswith("--nodelist=")), "r2")
 
 
 def babble(config: RunConfig) -> None:
@@ -152,6 +159,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "slow": slow,
     "out of memory": out_of_memory,
     "lose a node": lose_a_node,
+    "trip over a node": trip_over_a_node,
     "babble": babble,
     "silent": silent,
     "another world": another_world,

@@ -170,9 +170,10 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
     submit_missing(asked)
-    assert submit_missing(asked) == ["n001-b00  pending as job 101", "n002-b00  pending as job 102"]
-    assert len(cancel_all(asked)) == 2
-    assert (cluster.top / "scancel.said").read_text() == "--clusters=moon 101\n--clusters=moon 102\n"
+    pending = [f"{job}  pending as job {n}" for job, n in (("n001-b00", 101), ("n002-b00", 102), ("report", 103))]
+    assert submit_missing(asked) == pending
+    assert len(cancel_all(asked)) == 3
+    assert (cluster.top / "scancel.said").read_text() == "".join(f"--clusters=moon {n}\n" for n in (103, 101, 102))
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
@@ -371,7 +372,7 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
     process = subprocess.Popen(command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "0/11 runs done, jobs: 2 pending, no estimate before a run has ended\n"
+    assert process.stdout.readline() == "0/11 runs done, jobs: 3 pending, no estimate before a run has ended\n"
     cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
     assert process.stdout.readline() == "0/11 runs done, jobs: 1 running, 1 pending, no estimate before a run has ended\n"
     (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
@@ -394,7 +395,8 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
     assert (code, err) == (1, "")
     *jobs, first, failed, again = out.splitlines()
-    assert jobs == [f"n00{n}-b00  job 10{n}  vanished: it never began" for n in (1, 2)]
+    names = ("n001-b00  job 101", "n002-b00  job 102", "report  job 103")
+    assert jobs == [f"{name}  vanished: it never began" for name in names]
     assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
     assert failed.endswith("failed  rank 1: RuntimeError: boom")
     assert again.startswith(f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site testcluster")

@@ -15,5 +15,5 @@ def test_between_two_steps_nothing_slow_is_started(tmp_path: Path) -> None:
     words = bare.started()
     steps = [n for n, name in enumerate(words) if name == "srun"][1 + calibrations : 1 + calibrations + len(bare.runs)]
     between = {tuple(words[a + 1 : b]) for a, b in itertools.pairwise(steps)}
-    # is the log complete? is there time for another run? and the limit on it, which waits for the step
-    assert between == {("grep", "date", "timeout")}
+    # is the log complete, did the kernel kill anything, is there time for another run; and the limit, which waits for the step
+    assert between == {("grep", "awk", "grep", "date", "awk", "timeout")}

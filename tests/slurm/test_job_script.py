@@ -98,7 +98,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
 
 
 def test_the_cause_is_kept_with_the_exit(tmp_path: Path) -> None:
-    job = Job(tmp_path, {0: "out of memory", 1: "lose a node", 2: "silent", 3: "babble"}, runs=5)
+    job = Job(tmp_path, {0: "out of memory", 1: "trip over a node", 2: "silent", 3: "babble"}, runs=5)
     code, out, err = job.finish()
     assert (code, err) == (1, "")
     assert job.states() == ["out of memory", "node lost", "failed", "failed", "ok"]

@@ -58,7 +58,7 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
     assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
         f"all-b00-77-0-{when}-r{n}.jsonl" for when in ("start", "end") for n in (1, 2, 3)
     }
-    assert [event["event"] for event in job.said()] == ["begin", "end"]
+    assert [event["event"] for event in job.said()] == ["begin", *["calibration"] * 6, "end"]
     assert (job.folder / "jobs" / "all-b00.jsonl").exists()
 
 
@@ -109,7 +109,7 @@ def test_a_lost_host_takes_only_the_runs_that_need_it(tmp_path: Path, layout: st
     assert (code, err) == (1, "")
     expected = ["ok"] * len(job.runs)
     for n in widest:
-        expected[n] = "failed" if n == widest[0] else "planned"
+        expected[n] = "node lost" if n == widest[0] else "planned"
     assert job.states() == expected
     assert f"host {last} is lost, see " in out
     assert f"[{widest[1] + 1}/{len(job.runs)}] {job.runs[widest[1]].id}: left for the next job, host {last} is lost" in out
@@ -131,7 +131,7 @@ def test_where_slurm_itself_does_not_answer_no_host_is_taken_for_lost(tmp_path: 
     assert wanted(job.runs[1]) == "r1"  # where the script runs
     code, out, _ = job.finish()
     assert code == 1
-    assert job.states() == ["ok"] + ["failed"] * 6
+    assert job.states() == ["ok", "node lost"] + ["failed"] * 5
     assert out.count("no step starts even on r1, see ") == 6
     assert "is lost" not in out
     assert out.splitlines()[-1] == "complete: 7 runs, 6 failed, 0 left for the next job"

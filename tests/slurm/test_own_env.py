@@ -59,6 +59,8 @@ def test_a_site_without_it_has_no_word_of_it() -> None:
     for name in ("perlmutter", "vista", "testcluster"):
         assert own_env(read_site(name)) == {}
     for golden in (Path(__file__).parents[1] / "golden").glob("*.sh"):
+        if golden.name.endswith("-report.sh"):  # trains nothing
+            continue
         assert ("own_env" in golden.read_text()) == golden.name.startswith("cardinal-mvapich-")
 
 

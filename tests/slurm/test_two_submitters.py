@@ -57,7 +57,7 @@ class Submitters:
         return Counter(f"small-{json.loads(line)['job']}" for line in lines)
 
 
-ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)}
+ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)} | {"small-report": 1}
 
 
 def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:
