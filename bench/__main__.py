@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ import time
 
 from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.record import RunLog, append_event
+from bench.record import SCHEMA, RunLog, append_event
 from bench.resources import advice, environment, require_unmodified
 
 INPUT_ERROR = 2
@@ -28,7 +29,7 @@ def main(argv: list[str]) -> int:
         launch = launching.discover(os.environ)
         rank = launch.rank
         config = parse_argv(argv)
-        launching.require_world(launch, config.world_size, os.environ)
+        _require_world(launch, config)
         require_unmodified(os.environ)
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
@@ -46,6 +47,25 @@ def main(argv: list[str]) -> int:
         return 0 if run(config, launch, log) else 1
     except Exception as error:
         return _record_failure(config, rank, log, error)
+
+
+def _require_world(launch: launching.Launch, config: RunConfig) -> None:
+    """Raise WrongWorld; a study's run is recorded as refused, one by hand leaves nothing in the way of the next attempt."""
+    try:
+        launching.require_world(launch, config.world_size, os.environ)
+    except launching.WrongWorld as error:
+        if launch.rank == 0 and config.study is not None:
+            with contextlib.suppress(UsageError):  # another of several worlds has written it, or it cannot be written
+                log = RunLog(config.log_path)
+                start = {"config": config.model_dump(mode="json"), "host": {"launch": launch.record()}, "workload": {}}
+                log.write("start", schema=SCHEMA, **start)
+                _write_failure(log, error, str(error))
+        raise
+
+
+def _write_failure(log: RunLog, error: Exception, message: str) -> None:
+    log.write("error", rank=0, type=type(error).__name__, message=message)
+    log.write("end", status=f"failed: {message}")
 
 
 def _set_resources(config: RunConfig, launch: launching.Launch) -> None:
@@ -72,10 +92,9 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
         message = f"{type(error).__name__}: {message}"
     try:
         if rank == 0:
-            log.write("error", rank=rank, message=message)
-            log.write("end", status=f"failed: {message}")
+            _write_failure(log, error, message)
         elif config.log_path is not None:
-            append_event(config.log_path, "error", rank=rank, message=message)
+            append_event(config.log_path, "error", rank=rank, type=type(error).__name__, message=message)
     except OSError as unwritable:
         print(f"error: rank {rank} cannot write {config.log_path}: {unwritable.strerror}", file=sys.stderr)
     if not wrong_input:

@@ -11,6 +11,10 @@ from pathlib import Path
 from bench.config import UsageError
 
 
+class WrongWorld(UsageError):
+    """The ranks that started, or met, are not the world that was asked for."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """One rank's place in the world its launcher made. `key` tells this launch from every other on shared storage."""
@@ -158,27 +162,27 @@ def expand_tasks_per_node(text: str) -> list[int]:
 
 
 def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> None:
-    """Raise UsageError unless the launcher made exactly the world that was asked for; the message names the cure."""
+    """Raise WrongWorld unless the launcher made exactly the world that was asked for; the message names the cure."""
     if launch.size == world_size:
         return
     if launch.source != "none":
-        raise UsageError(
+        raise WrongWorld(
             f"world_size={world_size} was asked for, but {launch.source} started {launch.size} ranks; "
             f"use --world-size {launch.size} or start {world_size} ranks"
         )
     asked = env.get("SLURM_NTASKS", "")
     forgot = "; this is the batch shell, the step needs srun" if asked.isdecimal() and int(asked) > 1 else ""
     launcher = f"srun --mpi=pmix -n {world_size}" if "SLURM_JOB_ID" in env else f"mpirun -n {world_size} --bind-to none"
-    raise UsageError(
+    raise WrongWorld(
         f"world_size={world_size} was asked for, but this process is alone (no launcher known here started it){forgot}; "
         f"start it as: {launcher} python -m bench ..."
     )
 
 
 def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
-    """Raise UsageError unless MPI itself sees the launcher's world: N worlds of one rank are silent otherwise."""
+    """Raise WrongWorld unless MPI itself sees the launcher's world: N worlds of one rank are silent otherwise."""
     if mpi_size != launch.size:
-        raise UsageError(
+        raise WrongWorld(
             f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of {mpi_size}: this launcher "
             "does not start this MPI; use the mpirun that belongs to it, or srun --mpi=pmix, or --transport gloo"
         )

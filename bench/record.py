@@ -3,15 +3,19 @@
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
   1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched it)
   2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer checks
+  3  error has type, exit has said; a study's run that was refused for its world has start (host: launch alone), error and end
 
 Events in order; every number as measured, seconds unrounded:
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds: what each rank waited for data
-  error   rank, message: appended by the rank that failed
+  error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
-  exit    code, timed_out, interrupted, limit_s, wall_s: the launcher's view, kept apart because a run may crash after
-          complete data, and may be stopped before it has written anything
+  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines of what the run and its launcher printed, none if all went
+          well): the launcher's view, kept apart because a run may crash after complete data, and may be stopped before it has
+          written anything
+
+What became of a run is no event: `bench/verdict.py` judges it from these.
 """
 
 from __future__ import annotations
@@ -28,9 +32,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError
+from bench.verdict import OK, STATES, Verdict, judge
 
-SCHEMA = 2
-READABLE = (1, 2)  # what 2 added is optional to a reader, so both are read alike
+__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "append_event", "read_run"]
+
+SCHEMA = 3
+READABLE = (1, 2, 3)  # what 2 and 3 added is optional to a reader, so all are read alike
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal")  # what an `end` must have found true
 LOADER_CHECKS = CHECKS[:1]  # where nothing was trained
 
@@ -98,10 +105,6 @@ class Run:
         return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ()) if "hostname" in rank}))
 
     @property
-    def _errors(self) -> list[Mapping[str, Any]]:
-        return [e for e in self.events if e["event"] == "error"]
-
-    @property
     def windows(self) -> list[Mapping[str, Any]]:
         """The `window` events, in order."""
         return [e for e in self.events if e["event"] == "window"]
@@ -135,41 +138,31 @@ class Run:
         return self._last("exit") or {}
 
     @cached_property
+    def verdict(self) -> Verdict:
+        """What became of the run; it is ok only if the log proves that it did all it was asked to do."""
+        return judge(self.events) or _incomplete(self) or OK
+
+    @property
     def problem(self) -> str | None:
         """Why this log must not be used, or None."""
-        return _unfinished(self) or _incomplete(self)
+        return self.verdict.reason or None
 
     @property
     def state(self) -> str:
-        """'ok', 'timed out', 'interrupted', 'failed', or 'running' (no end and no exit yet)."""
-        if self.problem is None:
-            return "ok"
-        if self.exit.get("timed_out"):
-            return "timed out"
-        if self.problem == "interrupted":
-            return "interrupted"
-        return "failed" if self.end or self.exit or self._errors or self.config is None else "running"
+        """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
+        return self.verdict.state
 
 
-def _unfinished(run: Run) -> str | None:
-    """The reason given by whoever noticed first: launcher's limit, a failing rank, the run's own end."""
-    if run.exit.get("timed_out") and run.end.get("status") != "ok":
-        return f"timed out after {run.exit.get('limit_s')} s"
-    if run._errors:  # the first is the cause: ranks that lose a peer complain after it
-        return f"failed: rank {run._errors[0]['rank']}: {run._errors[0]['message']}"
-    if run.exit.get("interrupted") and run.end.get("status") != "ok":
-        return "interrupted"
-    if run.end.get("status") == "interrupted" and run.exit.get("code") and "interrupted" in run.exit:
-        # nobody stopped the job: a launcher ends the other ranks of one that died
-        return f"failed: stopped by {run.end.get('signal')} because another rank died, exit code {run.exit['code']}"
-    if not run.end:
-        code = run.exit.get("code")
-        return "no end event: killed or still running" if code is None else f"failed: killed, exit code {code}, no end event"
-    status: str = run.end["status"]
-    return None if status == "ok" else status
+def _incomplete(run: Run) -> Verdict | None:
+    """What a log that ends well does not prove."""
+    ranks = len(run.host.get("ranks", ()))
+    if run.config is not None and ranks != run.config.world_size:
+        return Verdict("wrong world", f"provenance of {ranks} ranks, asked for {run.config.world_size}")
+    missing = _missing(run)
+    return None if missing is None else Verdict("failed", missing)
 
 
-def _incomplete(run: Run) -> str | None:
+def _missing(run: Run) -> str | None:
     config = run.config
     if config is None:
         return "no usable start event"
@@ -181,8 +174,6 @@ def _incomplete(run: Run) -> str | None:
     steps = run.step_seconds()
     if len(steps) != config.world_size or any(len(s) != config.windows * config.steps_per_window for s in steps):
         return "the steps of some rank are missing"
-    if len(run.host.get("ranks", ())) != config.world_size:
-        return f"provenance of {len(run.host.get('ranks', ()))} ranks, asked for {config.world_size}"
     needed = LOADER_CHECKS if config.loader_only else CHECKS
     checks = {**dict.fromkeys(needed, False), **run.end.get("checks", {})}
     failed = [name for name, passed in checks.items() if passed is not True]

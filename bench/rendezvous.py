@@ -19,13 +19,13 @@ from pathlib import Path
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError
-from bench.launch import Launch, meeting_folder
+from bench.launch import Launch, WrongWorld, meeting_folder
 
 _POLL_S = 0.05
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store all ranks of the launch share. Raises UsageError when the other ranks do not appear in time."""
+    """A store all ranks of the launch share. Raises WrongWorld when the other ranks do not appear in time."""
     timeout = timedelta(seconds=config.rendezvous_timeout_s)
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # torchrun's agent already serves a store for its ranks; whoever sets torchrun's variables by hand has no agent
@@ -74,7 +74,7 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
             store.add("arrived", 1)
             return store
         time.sleep(_POLL_S)
-    raise UsageError(
+    raise WrongWorld(
         f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all {launch.size} ranks start, "
         "and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
     )
@@ -94,7 +94,7 @@ def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, fold
     deadline = time.monotonic() + timeout.total_seconds()
     while (arrived := store.add("arrived", 0)) < launch.size:
         if time.monotonic() > deadline:
-            raise UsageError(
+            raise WrongWorld(
                 f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, and do "
                 f"they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
             )

@@ -13,7 +13,7 @@ from bench import backends, data, device, host, model, progress, train
 from bench.backends import Backend
 from bench.config import RunConfig
 from bench.device import Device
-from bench.launch import Launch
+from bench.launch import Launch, WrongWorld
 from bench.record import SCHEMA, RunLog
 
 
@@ -67,7 +67,10 @@ def _write_start(
     if any(r["versions"] != ranks[0]["versions"] for r in ranks):
         raise RuntimeError(f"ranks run different versions: {[r['versions'] for r in ranks]}")
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
-        raise RuntimeError(f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank")
+        raise WrongWorld(
+            f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank; "
+            "see python -m bench doctor under the same launcher"
+        )
     device.require_own_gpus(ranks)
     facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)

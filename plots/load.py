@@ -44,11 +44,12 @@ class Study(BaseModel):
 
 @dataclass(frozen=True)
 class Unusable:
-    """A log that no number comes from, and why."""
+    """A log that no number comes from, and why; `words` are the last ones of its ranks, one line each."""
 
     log: str
     state: str
     reason: str
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,20 @@ def _read(path: Path) -> Run | Unusable:
     """A usable run, or why not. A log of this schema whose events lack what the schema promises is damaged, not a crash."""
     try:
         run = read_run(path)
-        problem, state = run.problem, run.state
+        verdict = run.verdict
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        return Unusable(path.name, "damaged", f"damaged log: {type(error).__name__}: {error}")
-    if problem is None and not all(np.isfinite(s) and s > 0 for rank in run.step_seconds() for s in rank):
-        return Unusable(path.name, "damaged", "a step has no positive duration")
-    return run if problem is None else Unusable(path.name, state, problem)
+        return Unusable(path.name, "failed", f"damaged log: {type(error).__name__}: {error}")
+    if verdict.state == "ok" and not all(np.isfinite(s) and s > 0 for rank in run.step_seconds() for s in rank):
+        return Unusable(path.name, "failed", "a step has no positive duration")
+    return run if verdict.state == "ok" else Unusable(path.name, verdict.state, verdict.reason, verdict.words)
 
 
 def _superseded(path: Path) -> Unusable:
     run = _read(path)
-    return run if isinstance(run, Unusable) else Unusable(path.name, run.state, "complete, but repeated")
+    if not isinstance(run, Unusable):
+        return Unusable(path.name, run.state, "complete, but repeated")
+    # a run is done again only when its job is gone
+    return Unusable(path.name, "interrupted", "killed together with its job") if run.state == "running" else run
 
 
 def _row(run: Run) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -284,7 +285,12 @@ def _parameters(d: DigestCheck) -> str:
 
 
 def _logs(logs: Sequence[Unusable]) -> str:
-    return table(["log", "state", "reason"], [[f"`{u.log}`", u.state, " ".join(u.reason.split())[:300]] for u in logs])
+    return table(["log", "state", "reason"], [[f"`{u.log}`", u.state, _why(u)] for u in logs])
+
+
+def _why(log: Unusable) -> str:
+    lines = [log.reason, *(words for words in log.words if words not in log.reason)]
+    return "<br>".join(html.escape(" ".join(line.split())[:300], quote=False) for line in lines)
 
 
 def _provenance(host: Mapping[str, Any]) -> str:

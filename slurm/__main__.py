@@ -17,7 +17,7 @@ from slurm.load import find_study, read_study
 from slurm.status import count, table
 from slurm.work import Asked, Work, open_work, parse_nodes, short
 
-_COLOURS = {"ok": "green", "running": "cyan", "planned": None, "failed": "red", "timed out": "red", "interrupted": "yellow"}
+_COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # any other is red
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")]
 SiteOption = Annotated[str, typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own")]
@@ -210,7 +210,8 @@ def status(
 ) -> None:
     """Print the state of every run, and under Slurm of every job.
 
-    A run is planned, running, ok, failed, timed out or interrupted; it is ok if its own log proves it, and only then.
+    A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong world; it is ok if its own
+    log proves it, and only then. Below a run that went wrong stand the last words of its ranks.
     """
     work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
     statuses = work.statuses
@@ -219,9 +220,11 @@ def status(
         statuses = batch.look_at_jobs(work, states)
         for job, known in sorted(states.items()):
             print(f"{job}  job {known.id}  {known.state}")
-    for run_id, state, rest in table(statuses):
-        padding = " " * (13 - len(state)) if rest else ""
-        typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS[state])}{padding}{rest}")
+    for run_id, state, rest, words in table(statuses):
+        padding = " " * (15 - len(state)) if rest else ""
+        typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS.get(state, 'red'))}{padding}{rest}")
+        for line in words:
+            typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
     print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
 
 

@@ -144,7 +144,11 @@ def _events(path: Path) -> list[dict[str, Any]]:
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs, where an unfinished one is running only while its own job is."""
     by_run = {run.id: states.get(job.id) for job in jobs([s.run for s in work.statuses], work.request.site) for run in job.runs}
-    return [look(s.run, (known := by_run[s.run.id]) is not None and known.state == "running") for s in work.statuses]
+    found = []
+    for status in work.statuses:
+        job = by_run[status.run.id] or JobState("not submitted")
+        found.append(look(status.run, job.state == "running", "" if job.in_progress or not job.id else job.state))
+    return found
 
 
 def cancel_all(asked: Asked) -> list[str]:

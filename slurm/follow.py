@@ -14,6 +14,7 @@ from slurm.plan import Run
 from slurm.status import RunStatus, duration, look, seconds_left
 
 _POLL_S = 1.0
+_LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 
 Show = Callable[[int, str, float | None], None]  # runs done, current run's id, seconds left
 
@@ -60,7 +61,7 @@ def _has_ended(log: Path) -> bool:
     """Whether the job script has added its last line; the whole log is read only then."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 200))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
             return b'"event": "exit"' in file.read()
     except FileNotFoundError:
         return False

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.config import RunConfig
-from bench.record import Run as Log
-from bench.record import read_run
+from bench.record import STATES, read_run
 from slurm.plan import Point, Run
 
-STATES = ("ok", "running", "planned", "failed", "timed out", "interrupted")
+# What Slurm's accounts say of a job, where that tells what became of the run that died with it
+_WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One planned run as its log tells it."""
+    """One planned run as its log tells it; `words` are the last ones of its ranks, one line each."""
 
     run: Run
     state: str
     reason: str = ""
     wall_s: int | None = None
     hosts: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
 
-def look(run: Run, job_is_running: bool) -> RunStatus:
-    """State of one run. A run without an end is `running` only while a job holds the study's lock."""
-    out = run.log.with_suffix(".out")
-    unfinished = ("running", "") if job_is_running else ("interrupted", "killed together with its job")
+def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
+    """State of one run. A run without an end is `running` only while its job is; `job` is how that one ended, if known."""
+    unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not run.log.exists():
-        return RunStatus(run, *(unfinished if out.exists() else ("planned", "")))
+        return RunStatus(run, *(unfinished if run.log.with_suffix(".out").exists() else ("planned", "")))
     try:
         log = read_run(run.log)
-        _ = log.state
+        verdict = log.verdict
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # an event lacks what the schema promises
         return RunStatus(run, "failed", f"damaged log: {type(error).__name__}: {error}")
     wall_s = log.exit.get("wall_s")
     if log.config is not None and (difference := _difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {difference}", wall_s)
-    if log.problem is None:
-        return RunStatus(run, "ok", "", wall_s, log.hosts)
-    # A launcher leaves its ranks little time to say that they were stopped, so the job says it too.
-    if log.exit.get("interrupted"):
-        return RunStatus(run, "interrupted", "", wall_s)
-    if not log.exit and not log.end and not _errors(log):
+    if verdict.state == "running":
         return RunStatus(run, *unfinished)
-    return RunStatus(run, log.state, _reason(log, out), wall_s)
+    return RunStatus(run, verdict.state, verdict.reason, wall_s, log.hosts if verdict.state == "ok" else (), verdict.words)
+
+
+def _with_its_job(job: str) -> tuple[str, str]:
+    """State and reason of a run that left no end, and whose job is gone."""
+    state = next((state for word, state in _WITH_ITS_JOB.items() if word in job.split()), "interrupted")
+    return state, "killed together with its job" + (f", which {job}" if job else "")
 
 
 def _difference(planned: RunConfig, found: RunConfig) -> str:
@@ -59,40 +58,19 @@ def _difference(planned: RunConfig, found: RunConfig) -> str:
     return ""
 
 
-def _errors(log: Log) -> bool:
-    return any(event["event"] == "error" for event in log.events)
-
-
-def _reason(log: Log, out: Path) -> str:
-    """The log's own reason; where a run died without giving one, the line of its output that looks like one."""
-    assert log.problem is not None
-    if log.end or _errors(log) or log.exit.get("timed_out"):
-        return log.problem.removeprefix("failed: ")
-    said = _last_words(out)
-    return f"exit code {log.exit.get('code')}" + (f": {said}" if said else "")
-
-
-def _last_words(out: Path) -> str:
-    try:
-        lines = [line.strip() for line in out.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        return ""
-    telling = [line for line in lines if re.match(r"error: |[\w.]*(Error|Exception)\b", line)]
-    return (telling or lines or [""])[-1][:200]
-
-
 def count(statuses: Iterable[RunStatus]) -> str:
     """'42 runs: 40 ok, 1 failed, 1 planned'."""
     counts = Counter(status.state for status in statuses)
     return f"{counts.total()} runs: " + ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
 
 
-def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str]]:
-    """Per run: id, padded to a column, state, and what else is known."""
+def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
+    """Per run: id, padded to a column, state, what else is known, and the ranks' words where they say more."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
-        yield status.run.id.ljust(width), status.state, "  ".join(filter(None, (seconds, status.reason)))
+        more = [words for words in status.words if words not in status.reason]
+        yield status.run.id.ljust(width), status.state, "  ".join(filter(None, (seconds, status.reason))), more
 
 
 def seconds_left(pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None) -> float | None:

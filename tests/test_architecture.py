@@ -21,7 +21,8 @@ ONLY_IN = {
     "matplotlib": {"plots/figures.py"},
 }
 TORCH_FREE = {
-    f"bench/{name}.py" for name in ("config", "fields", "rules", "record", "launch", "hostlist", "resources", "host", "__init__")
+    f"bench/{name}.py"
+    for name in ("config", "fields", "rules", "record", "verdict", "launch", "hostlist", "resources", "host", "__init__")
 }
 # the doctor answers where torch does not import: only two files, processes of their own, load it
 TORCH_FREE |= {f"bench/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}

@@ -79,7 +79,10 @@ class Backend(Protocol):
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start the backend that `config` names. Raises UsageError if it is not installed or its world is not `launch`'s."""
+    """Start the backend that `config` names.
+
+    Raises UsageError if it is not installed, WrongWorld if its world is not `launch`'s.
+    """
     match config.backend:
         case "single":
             from bench.backends.single import Single

@@ -15,7 +15,7 @@ from bench.backends import Reduction
 from bench.backends.wire import Wire, broadcast
 from bench.config import MATCHED_BUCKET_MIB, RunConfig, UsageError
 from bench.device import Device
-from bench.launch import Launch
+from bench.launch import Launch, WrongWorld
 
 _MIB = 2**20
 
@@ -34,7 +34,7 @@ class Horovod:
         self._rendezvous = _init_mpi(hvd, launch) if config.transport == "mpi" else _init_gloo(hvd, config, launch)
         # Horovod falls back to N silent worlds of one rank whenever its launch information is incomplete
         if (hvd.size(), hvd.rank()) != (launch.size, launch.rank):
-            raise UsageError(
+            raise WrongWorld(
                 f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is rank {hvd.rank()} of {hvd.size()}; "
                 "start with the mpirun that Horovod was built against, or use --transport gloo"
             )

@@ -35,7 +35,7 @@ def init(launch: Launch) -> None:
 
 
 def world(launch: Launch) -> Any:
-    """MPI's world communicator. Raises UsageError if MPI is missing or its world is not the launcher's."""
+    """MPI's world communicator. Raises UsageError if MPI is missing, WrongWorld if its world is not the launcher's."""
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     return comm

@@ -74,12 +74,12 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
         (changed(3, seconds=float("nan")), "failed", "no duration"),
         (changed(4, seconds=[[0.1, 0.2, 0.4]]), "failed", "steps of some rank"),
         ([e for i, e in enumerate(events()) if i != 4], "failed", "steps of some rank"),
-        (changed(0, host={"ranks": [{}]}), "failed", "provenance of 1 ranks, asked for 2"),
+        (changed(0, host={"ranks": [{}]}), "wrong world", "provenance of 1 ranks, asked for 2"),
         (changed(6, checks={**CHECKS, "loss_finite": False}), "failed", "failed checks: loss_finite"),
         (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal"),
         ([*events()[:-1], ("end", {"status": "ok"})], "failed", "failed checks"),
         (changed(6, status="failed: rank 0: boom"), "failed", "boom"),
-        ([*events()[:-1], ("end", {"status": "interrupted"})], "interrupted", "interrupted"),
+        ([*events()[:-1], ("end", {"status": "interrupted", "signal": "SIGINT"})], "interrupted", "stopped by SIGINT"),
         (
             [*events()[:3], ("error", {"rank": 1, "message": "boom"}), ("end", {"status": "interrupted"})],
             "failed",
@@ -96,8 +96,8 @@ def test_an_incomplete_log_says_why(tmp_path: Path, entries: list[tuple[str, dic
 @pytest.mark.parametrize(
     ("upto", "exit_event", "state", "words"),
     [
-        (4, {"code": 137, "timed_out": False}, "failed", "killed, exit code 137"),
-        (0, {"code": 143, "timed_out": False, "interrupted": True}, "interrupted", "interrupted"),
+        (4, {"code": 137, "timed_out": False}, "failed", "exit code 137: no end event"),
+        (0, {"code": 143, "timed_out": False, "interrupted": True}, "interrupted", "stopped"),
         (4, {"code": 124, "timed_out": True, "limit_s": 60}, "timed out", "timed out after 60 s"),
         (7, {"code": 139, "timed_out": False}, "ok", "None"),  # a crash after complete data is a fact beside it
     ],
@@ -111,13 +111,21 @@ def test_the_launchers_view_is_kept_apart(tmp_path: Path, upto: int, exit_event:
     assert run.exit["code"] == exit_event["code"]
 
 
-@pytest.mark.parametrize(("interrupted", "state"), [(True, "interrupted"), (False, "failed")])
-def test_a_rank_stopped_because_another_died_is_not_interrupted(tmp_path: Path, interrupted: bool, state: str) -> None:
+@pytest.mark.parametrize(
+    ("interrupted", "state", "problem"),
+    [
+        (True, "interrupted", "stopped by SIGTERM"),
+        (False, "failed", "exit code 139: stopped by SIGTERM because another rank died"),
+    ],
+)
+def test_a_rank_stopped_because_another_died_is_not_interrupted(
+    tmp_path: Path, interrupted: bool, state: str, problem: str
+) -> None:
     path = write(tmp_path / "run.jsonl", [*events()[:4], ("end", {"status": "interrupted", "signal": "SIGTERM"})])
     append_event(path, "exit", code=139, timed_out=False, interrupted=interrupted)
     run = read_run(path)
     assert run.state == state
-    assert ("another rank died, exit code 139" in str(run.problem)) is not interrupted
+    assert run.problem == problem
 
 
 def test_a_torn_line_is_not_an_event_and_swallows_nothing_after_it(tmp_path: Path) -> None:

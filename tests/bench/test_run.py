@@ -82,15 +82,17 @@ def test_torchrun_over_gloo(tmp_path: Path, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
-def test_silent_worlds_of_one_rank_are_refused(backend: str) -> None:
+def test_silent_worlds_of_one_rank_are_refused(backend: str, tmp_path: Path) -> None:
     """torchrun does not start MPI: every rank would be a world of its own."""
-    done = run(torchrun(2, "-m", "bench", *SHORT, *pair(backend, "mpi")))
+    log = tmp_path / "run.jsonl"
+    done = run(torchrun(2, "-m", "bench", *SHORT, *pair(backend, "mpi"), "--log-path", str(log)))
     assert done.returncode != 0
     (line,) = error_lines(done)
     assert "torchrun started 2 ranks, but MPI" in line
     assert "sees a world of 1" in line
     assert "mpirun" in line
     assert "--transport gloo" in line
+    assert read_run(log).state == "wrong world"
 
 
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
@@ -114,7 +116,12 @@ def test_a_world_of_the_wrong_size(tmp_path: Path) -> None:
     assert three.returncode == 2
     assert len(error_lines(three)) == 1, "one rank speaks for all"
     assert "mpirun started 3 ranks" in error_lines(three)[0]
-    assert not log.exists()
+    assert not log.exists(), "nothing is in the way of the next attempt"
+    planned = bench(3, *SHORT, *pair("ddp", "mpi"), "--study", "mine", "--log-path", str(log))
+    assert error_lines(planned) == error_lines(three)
+    result = read_run(log)
+    assert (result.state, result.problem) == ("wrong world", error_lines(three)[0].replace("error", "rank 0"))
+    assert result.host["launch"]["size"] == 3
 
 
 def test_input_errors_are_one_line_and_load_no_torch(tmp_path: Path) -> None:
@@ -238,6 +245,18 @@ def test_an_exception_on_any_rank_is_recorded(tmp_path: Path, rank: int, backend
     result = read_run(log)
     assert result.state == "failed"
     assert f"rank {rank}: RuntimeError: planted failure" in str(result.problem)
+
+
+@pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
+def test_a_rank_out_of_memory_is_told_from_a_failure(tmp_path: Path, backend: str, transport: str) -> None:
+    log = tmp_path / "run.jsonl"
+    options = [*ENDLESS, "--model", "tests.bench.tiny:grows_later", *pair(backend, transport), "--log-path", str(log)]
+    done = bench(2, *options, extra={"FAIL_RANK": "1"})
+    assert done.returncode == 1
+    result = read_run(log)
+    assert result.state == "out of memory"
+    assert str(result.problem).startswith("rank 1: RuntimeError: ")
+    assert "DefaultCPUAllocator: can't allocate memory" in str(result.problem)
 
 
 @pytest.mark.parametrize(("ranks", "cell"), [(1, ()), (2, ("--backend", "ddp", "--world-size", "2"))])

@@ -13,7 +13,7 @@ from plots.analysis import analyse
 from plots.load import Loaded, load
 from tests.plots import logs
 
-FIXTURE = Path(__file__).parents[1] / "fixtures" / "run-schema-1.jsonl"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def reasons(loaded: Loaded) -> dict[str, str]:
@@ -52,7 +52,7 @@ def test_percentiles_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
-    shutil.copy(FIXTURE, tmp_path)
+    shutil.copy(FIXTURES / "run-schema-1.jsonl", tmp_path)
     loaded = load(tmp_path)
     assert not loaded.unusable
     row = loaded.runs.iloc[0]
@@ -65,6 +65,17 @@ def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
     assert facts["versions.torch"] == "2.13.0+cpu"
     assert facts["env.OMPI_MCA_mpi_yield_when_idle"] == "1"
     assert not [name for name in facts if "HOROVOD" in name]  # one framework's own; it would make any pair differ
+
+
+def test_a_real_log_of_schema_2_is_read(tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "run-schema-2.jsonl", tmp_path)
+    loaded = load(tmp_path)
+    assert not loaded.unusable
+    row = loaded.runs.iloc[0]
+    assert row["step_seconds_mean"] == pytest.approx((2.844526812998083 + 2.839999802999955) / 4)
+    assert row["input_share"] == pytest.approx(
+        (6.329002644633874e-06 + 7.220995030365884e-06) / (2.844526812998083 + 2.839999802999955)
+    )
 
 
 def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
@@ -113,9 +124,9 @@ def test_superseded_attempts_are_kept_apart(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "a.attempt-2.jsonl", logs.config("single"), 9.9)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["a.jsonl"]
-    assert [(u.log, u.reason) for u in loaded.superseded] == [
-        ("a.attempt-1.jsonl", "no end event: killed or still running"),
-        ("a.attempt-2.jsonl", "complete, but repeated"),
+    assert [(u.log, u.state, u.reason) for u in loaded.superseded] == [
+        ("a.attempt-1.jsonl", "interrupted", "killed together with its job"),
+        ("a.attempt-2.jsonl", "ok", "complete, but repeated"),
     ]
 
 

@@ -99,11 +99,34 @@ def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> No
 def test_nothing_is_dropped_silently(study: Path) -> None:
     text, values = page(study), summary(study)
     assert "60 usable runs in 6 blocks; 1 unusable logs; 1 superseded attempts" in text
-    assert r"| `x.jsonl` | failed | failed: loss \| is nan |" in text
-    assert "| `x.attempt-1.jsonl` | running | no end event: killed or still running |" in text
+    assert r"| `x.jsonl` | failed | exit code 0: loss \| is nan |" in text
+    assert "| `x.attempt-1.jsonl` | interrupted | killed together with its job |" in text
     assert "1 usable runs ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60
+
+
+def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1)
+    ends: dict[str, tuple[str, list[str]]] = {
+        "a": ("srun: error: Node failure on r2", ["srun: error: r2: task 1: Killed <9>"]),
+        "b": ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", []),
+        "c": ("srun: error: r[1-2]: tasks 0-1: Exited with exit code 3", []),
+    }
+    for name, (line, more) in ends.items():
+        path = logs.write(tmp_path / "runs" / f"{name}.jsonl", logs.config("ddp/mpi", 2, block=9), 0.1, windows=1)
+        if name == "a":
+            append_event(path, "error", rank=0, message="RuntimeError: peer")
+        append_event(path, "exit", code=3, timed_out=False, interrupted=False, limit_s=60, said=[line, *more])
+    logs.write(tmp_path / "runs" / "d.jsonl", logs.config("ddp/mpi", 2), 0.1, provenance=logs.host(1))
+    assert main(["report", str(tmp_path)]) == 0
+    assert rows(page(tmp_path), "Logs") == [
+        ["`a.jsonl`", "node lost", f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"],
+        ["`b.jsonl`", "out of memory", ends["b"][0]],
+        ["`c.jsonl`", "failed", "exit code 3: rank 0,1: Exited with exit code 3"],
+        ["`d.jsonl`", "wrong world", "provenance of 1 ranks, asked for 2"],
+    ]
+    assert summary(tmp_path)["unusable"][0]["words"] == ["rank 0: RuntimeError: peer", "rank 1: Killed <9>"]
 
 
 def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
@@ -259,7 +282,7 @@ def test_no_usable_log_names_the_reasons(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["report", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "none of 4 logs is usable: 3 x failed: loss is nan; 1 x no end event: killed or still running" in error
+    assert "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: killed or still running" in error
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,41 @@ def orphan(config: RunConfig) -> None:
     complete(config)
 
 
+def out_of_memory(config: RunConfig) -> None:
+    """What is left of a rank that the kernel killed for its cgroup under srun, after more errors than anybody keeps."""
+    start(config)
+    print(*(f"error: {n}" for n in range(1000)), sep="\n")
+    print("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.")
+    print("srun: error: r2: task 1: Out Of Memory", flush=True)
+    sys.exit(137)
+
+
+def lose_a_node(config: RunConfig) -> None:
+    start(config).write("error", rank=0, message="RuntimeError: Connection closed by peer")
+    print("srun: error: Node failure on r2", flush=True)
+    sys.exit(1)
+
+
+def babble(config: RunConfig) -> None:
+    """Print what breaks naive JSON, and leave with 3."""
+    sys.stdout.buffer.write(
+        b'50%\rerror: "a" \\ %s\t\xff\x00\x1b[31m' + "é\n".encode() + b"x" * 10_000 + b"\n \n$(last) 'line'\n"
+    )
+    sys.exit(3)
+
+
+def silent(config: RunConfig) -> None:
+    """A launcher that could not start its ranks, and says that all is well."""
+
+
+def another_world(config: RunConfig) -> None:
+    """Refused by the bench itself: as if the launcher had started one rank more than was asked for."""
+    argv = config.to_argv()
+    launcher = {f"OMPI_COMM_WORLD_{name}": str(config.world_size + 1) for name in ("SIZE", "LOCAL_SIZE")}
+    launcher |= {f"OMPI_COMM_WORLD_{name}": "0" for name in ("RANK", "LOCAL_RANK")}
+    sys.exit(subprocess.run([sys.executable, "-m", "bench", *argv], env={**os.environ, **launcher}).returncode)
+
+
 def slow(config: RunConfig) -> None:
     time.sleep(1)
     complete(config)
@@ -111,6 +146,11 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "torn": torn,
     "orphan": orphan,
     "slow": slow,
+    "out of memory": out_of_memory,
+    "lose a node": lose_a_node,
+    "babble": babble,
+    "silent": silent,
+    "another world": another_world,
 }
 
 

@@ -82,15 +82,48 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
     assert job.states() == ["ok", "failed", "failed", "ok"]
     wall_s = [last_event(run).pop("wall_s") for run in job.runs]
     assert all(0 <= w < 20 for w in wall_s)
-    codes = [{**last_event(run), "wall_s": 0} for run in job.runs]
+    left = [{**last_event(run), "wall_s": 0} for run in job.runs]
     same = {"event": "exit", "timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 0}
-    assert codes == [{**same, "code": code} for code in (0, 1, 1, 0)]
+    said = [event.pop("said") for event in left]
+    assert left == [{**same, "code": code} for code in (0, 1, 1, 0)]
+    assert said[0] == said[3] == []
+    assert said[2] == ["ModuleNotFoundError: No module named 'torch'", "mpirun: a rank exited"]
     assert [look(run, False).reason for run in job.runs[1:3]] == [
-        "rank 1: RuntimeError: boom",
+        "exit code 1: rank 1: RuntimeError: boom",
         "exit code 1: ModuleNotFoundError: No module named 'torch'",
     ]
     assert out.splitlines()[0] == f"[1/4] {job.runs[0].id}"
     assert out.splitlines()[-1] == "done: 4 runs, 2 failed"
+
+
+def test_the_cause_is_kept_with_the_exit(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "out of memory", 1: "lose a node", 2: "silent", 3: "babble"}, runs=5)
+    code, out, err = job.finish()
+    assert (code, err) == (1, "")
+    assert job.states() == ["out of memory", "node lost", "failed", "failed", "ok"]
+    memory, node, silent, babble = (look(run, False) for run in job.runs[:4])
+    assert memory.reason.startswith("slurmstepd: error: Detected 1 oom_kill event")
+    assert memory.words == ("rank 1: Out Of Memory",)
+    assert len(last_event(job.runs[0])["said"]) == 10
+    assert node.reason == "srun: error: Node failure on r2"
+    assert node.words == ("rank 0: RuntimeError: Connection closed by peer",)
+    assert silent.reason.startswith("exit code 0: ")
+    assert babble.reason == 'exit code 3: error: "a" \\ %s ???[31m??'
+    assert last_event(job.runs[3])["said"][1] == "$(last) 'line'"
+    assert out.splitlines()[-1] == "done: 5 runs, 4 failed"
+
+
+def test_a_world_that_was_not_asked_for_is_recorded_and_stops_the_job(tmp_path: Path) -> None:
+    job = Job(tmp_path, {0: "another world"}, runs=2)
+    code, _, err = job.finish()
+    status = look(job.runs[0], False)
+    ranks = job.runs[0].config.world_size
+    message = f"world_size={ranks} was asked for, but mpirun started {ranks + 1} ranks; use --world-size"
+    assert code == 2
+    assert err.startswith(f"error: {job.runs[0].id}: {message}")
+    assert job.states() == ["wrong world", "planned"]
+    assert status.reason.startswith(f"rank 0: {message}")
+    assert read_run(job.runs[0].log).host["launch"]["size"] == ranks + 1
 
 
 def test_mpirun_gets_the_planned_ranks_and_the_sites_environment(tmp_path: Path) -> None:

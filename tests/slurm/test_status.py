@@ -8,7 +8,7 @@ import pytest
 
 from bench.record import append_event
 from slurm.plan import Run, plan
-from slurm.status import RunStatus, count, duration, look, seconds_left
+from slurm.status import RunStatus, count, duration, look, seconds_left, table
 from tests.slurm.stand_in import complete, start
 from tests.slurm.studies import small
 
@@ -43,22 +43,36 @@ def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
 def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
     start(runs[0].config).write("end", status="failed: loss is not finite")
     append_event(runs[0].log, "exit", **EXIT)
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", "loss is not finite", 4)
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", "exit code 1: loss is not finite", 4)
+
+
+def test_the_last_words_of_every_rank_follow_the_reason(runs: list[Run]) -> None:
+    start(runs[0].config)
+    append_event(runs[0].log, "error", rank=1, message="RuntimeError: boom")
+    append_event(runs[0].log, "error", rank=0, message="RuntimeError: Connection closed by peer")
+    append_event(runs[0].log, "exit", **EXIT, said=["srun: error: r2: task 1: Exited with exit code 1"])
+    words = ("rank 0: RuntimeError: Connection closed by peer", "rank 1: RuntimeError: boom")
+    status = look(runs[0], False)
+    assert status == RunStatus(runs[0], "failed", f"exit code 1: {words[1]}", 4, words=words)
+    assert list(table([status])) == [(runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])]
 
 
 @pytest.mark.parametrize(
-    ("out", "said"),
+    ("job", "state", "reason"),
     [
-        ("warning: x\nerror: dataset='digit' is unknown\nmpirun: rank 0 exited\n", ": error: dataset='digit' is unknown"),
-        ("torch.cuda.OutOfMemoryError: 3 GiB\n---\n", ": torch.cuda.OutOfMemoryError: 3 GiB"),
-        ("something\nlast line\n", ": last line"),
-        ("", ""),
+        ("ended: NODE_FAIL", "node lost", "killed together with its job, which ended: NODE_FAIL"),
+        ("ended: OUT_OF_MEMORY", "out of memory", "killed together with its job, which ended: OUT_OF_MEMORY"),
+        ("vanished: it began and left no end", "interrupted", None),
+        ("ended: COMPLETED", "interrupted", None),
+        ("ended: complete", "interrupted", None),
     ],
 )
-def test_failed_without_a_word_in_the_log_looks_at_the_output(runs: list[Run], out: str, said: str) -> None:
-    runs[0].log.write_text("\n" + json.dumps({"event": "exit", **EXIT}) + "\n")
-    runs[0].log.with_suffix(".out").write_text(out)
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", f"exit code 1{said}", 4)
+def test_a_run_that_went_with_its_job_is_never_ok(runs: list[Run], job: str, state: str, reason: str | None) -> None:
+    start(runs[0].config)
+    runs[1].log.with_suffix(".out").touch()
+    for run in runs[:2]:
+        assert look(run, False, job) == RunStatus(run, state, reason or f"killed together with its job, which {job}")
+    assert look(runs[2], False, job).state == "planned"
 
 
 def test_timed_out_and_interrupted(runs: list[Run]) -> None:
@@ -68,7 +82,7 @@ def test_timed_out_and_interrupted(runs: list[Run]) -> None:
     start(runs[1].config).write("end", status="interrupted")
     assert look(runs[1], True).state == "interrupted"
     runs[2].log.write_text("\n" + json.dumps({"event": "exit", **EXIT, "interrupted": True}) + "\n")
-    assert look(runs[2], True) == RunStatus(runs[2], "interrupted", "", 4)
+    assert look(runs[2], True) == RunStatus(runs[2], "interrupted", "stopped", 4)
 
 
 def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:

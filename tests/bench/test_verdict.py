@@ -1,0 +1,187 @@
+"""One state for every way a run can end, judged from events and from what launchers really print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.launch import WrongWorld
+from bench.verdict import STATES, Verdict, judge
+
+START = {"event": "start"}
+DONE = {"event": "end", "status": "ok"}
+STOPPED = {"event": "end", "status": "interrupted", "signal": "SIGTERM"}
+
+# As printed: Slurm 22.05 to 25.05 with cgroups, with a limit of its own, on a lost node; Open MPI 5.0.11 and 4.1.
+CGROUP = [
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1054.0. Some of the step tasks have been OOM Killed.",
+    "srun: error: r2: task 1: Out Of Memory",
+]
+CGROUP_25 = [
+    "[2026-09-21T10:00:00.123] error: Detected 2 oom_kill events in StepId=7.0. Some of the step tasks have been OOM Killed."
+]
+CGROUP_20 = [
+    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0 cgroup. Some of your processes may have been killed by the "
+    "cgroup out-of-memory handler."
+]
+OVER_LIMIT = [
+    "slurmstepd: error: StepId=7.0 exceeded memory limit (734003200 > 52428800), being killed",
+    "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T10:00:00 ***",
+]
+JOB_LIMIT = ["slurmstepd-r1: error: Exceeded job memory limit"]
+OUT_OF_MEMORY = ["srun: error: r[1-2]: tasks 0-1: Out Of Memory"]
+LOST = [
+    "srun: error: Node failure on r2",
+    "srun: Job step aborted: Waiting up to 62 seconds for job step to finish.",
+    "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T03:17:51 DUE TO NODE FAILURE, SEE SLURMCTLD LOG "
+    "FOR DETAILS ***",
+]
+CANCELLED = [
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+    "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T10:00:00 ***",
+]
+DAEMON_LOST = ["PRTE has lost communication with a remote daemon."]
+SRUN_KILLED = ["srun: error: r2: task 1: Killed", "srun: error: r1: task 0: Exited with exit code 1"]
+KILLED = ["prterun noticed that process rank 1 with PID 6376 on node r2 exited on", "signal 9 (Killed)."]
+KILLED_4 = ["mpirun noticed that process rank 1 with PID 0 on node r2 exited on signal 9 (Killed)."]
+LEFT = ["   Process name: [prterun-r1-6379@1,1]", "   Exit code:    3"]
+LEFT_4 = ["  Process name: [[12345,1],1]", "  Exit code:    3"]
+BAD_ALLOC = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
+
+
+def error(message: str, rank: int = 1, **more: str) -> dict[str, Any]:
+    return {"event": "error", "rank": rank, "message": message, **more}
+
+
+def left(code: int, said: list[str] | None = None, **more: object) -> dict[str, Any]:
+    facts = {"timed_out": False, "limit_s": 60, "interrupted": False, "wall_s": 4, "said": said or []}
+    return {"event": "exit", "code": code, **facts, **more}
+
+
+@pytest.mark.parametrize("said", [CGROUP, CGROUP_25, CGROUP_20, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC])
+def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
+    verdict = judge([START, left(137, said)])
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == ("out of memory", said[0])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB",
+        "AcceleratorError: CUDA error: out of memory",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ",
+        "MemoryError: MemoryError",
+        "MemoryError: std::bad_alloc",
+        "_ArrayMemoryError: Unable to allocate 7.28 TiB for an array",
+        "OSError: [Errno 12] Cannot allocate memory",
+    ],
+)
+def test_out_of_memory_by_a_ranks_own_error(message: str) -> None:
+    peer = error("RuntimeError: Connection closed by peer [127.0.0.1]:4711", 0)
+    for errors in ([error(message), peer], [peer, error(message)]):  # whoever gets to the log first
+        verdict = judge([START, *errors, {"event": "end", "status": "failed: x"}, left(1)])
+        assert verdict is not None
+        assert (verdict.state, verdict.reason) == ("out of memory", f"rank 1: {message}")
+
+
+@pytest.mark.parametrize("said", [LOST, LOST[1:], DAEMON_LOST])
+@pytest.mark.parametrize(
+    "facts", [{}, {"interrupted": True}, {"timed_out": True}], ids=["noticed", "job ended with it", "noticed by the limit"]
+)
+def test_node_lost(said: list[str], facts: dict[str, object]) -> None:
+    events = [START, error("RuntimeError: Connection closed by peer", 0), STOPPED, left(143, said, **facts)]
+    verdict = judge(events)
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == ("node lost", said[-1] if said == LOST[1:] else said[0])
+
+
+def test_wrong_world() -> None:
+    refused = error("srun started 2 ranks, but MPI sees a world of 1", 0, type=WrongWorld.__name__)
+    verdict = judge([START, refused, {"event": "end", "status": "failed: x"}, left(2)])
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == ("wrong world", f"rank 0: {refused['message']}")
+    # a rank that misses one that has failed before is not the cause
+    verdict = judge([START, error("ImportError: x"), error("1 of 2 ranks appeared", 0, type=WrongWorld.__name__), left(1)])
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == ("failed", "exit code 1: rank 1: ImportError: x")
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        (SRUN_KILLED, 137, ("rank 0: Exited with exit code 1", "rank 1: Killed")),
+        (["srun: error: r[1-2]: tasks 0,2-3: Exited with exit code 1"], 1, ("rank 0,2,3: Exited with exit code 1",)),
+        (KILLED, 137, ("rank 1: signal 9 (Killed)",)),
+        (KILLED_4, 137, ("rank 1: signal 9 (Killed)",)),
+        (LEFT, 3, ("rank 1: exit code 3",)),
+        (LEFT_4, 3, ("rank 1: exit code 3",)),
+        (["error: dataset='digit' is unknown", "mpirun: rank 0 left"], 2, ("error: dataset='digit' is unknown",)),
+        (["ModuleNotFoundError: No module named 'torch'", "last"], 1, ("ModuleNotFoundError: No module named 'torch'",)),
+        (["something", "last line"], 1, ("last line",)),
+        ([], 1, ()),
+    ],
+)
+def test_failed_gives_the_code_and_the_last_words_of_every_rank(said: list[str], code: int, words: tuple[str, ...]) -> None:
+    reason = f"exit code {code}: {words[0] if words else 'no end event'}"
+    assert judge([START, left(code, said)]) == Verdict("failed", reason, words)
+
+
+def test_a_ranks_own_error_goes_before_what_its_launcher_says_of_it() -> None:
+    boom = error("RuntimeError: boom")
+    words = ("rank 0: Exited with exit code 1", "rank 1: RuntimeError: boom")
+    assert judge([START, boom, left(1, SRUN_KILLED)]) == Verdict("failed", "exit code 1: rank 1: RuntimeError: boom", words)
+
+
+def test_many_ranks_stay_few_lines() -> None:
+    errors = [error(f"RuntimeError: {rank}", rank) for rank in range(100)]
+    verdict = judge([START, *errors, left(1)])
+    assert verdict is not None
+    assert verdict.words == (*(f"rank {rank}: RuntimeError: {rank}" for rank in range(8)), "and 92 more")
+    same = judge([START, *(error("boom", rank) for rank in (0, 2)), left(1)])
+    assert same is not None
+    assert same.words == ("rank 0,2: boom",)
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict"),
+    [
+        ([], Verdict("running", "no end event: killed or still running")),
+        ([START], Verdict("running", "no end event: killed or still running")),
+        ([START, left(124, CANCELLED, timed_out=True)], Verdict("timed out", "timed out after 60 s", (CANCELLED[1],))),
+        ([START, STOPPED, left(143, CANCELLED, interrupted=True)], Verdict("interrupted", "stopped by SIGTERM")),
+        ([left(143, interrupted=True)], Verdict("interrupted", "stopped")),
+        ([START, error("RuntimeError: peer"), left(143, interrupted=True)], Verdict("interrupted", "stopped")),
+        ([START, STOPPED], Verdict("interrupted", "stopped by SIGTERM")),
+        (
+            [START, STOPPED, left(137, KILLED)],
+            Verdict("failed", "exit code 137: rank 1: signal 9 (Killed)", ("rank 1: signal 9 (Killed)",)),
+        ),
+        ([left(0)], Verdict("failed", "exit code 0: no end event")),  # srun has ended so where it could not start the ranks
+        ([START, {"event": "end", "status": "failed: loss_finite"}, left(1)], Verdict("failed", "exit code 1: loss_finite")),
+        ([START, {"event": "exit", "code": 1, "timed_out": False}], Verdict("failed", "exit code 1: no end event")),  # schema 1
+        ([START, DONE, left(0)], None),
+        ([START, DONE, left(139, CGROUP)], None),  # a crash after complete data
+        ([START, DONE, left(143, interrupted=True)], None),
+        (
+            [START, DONE, error("RuntimeError: boom"), left(1)],
+            Verdict("failed", "exit code 1: rank 1: RuntimeError: boom", ("rank 1: RuntimeError: boom",)),
+        ),
+    ],
+)
+def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) -> None:
+    assert judge(events) == verdict
+
+
+def test_words_that_only_sound_like_a_cause() -> None:
+    said = ["epoch 3: bloom_kills nothing, zoom in", "error: UNCORRECTABLE MEMORY ERROR", "model needs a memory limit of 3 GiB"]
+    verdict = judge([START, left(1, said)])
+    assert verdict is not None
+    assert verdict.state == "failed"
+
+
+def test_the_states_are_nine() -> None:
+    assert sorted(STATES) == sorted(
+        ["planned", "running", "ok", "failed", "timed out", "interrupted", "out of memory", "node lost", "wrong world"]
+    )
