@@ -1,4 +1,4 @@
-"""python -m plots: turn run logs into figures, tables and a report."""
+"""python -m plots: turn run logs into figures, tables and a report, and pack them for citing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,33 @@ def report(
     out: Annotated[Path | None, typer.Option(help="folder to write to; default: the study's own")] = None,
 ) -> None:
     """Write figures, report.md and summary.json of one study beside its logs."""
-    if not folder.is_dir():  # before the slow imports
-        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
+    _require(folder)  # before the slow imports
     from plots.report import make
 
     written = make(folder, out or folder)
     typer.echo(f"{written[-1]} and {len(written) - 1} other files")
+
+
+@app.command()
+def bundle(
+    folder: Annotated[Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY")],
+    out: Annotated[
+        Path | None, typer.Option(help="archive to write, or the folder for it; default: STUDY.tar.gz beside STUDY")
+    ] = None,
+) -> None:
+    """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
+
+    A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
+    """
+    _require(folder)
+    from plots.bundle import bundle as pack
+
+    typer.echo(pack(folder, out))
+
+
+def _require(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
 
 
 def main(argv: list[str] | None = None) -> int:

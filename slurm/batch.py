@@ -90,7 +90,7 @@ def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
     names = {job_name(work.study, job): job for job in work.jobs}
     for queued in queue:
         if (job := names.get(queued.name)) is not None and queued.id not in recorded:
-            script = work.folder.path / f"job-{job.id}-adopted.sh"
+            script = work.folder.last_script(job.id)
             work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=queued.id)
 
 

@@ -105,6 +105,11 @@ class StudyFolder:
         _write(path, script)
         return path
 
+    def last_script(self, job: str) -> Path:
+        """The newest script kept of a job, under the name it has or would have had."""
+        kept = sorted(self.path.glob(f"job-{job}-*.sh"))
+        return kept[-1] if kept else self.path / f"job-{job}-001.sh"
+
     def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
         """Record a job in the locked `jobs`."""
         entry = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}

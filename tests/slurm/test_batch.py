@@ -162,6 +162,7 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
     cluster.set_queue("55|small-n001-b00|RUNNING", "56|another-n001-b00|RUNNING")
     assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 55"
+    assert cluster.records()[0]["script"] == "job-n001-b00-001.sh"
 
 
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:

@@ -172,6 +172,14 @@ def test_a_hanging_run_is_timed_out_and_the_next_one_starts(tmp_path: Path) -> N
     assert not job.requeued()
 
 
+def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path) -> None:
+    job = BatchJob(tmp_path, {0: "out of memory", 1: "lose a node"})
+    assert job.finish()[0] == 1
+    assert job.states() == ["out of memory", "node lost", "ok", "ok"]
+    assert last_event(job.runs[1])["said"] == ["srun: error: Node failure on r2"]
+    assert last_event(job.runs[2])["said"] == []
+
+
 @pytest.mark.parametrize(
     ("env", "message"),
     [

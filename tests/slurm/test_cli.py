@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import pty
 import signal
 import socket
@@ -91,7 +92,7 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     code, out, err = cli("run", behaviours={1: "fail", 2: "crash"})
     assert (code, err) == (1, "")
     assert "small: 4 runs: 2 ok, 2 failed\n" in out
-    assert f"  {cli.log(0, 1).stem}: failed  rank 1: RuntimeError: boom\n" in out
+    assert f"  {cli.log(0, 1).stem}: failed  exit code 1: rank 1: RuntimeError: boom\n" in out
     assert out.splitlines()[-1].startswith("go on with the same command, or: python")
     assert cli("run", behaviours={1: "fail"})[0] == 1
     assert cli("run")[0] == 0
@@ -128,6 +129,25 @@ def test_status_shows_every_state(cli: Cli) -> None:
     process.terminate()
     process.communicate(timeout=20)
     assert "1 ok, 1 planned, 1 failed, 1 interrupted" in cli("status")[1]
+
+
+def test_status_names_the_cause_and_each_ranks_last_words(cli: Cli) -> None:
+    assert cli("run", behaviours={0: "out of memory", 1: "lose a node", 2: "silent"})[0] == 1
+    code, out, err = cli("status")
+    assert (code, err) == (0, "")
+    ids = [cli.log(0, position).stem for position in range(4)]
+    width = max(map(len, ids))
+    lines = [re.sub(r"\b\d+ s  ", "", line) for line in out.splitlines()]
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    below = " " * (width + 17)
+    assert lines[:4] == [
+        f"{ids[0]:{width}}  out of memory  {oom}",
+        f"{below}rank 1: Out Of Memory",
+        f"{ids[1]:{width}}  node lost      srun: error: Node failure on r2",
+        f"{below}rank 0: RuntimeError: Connection closed by peer",
+    ]
+    assert lines[4].startswith(f"{ids[2]:{width}}  failed         exit code 0: mpirun ")
+    assert out.splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 failed, 1 out of memory, 1 node lost"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

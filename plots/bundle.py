@@ -1,0 +1,107 @@
+"""Pack one study for citing: read its folder, refuse one that contradicts itself, write one archive."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import io
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path, PurePath
+
+from bench.config import UsageError
+from bench.record import Run, read_run
+from plots import consistent, report
+from plots.manifest import NAME, manifest
+
+_BELONGS = ("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out", "jobs/*", "calibration/*")
+_REPORT = ("report.md", "summary.json", "figures/*")  # made afresh
+
+
+def bundle(folder: Path, out: Path | None) -> Path:
+    """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
+
+    Raises UsageError where the folder contradicts itself or is being worked in, or the archive cannot be written.
+    """
+    name = folder.resolve().name
+    place = folder.resolve().parent if out is None else out
+    target = place / f"{name}.tar.gz" if place.is_dir() else place
+    with _nobody_works_in(folder):
+        contents = _read(folder, _BELONGS)
+        logs = {path: read_run(folder / path) for path in contents if consistent.is_log(path)}
+        _refuse(folder, consistent.problems(contents, logs))
+        kept = _read(folder, _REPORT)
+        with tempfile.TemporaryDirectory() as fresh:
+            report.make(folder, Path(fresh))
+            made = _read(Path(fresh), _REPORT)
+        _refuse(folder, consistent.report_problems(kept, made))
+        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    runs = {PurePath(path).stem: run for path, run in logs.items() if consistent.is_last(path)}
+    left_out = sorted(there - contents.keys() - kept.keys())
+    facts = manifest(name, contents | made, runs, consistent.promises(contents), left_out)
+    _write(target, archive(name, {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()}, _newest(logs)))
+    return target
+
+
+def archive(name: str, contents: Mapping[str, bytes], time: int) -> bytes:
+    """A tar.gz of files below `name`/: sorted, of nobody, all of one time, so that equal contents are equal bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path, data in sorted(contents.items()):
+            info = tarfile.TarInfo(f"{name}/{path}")
+            info.size, info.mtime = len(data), time
+            tar.addfile(info, io.BytesIO(data))
+    return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+def _newest(logs: Mapping[str, Run]) -> int:
+    """Seconds since 1970 at which the newest run began, 0 where none says."""
+    starts = []
+    for run in logs.values():
+        with suppress(LookupError, TypeError, ValueError):
+            starts.append(int(datetime.fromisoformat(run.host["started"]).timestamp()))
+    return max(starts, default=0)
+
+
+def _read(folder: Path, patterns: tuple[str, ...]) -> dict[str, bytes]:
+    paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and path.suffix != ".tmp"}
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+@contextmanager
+def _nobody_works_in(folder: Path) -> Iterator[None]:
+    """Keep jobs from starting here meanwhile. Raises UsageError where one is running."""
+    try:
+        file = (folder / "jobs.jsonl").open()
+    except FileNotFoundError:
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it") from None
+        yield
+
+
+def _refuse(folder: Path, found: Iterator[str]) -> None:
+    """Raise UsageError with the first problem and the number of the others."""
+    problems = list(found)
+    if problems:
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
+
+
+def _write(target: Path, data: bytes) -> None:
+    try:
+        if target.exists() and target.read_bytes() != data:
+            raise UsageError(f"{target} is there with other contents and is never overwritten; move it, or name another --out")
+        temporary = target.with_name(target.name + ".tmp")
+        temporary.write_bytes(data)
+        temporary.replace(target)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}; choose another --out") from None

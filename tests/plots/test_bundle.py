@@ -1,0 +1,294 @@
+"""A study's archive: whole, the same bytes every time, and refused in one line where the folder contradicts itself."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.config import RunConfig
+from bench.record import SCHEMA, RunLog, append_event
+from plots.__main__ import main
+from plots.promise import broken, promised, unlike, varied
+from slurm.load import read_site
+from slurm.plan import Run, plan
+from slurm.render import render_job
+from tests.plots import logs
+from tests.slurm.studies import small
+
+EXIT = {"timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 4}
+
+
+def write_log(run: Run, path: Path | None = None, **changes: object) -> None:
+    """The log of a run that did what it was asked to do."""
+    config = run.config.model_copy(update=changes)
+    logs.write(
+        path or run.log,
+        config,
+        0.1 * config.samples_per_rank / 16,
+        provenance={**logs.host(config.world_size), "started": "2026-11-20T16:30:11+00:00"},
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete study of one block as `python -m slurm run` leaves it, with its report."""
+    top = tmp_path_factory.mktemp("whole")
+    study = small(top, blocks="blocks = 1")
+    folder = top / "results" / "small"
+    runs = plan(study, 1, folder / "runs")[0]
+    for run in runs:
+        write_log(run)
+        run.log.with_suffix(".out").write_text("window 2/2\n")
+    text = (top / "study.toml").read_text()
+    (folder / "study.toml").write_text(text)
+    (folder / "job-001.sh").write_text(render_job(study, text, read_site("local"), runs, folder))
+    (folder / "jobs.jsonl").write_text('{"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7}\n')
+    assert main(["report", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(whole, tmp_path / "small"))
+
+
+def first_log(folder: Path) -> Path:
+    return min((folder / "runs").glob("b00-00-*.jsonl"))
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        found = {}
+        for info in tar.getmembers():
+            assert (info.uid, info.gid, info.uname, info.gname, info.mode) == (0, 0, "", "", 0o644)
+            assert info.mtime == 1795192211  # 2026-11-20T16:30:11+00:00, when the newest run began
+            file = tar.extractfile(info)
+            assert file is not None
+            found[info.name] = file.read()
+    return found
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(next(data for name, data in members(path).items() if name.endswith("/MANIFEST.json")))
+    return found
+
+
+def test_the_same_folder_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    assert main(["bundle", str(folder)]) == 0
+    assert main(["bundle", str(folder)]) == 0  # the same again is no conflict
+    (tmp_path / "out").mkdir()
+    for path in folder.rglob("*"):
+        path.touch()
+    assert main(["bundle", str(folder), "--out", str(tmp_path / "out")]) == 0
+    one, two = (path.read_bytes() for path in (tmp_path / "small.tar.gz", tmp_path / "out" / "small.tar.gz"))
+    assert hashlib.sha256(one).hexdigest() == hashlib.sha256(two).hexdigest()
+    assert not [*tmp_path.rglob("*.tmp")]
+
+
+def test_the_manifest_holds_for_every_file(folder: Path, tmp_path: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    assert main(["bundle", str(folder), "--out", str(tmp_path / "cited.tar.gz")]) == 0
+    found = members(tmp_path / "cited.tar.gz")
+    facts = manifest(tmp_path / "cited.tar.gz")
+    listed = {f"small/{file['path']}": (file["bytes"], file["sha256"]) for file in facts["files"]}
+    assert listed == {
+        name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in found.items() if name != "small/MANIFEST.json"
+    }
+    assert {name.split("/")[1] for name in found} == {
+        "MANIFEST.json", "study.toml", "jobs.jsonl", "job-001.sh", "runs", "report.md", "summary.json", "figures"
+    }  # fmt: skip
+    for name in found.keys() - {"small/MANIFEST.json"}:
+        assert found[name] == (folder / name.removeprefix("small/")).read_bytes()
+    assert facts["left_out"] == ["notes.txt"]
+    assert facts["runs"]["planned"] == facts["runs"]["by_state"]["ok"] == 7
+    assert facts["blocks"] == {"planned": 1, "usable": 1}
+    assert facts["gaps"] == []
+    assert facts["provenance"]["versions.torch"] == ["2.13.0+cpu"]
+    assert facts["provenance"]["cpus_on_node"] == [2]
+    assert facts["study"]["name"] == "small"
+
+
+def test_the_report_in_it_is_made_afresh(folder: Path, tmp_path: Path) -> None:
+    shutil.rmtree(folder / "figures")
+    (folder / "report.md").unlink()
+    (folder / "summary.json").unlink()
+    assert main(["bundle", str(folder)]) == 0
+    assert "small/report.md" in members(tmp_path / "small.tar.gz")
+
+
+def test_missing_runs_are_gaps(folder: Path, tmp_path: Path) -> None:
+    ended = {0: "failed", 1: "out of memory", 2: "planned"}
+    paths = sorted((folder / "runs").glob("b00-0?-*.jsonl"))
+    for number in ended:
+        lines = paths[number].read_text().splitlines(keepends=True)
+        paths[number].write_text("".join(lines[:3]))
+    append_event(paths[0], "exit", code=1, **EXIT)
+    append_event(paths[1], "exit", code=137, said=["srun: error: r2: task 1: Out Of Memory"], **EXIT)
+    paths[2].rename(folder / "runs" / f"{paths[2].stem}.attempt-1.jsonl")
+    assert main(["report", str(folder)]) == 0
+    assert main(["bundle", str(folder)]) == 0
+    facts = manifest(tmp_path / "small.tar.gz")
+    assert facts["gaps"] == [
+        {"run": paths[0].stem, "state": "failed", "reason": "exit code 1: no end event"},
+        {"run": paths[1].stem, "state": "out of memory", "reason": "srun: error: r2: task 1: Out Of Memory"},
+        {"run": paths[2].stem, "state": "planned", "reason": None},
+    ]
+    assert {k: n for k, n in facts["runs"]["by_state"].items() if n} == {"ok": 4, "failed": 1, "out of memory": 1, "planned": 1}
+    assert facts["superseded_attempts"] == [f"runs/{paths[2].stem}.attempt-1.jsonl"]
+
+
+def edit(path: Callable[[Path], Path], old: str, new: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        text = path(folder).read_text()
+        assert old in text
+        path(folder).write_text(text.replace(old, new, 1))
+
+    return spoil
+
+
+def named(name: str) -> Callable[[Path], Path]:
+    return lambda folder: folder / name
+
+
+def unlink(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def no_end(folder: Path) -> None:
+    lines = first_log(folder).read_text().splitlines(keepends=True)
+    first_log(folder).write_text("".join(lines[:3]))
+
+
+def another_name(folder: Path) -> None:
+    first, second = sorted((folder / "runs").glob("b00-0?-*.jsonl"))[:2]
+    shutil.copy(second, first)
+
+
+def twice(folder: Path) -> None:
+    text = first_log(folder).read_text()
+    (folder / "runs" / "again.jsonl").write_text(text.replace(first_log(folder).name, "again.jsonl"))
+
+
+def by_hand(folder: Path) -> None:
+    config = RunConfig(batch_per_rank=8, study="small", log_path=folder / "runs" / "x.jsonl", model="resnet18")
+    RunLog(config.log_path).write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host={}, workload={})
+    append_event(folder / "runs" / "x.jsonl", "exit", code=1, **EXIT)
+
+
+def torn(folder: Path) -> None:
+    lines = first_log(folder).read_text().splitlines(keepends=True)
+    first_log(folder).write_text("".join([*lines[:2], '{"event": "st\n', *lines[2:]]))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "part"),
+    [
+        (unlink("study.toml"), "there is no study.toml"),
+        (edit(named("study.toml"), "blocks = 1", "blocks = "), "study.toml: Invalid value"),
+        (edit(named("study.toml"), 'name = "small"', 'name = "other"'), "is of study 'small', not of 'other'; and 6 more"),
+        (edit(named("study.toml"), "windows = 2", "windows = 3"), "has windows=2, but study.toml says 3"),
+        (unlink("job-001.sh"), "jobs.jsonl names job-001.sh, which is not there"),
+        (edit(named("jobs.jsonl"), '{"script', '{"scr'), "jobs.jsonl: line 1 is no record of a job"),
+        (edit(named("job-001.sh"), "run b00-00", "run 'b00-00"), "a job script cannot be read: No closing quotation"),
+        (edit(first_log, '"momentum": 0.9', '"momentum": 0.8'), "has momentum=0.8, where most runs have 0.9"),
+        (edit(first_log, '"seed": ', '"seed": 1'), "but its job script says --seed "),
+        (edit(first_log, '"phase"', '"stage"'), "is damaged: KeyError: 'phase'"),
+        (edit(first_log, f'"schema": {SCHEMA}', '"schema": 99'), "its start cannot be read"),
+        (torn, "is damaged: a line is no event"),
+        (no_end, "has no end: wait for its job"),
+        (another_name, "is of another run than its name says: it was written as b00-01-"),
+        (twice, "are one and the same run"),
+        (by_hand, "but study.toml says"),
+        (edit(first_log, '"parameters_sha256": "', '"parameters_sha256": "0'), "ended with different parameters: block 0"),
+        (
+            edit(named("report.md"), "## Answer", "## The answer"),
+            "report.md is not what the logs say; make it again: python -m plots",
+        ),
+        (edit(named("summary.json"), '"margin": 0.', '"margin": 1.'), "summary.json is not what the logs say (study.margin)"),
+        (edit(named("summary.json"), "{", ""), "summary.json is not what the logs say (it is no JSON)"),
+    ],
+)
+def test_a_folder_that_contradicts_itself_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], None], part: str
+) -> None:
+    spoil(folder)
+    assert main(["bundle", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {folder} contradicts itself: ")
+    assert part in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "small.tar.gz").exists()
+
+
+def test_a_study_that_is_running_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (folder / "jobs.jsonl").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert main(["bundle", str(folder)]) == 2
+    assert capsys.readouterr().err == f"error: {folder}: a job of this study is running; wait for it or stop it\n"
+
+
+@pytest.mark.parametrize(
+    ("out", "part"),
+    [
+        ("small.tar.gz", "is there with other contents and is never overwritten"),
+        ("no/where.tar.gz", "cannot be written: No such file or directory"),
+    ],
+)
+def test_nothing_is_overwritten(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, part: str) -> None:
+    (tmp_path / "small.tar.gz").write_bytes(b"mine")
+    assert main(["bundle", str(folder), "--out", str(tmp_path / out)]) == 2
+    assert part in capsys.readouterr().err
+    assert (tmp_path / "small.tar.gz").read_bytes() == b"mine"
+    assert main(["bundle", str(tmp_path / "nowhere")]) == 2
+
+
+def test_a_newer_summary_may_say_more_and_round_otherwise(folder: Path) -> None:
+    values = json.loads((folder / "summary.json").read_text())
+    del values["pipelines"]
+    values["runs"][0]["images_per_s"] *= 1 + 1e-15
+    (folder / "summary.json").write_text(json.dumps(values))
+    assert main(["bundle", str(folder)]) == 0
+
+
+def test_a_script_promises_what_its_runs_were_told() -> None:
+    common = ["--study", "s", "--no-augment", "--dataset", "svhn"]
+    script = (
+        "COMMON=(\n  --study s\n  --no-augment\n  --dataset svhn\n)\ncat >x <<'END_OF_STUDY'\nrun = 3\nCOMMON=(\nEND_OF_STUDY\n"
+        "run() {  # ID\n}\nrun a-1 2 --backend ddp --batch-per-rank 8 --data-dir '/a b'\n"
+    )
+    words = {"a-1": [*common, "--world-size", "2", "--backend", "ddp", "--batch-per-rank", "8", "--data-dir", "/a b"]}
+    assert promised(script) == words
+    fields: dict[str, Any] = {"study": "s", "augment": False, "world_size": 2, "backend": "ddp", "batch_per_rank": 8}
+    config = RunConfig(**fields, dataset="svhn", data_dir=Path("/a b"))
+    assert list(broken(words["a-1"], config)) == []
+    assert list(broken([*words["a-1"], "--gone-since", "1"], config)) == []
+    assert list(broken(words["a-1"], config.model_copy(update={"augment": True}))) == [
+        "--augment, but its job script says --no-augment"
+    ]
+    assert list(broken(["--clip-norm", "1.0"], config)) == ["clip_norm unset, but its job script says --clip-norm 1.0"]
+
+
+def test_a_study_with_variants_allows_each_of_them_and_no_mixture() -> None:
+    study = {
+        "run": {"dataset": "digits", "compression": "fp16"},
+        "variants": {"a": {"precision": "float32"}, "b": {"precision": "bf16", "memory_format": "channels_last"}},
+    }
+    assert varied(study) == {"precision", "memory_format"}
+    fields: dict[str, Any] = {"batch_per_rank": 8, "dataset": "digits", "precision": "bf16", "memory_format": "channels_last"}
+    config = RunConfig(**fields)  # single: it exchanges nothing, so nothing is compressed
+    assert unlike(study, config) == []
+    assert unlike(study, config.model_copy(update={"precision": "float32", "dataset": "svhn"})) == [
+        "dataset='svhn', but study.toml says 'digits'"
+    ]
+    assert unlike(study, config.model_copy(update={"precision": "float64"})) == [
+        "precision='float64', but study.toml says 'float32'"
+    ]
