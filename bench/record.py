@@ -3,7 +3,8 @@
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
   1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched it)
   2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer checks
-  3  error has type, exit has said; a study's run that was refused for its world has start (host: launch alone), error and end
+  3  error has type, exit has said and oom_kills; a study's run that was refused for its world has a log: start (its host is the
+     launch alone), error, end
 
 Events in order; every number as measured, seconds unrounded:
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload (derived facts)
@@ -12,8 +13,8 @@ Events in order; every number as measured, seconds unrounded:
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines of what the run and its launcher printed, none if all went
-          well): the launcher's view, kept apart because a run may crash after complete data, and may be stopped before it has
-          written anything
+          well), oom_kills (processes that the launching machine's kernel killed for memory meanwhile): the launcher's view, kept
+          apart because a run may crash after complete data, and may be stopped before it has written anything
 
 What became of a run is no event: `bench/verdict.py` judges it from these.
 """

@@ -38,6 +38,8 @@ _SRUN_RANKS = re.compile(r"\btasks? ([\d,-]+): (.+)")
 _MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d+) with PID .* exited on\s+(signal [^\n]*)")
 _MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d+)\]\s+Exit code: +(\d+)")
 _TELLING = re.compile(r"error: |[\w.]*(Error|Exception)\b")
+_KILL = re.compile(r"\bsignal 9\b|tasks? [\d,-]+: Killed")
+_KILLED = 137  # the shell's code for it
 _MOST_WORDS = 8
 
 
@@ -67,6 +69,9 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     words = _words(errors, said)
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
+    if _killed_for_memory(launcher, said):
+        reason = f"killed, and the kernel killed {launcher['oom_kills']} process(es) for lack of memory meanwhile"
+        return Verdict("out of memory", _with_code(launcher, reason), words)
     if launcher.get("timed_out") and not done:
         return Verdict("timed out", f"timed out after {launcher.get('limit_s')} s", words)
     if launcher.get("interrupted") and not done:
@@ -97,6 +102,13 @@ def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str,
     yield from (("out of memory", line) for line in said if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line))
     if errors and errors[0].get("type") == WrongWorld.__name__:  # later ones may only miss a rank that has failed
         yield "wrong world", _error(errors[0])
+
+
+def _killed_for_memory(launcher: Event, said: Sequence[str]) -> bool:
+    """Where nobody else kills: no limit was reached and nobody stopped the job, and yet a rank was killed without a word."""
+    ended = launcher.get("timed_out") or launcher.get("interrupted")
+    killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
+    return bool(launcher.get("oom_kills")) and killed and not ended
 
 
 def _error(error: Event) -> str:

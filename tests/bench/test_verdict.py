@@ -174,6 +174,27 @@ def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) 
     assert judge(events) == verdict
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "facts", "state"),
+    [
+        (137, KILLED, {"oom_kills": 1}, "out of memory"),
+        (137, [], {"oom_kills": 2}, "out of memory"),
+        (1, SRUN_KILLED, {"oom_kills": 1}, "out of memory"),
+        (137, KILLED, {"oom_kills": 0}, "failed"),  # somebody's kill -9
+        (1, LEFT, {"oom_kills": 1}, "failed"),  # it was some other process
+        (137, KILLED, {"oom_kills": 1, "timed_out": True}, "timed out"),
+        (137, KILLED, {"oom_kills": 1, "interrupted": True}, "interrupted"),
+    ],
+)
+def test_a_kill_without_a_word_while_the_kernel_lacked_memory(
+    code: int, said: list[str], facts: dict[str, object], state: str
+) -> None:
+    verdict = judge([START, STOPPED, left(code, said, **facts)])
+    assert verdict is not None
+    assert verdict.state == state
+    assert ("lack of memory" in verdict.reason) == (state == "out of memory")
+
+
 def test_words_that_only_sound_like_a_cause() -> None:
     said = ["epoch 3: bloom_kills nothing, zoom in", "error: UNCORRECTABLE MEMORY ERROR", "model needs a memory limit of 3 GiB"]
     verdict = judge([START, left(1, said)])

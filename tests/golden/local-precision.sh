@@ -100,12 +100,12 @@ END_OF_STUDY
 fi
 
 pid=""      # the current run
-stopped=0   # the exit code once a signal asked us to stop
+stopped=""  # the exit code once a signal asked us to stop
 started=0
 failed=0
 
 stop() {  # EXIT_CODE: pass the signal on, once: mpirun gives its ranks no time to finish after a second one
-  if [ "$stopped" != 0 ]; then return; fi
+  if [ -n "$stopped" ]; then return; fi
   stopped=$1
   if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; fi
 }
@@ -113,13 +113,46 @@ trap 'stop 129' HUP
 trap 'stop 130' INT
 trap 'stop 143' TERM
 
+# What a run and its launcher printed that tells how it ended, as a JSON array: lines on memory and lost nodes, lines on errors,
+# and the last one. A few of each, and printable characters only: a run may print anything.
+said() {  # OUT
+  if [ ! -e "$1" ]; then return; fi
+  tr '\r\t' '\n ' <"$1" | LC_ALL=C tr -c '\n -~' '?' | cut -c 1-300 | awk '
+    !NF || seen[$0]++ { next }
+    { last = $0; text = tolower($0) }
+    text ~ /memory|oom.kill|bad_alloc|node.fail|lost communication/ { if (grave++ < 8) { print; last = "" } next }
+    text ~ /error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]/ { if (telling++ < 8) { print; last = "" } }
+    END { if (last != "") print last }' | sed 's/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
+}
+
+# Processes that this machine's kernel has killed for lack of memory since it started, if it counts them
+oom_kills() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
+oom_kills_before=""
+
+# The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
+record() {  # LOG OUT CODE WALL_S STOPPED: the last is what asked us to stop, if anything did
+  local interrupted=false timed_out=false words="" oom_kills_now
+  if [ "$3" != 0 ] && [ -n "$5" ]; then interrupted=true; fi
+  if [ "$4" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
+    case $3 in 124 | 137) timed_out=true ;; esac
+  fi
+  if [ "$3" != 0 ] || ! is_ok "$1"; then words=$(said "$2"); fi
+  oom_kills_now=$(oom_kills)
+  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]}\n' \
+    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words" >>"$1"
+}
+
+is_ok() {  # LOG: only the log proves it; launchers have ended with 0 where they could not even start the ranks
+  [ -e "$1" ] && grep -q '"event": "end", "status": "ok"' "$1"
+}
+
 run() {  # ID RANKS OPTIONS...
   local id=$1 ranks=$2 log="$STUDY_DIR/runs/$1.jsonl" out="$STUDY_DIR/runs/$1.out"
-  local began=$SECONDS code=0 timed_out=false interrupted=false
+  local began=$SECONDS code=0
   shift 2
   started=$((started + 1))
   if [ -e "$log" ]; then
-    if grep -q '"event": "end", "status": "ok"' "$log"; then
+    if is_ok "$log"; then
       echo "[$started/$TOTAL] $id: done before, skipped"
     else
       failed=$((failed + 1))
@@ -129,30 +162,25 @@ run() {  # ID RANKS OPTIONS...
   fi
   echo "[$started/$TOTAL] $id"
 
+  oom_kills_before=$(oom_kills)
   # In the background, because a trap waits for a foreground command to end. In a session of its own, so that Ctrl-C at
   # the terminal comes through `stop` only; `timeout --foreground` signals mpirun alone, once, and it ends the ranks.
   setsid timeout --foreground -k 10 "$LIMIT_S" \
     "$MPIRUN" --bind-to none --map-by :OVERSUBSCRIBE -n "$ranks" \
     "$PYTHON" -m bench "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log" </dev/null >"$out" 2>&1 &
   pid=$!
-  if [ "$stopped" != 0 ]; then kill -TERM "$pid" 2>/dev/null; fi  # the signal came before there was a pid
+  if [ -n "$stopped" ]; then kill -TERM "$pid" 2>/dev/null; fi  # the signal came before there was a pid
   while wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null; do :; done  # a trap ends `wait` early: wait again
   pkill -KILL -s "$pid" 2>/dev/null  # ranks that outlived a killed mpirun would slow the next run
   pid=""
 
-  # The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
-  if [ "$code" != 0 ] && [ "$stopped" != 0 ]; then interrupted=true; fi
-  if [ $((SECONDS - began)) -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
-    case $code in 124 | 137) timed_out=true ;; esac
-  fi
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d}\n' \
-    "$code" "$timed_out" "$LIMIT_S" "$interrupted" $((SECONDS - began)) >>"$log"
-  if [ "$code" != 0 ]; then
+  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped"
+  if [ "$code" != 0 ] || ! is_ok "$log"; then
     failed=$((failed + 1))
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
   fi
   if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
-  if [ "$stopped" != 0 ]; then
+  if [ -n "$stopped" ]; then
     echo "stopped; the same command goes on with the next run"
     exit "$stopped"
   fi

@@ -175,6 +175,7 @@ trap finish EXIT
 # what the shell reads next. `timeout` ends ranks that hang, --kill-on-bad-exit all of them when one fails.
 step() {  # LIMIT_S RANKS OUT COMMAND...
   local limit_s=$1 ranks=$2 out=$3
+  oom_kills_before=$(oom_kills)
   local per_node=$((ranks < RANKS_PER_NODE ? ranks : RANKS_PER_NODE))
   shift 3
   timeout --foreground -k 30 "$limit_s" \
@@ -197,17 +198,36 @@ await() {  # PID: until it has ended; its exit code is in $code
   while wait "$1"; code=$?; kill -0 "$1" 2>/dev/null; do :; done  # a trap ends `wait` early: wait again
 }
 
-record() {  # LOG WALL_S: the launcher's view goes to the log's end; the newline closes a line torn by a kill
-  local timed_out=false interrupted=false
-  if [ "$code" != 0 ] && [ -n "$stopped" ]; then interrupted=true; fi
-  if [ "$2" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
-    case $code in 124 | 137) timed_out=true ;; esac
-  fi
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d}\n' \
-    "$code" "$timed_out" "$LIMIT_S" "$interrupted" "$2" >>"$1"
+# What a run and its launcher printed that tells how it ended, as a JSON array: lines on memory and lost nodes, lines on errors,
+# and the last one. A few of each, and printable characters only: a run may print anything.
+said() {  # OUT
+  if [ ! -e "$1" ]; then return; fi
+  tr '\r\t' '\n ' <"$1" | LC_ALL=C tr -c '\n -~' '?' | cut -c 1-300 | awk '
+    !NF || seen[$0]++ { next }
+    { last = $0; text = tolower($0) }
+    text ~ /memory|oom.kill|bad_alloc|node.fail|lost communication/ { if (grave++ < 8) { print; last = "" } next }
+    text ~ /error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]/ { if (telling++ < 8) { print; last = "" } }
+    END { if (last != "") print last }' | sed 's/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 }
 
-is_ok() {  # LOG: only the log proves it; srun has ended with 0 where it could not even start the ranks
+# Processes that this machine's kernel has killed for lack of memory since it started, if it counts them
+oom_kills() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
+oom_kills_before=""
+
+# The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
+record() {  # LOG OUT CODE WALL_S STOPPED: the last is what asked us to stop, if anything did
+  local interrupted=false timed_out=false words="" oom_kills_now
+  if [ "$3" != 0 ] && [ -n "$5" ]; then interrupted=true; fi
+  if [ "$4" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
+    case $3 in 124 | 137) timed_out=true ;; esac
+  fi
+  if [ "$3" != 0 ] || ! is_ok "$1"; then words=$(said "$2"); fi
+  oom_kills_now=$(oom_kills)
+  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]}\n' \
+    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words" >>"$1"
+}
+
+is_ok() {  # LOG: only the log proves it; launchers have ended with 0 where they could not even start the ranks
   [ -e "$1" ] && grep -q '"event": "end", "status": "ok"' "$1"
 }
 
@@ -226,6 +246,7 @@ calibrate() {  # WHEN
   fi
   echo "calibration at the $1, on $NODES node(s)"
   running=()
+  oom_kills_before=$(oom_kills)
   for index in "${!HOSTS[@]}"; do
     name="$STUDY_DIR/calibration/$JOB-$SLURM_JOB_ID-$RESTART-$1-${HOSTS[index]}"
     logs+=("$name.jsonl")
@@ -234,7 +255,7 @@ calibrate() {  # WHEN
   done
   for index in "${!HOSTS[@]}"; do
     await "${running[index]}"
-    record "${logs[index]}" $((SECONDS - began))
+    record "${logs[index]}" "${logs[index]%.jsonl}.out" "$code" $((SECONDS - began)) "$stopped"
     if ! is_ok "${logs[index]}"; then echo "calibration at the $1 on ${HOSTS[index]}: failed, exit code $code"; fi
   done
   running=()
@@ -274,7 +295,7 @@ run() {  # ID RANKS OPTIONS...
   step "$LIMIT_S" "$ranks" "$out" "${BENCH[@]}" "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log"
   await "${running[0]}"
   running=()
-  record "$log" $((SECONDS - began))
+  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped"
   if [ $((SECONDS - began)) -gt "$longest_s" ]; then longest_s=$((SECONDS - began)); fi
   if [ "$code" != 0 ] || ! is_ok "$log"; then
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi

@@ -153,6 +153,7 @@ trap finish EXIT
 # what the shell reads next. `timeout` ends ranks that hang.
 step() {  # LIMIT_S RANKS OUT COMMAND...
   local limit_s=$1 ranks=$2 out=$3
+  oom_kills_before=$(oom_kills)
   shift 3
   timeout --foreground -k 30 "$limit_s" \
     ibrun -n "$ranks" -o 0 "$@" </dev/null >"$out" 2>&1 &
@@ -184,16 +185,21 @@ said() {  # OUT
     END { if (last != "") print last }' | sed 's/[\\"]/\\&/g; s/.*/"&"/' | paste -s -d , -
 }
 
+# Processes that this machine's kernel has killed for lack of memory since it started, if it counts them
+oom_kills() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
+oom_kills_before=""
+
 # The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
 record() {  # LOG OUT CODE WALL_S STOPPED: the last is what asked us to stop, if anything did
-  local interrupted=false timed_out=false words=""
+  local interrupted=false timed_out=false words="" oom_kills_now
   if [ "$3" != 0 ] && [ -n "$5" ]; then interrupted=true; fi
   if [ "$4" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
     case $3 in 124 | 137) timed_out=true ;; esac
   fi
   if [ "$3" != 0 ] || ! is_ok "$1"; then words=$(said "$2"); fi
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "said": [%s]}\n' \
-    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" "$words" >>"$1"
+  oom_kills_now=$(oom_kills)
+  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]}\n' \
+    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words" >>"$1"
 }
 
 is_ok() {  # LOG: only the log proves it; launchers have ended with 0 where they could not even start the ranks
@@ -215,6 +221,7 @@ calibrate() {  # WHEN
   fi
   echo "calibration at the $1, on $NODES node(s)"
   running=()
+  oom_kills_before=$(oom_kills)
   for index in "${!HOSTS[@]}"; do
     name="$STUDY_DIR/calibration/$JOB-$SLURM_JOB_ID-$RESTART-$1-${HOSTS[index]}"
     logs+=("$name.jsonl")
