@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig, UsageError
-from slurm.batch import cancel_all, job_states, submit_missing
+from slurm.batch import cancel_all, job_states, look_at_jobs, submit_missing
 from slurm.fit import Job
 from slurm.submit import queue
 from slurm.work import Asked, Work, not_comparable, open_work
@@ -129,6 +129,22 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     assert cluster.states() == {"n001-b00": "ended: NODE_FAIL", "n002-b00": "ended: CANCELLED", "report": "ended: COMPLETED"}
     assert {status.state for status in cluster.work().statuses} == {"planned"}
     assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+
+
+@pytest.mark.parametrize(
+    ("account", "state"), [("NODE_FAIL", "node lost"), ("OUT_OF_MEMORY", "out of memory"), ("TIMEOUT", "interrupted")]
+)
+def test_a_run_that_went_with_its_job_has_the_jobs_end(cluster: Cluster, account: str, state: str) -> None:
+    submit_missing(cluster.asked)
+    start(begun := config_of(cluster, "n001-b00"))
+    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    cluster.set_queue()
+    (cluster.top / "accounts").write_text(f"101|{account}\n")
+    work = cluster.work()
+    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work.folder, queue()))}
+    assert begun.log_path is not None
+    assert states.pop(begun.log_path) == (state, f"killed together with its job, which ended: {account}")
+    assert set(states.values()) == {("planned", "")}
 
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
