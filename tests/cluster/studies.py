@@ -24,7 +24,7 @@ cells = {cells}
 scaling = ["batch"]
 nodes = [{nodes}]
 blocks = 1
-time_limit_s = 90
+time_limit_s = 180
 expected_run_s = 15
 
 [batch]

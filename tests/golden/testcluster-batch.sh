@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'batch' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'batch' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 4 node(s), 12 runs, about 25 min.
 # At ImageNet's image size, from which batch on does it no longer matter whether DDP or Horovod averages the gradients?
 #

@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'demo' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'demo' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 4 node(s), 4 runs, about 3 min.
 # From sbatch to the report: how do DDP and Horovod keep their pace from one node to four?
 #

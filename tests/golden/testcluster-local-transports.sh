@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'local-transports' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'local-transports' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 1 node(s), 10 runs, about 4 min.
 # Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?
 #

@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'local' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'local' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 1 node(s), 7 runs, about 4 min.
 # On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?
 #

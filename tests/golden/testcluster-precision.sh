@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'precision' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'precision' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 1 node(s), 6 runs, about 7 min.
 # Does it matter whether DDP or Horovod averages the gradients once ResNet-50 trains in bfloat16?
 #

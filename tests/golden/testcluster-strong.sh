@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'strong' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'strong' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 4 node(s), 4 runs, about 10 min.
 # How far do DDP and Horovod speed up the same work of 512 images a step when nodes are added?
 #

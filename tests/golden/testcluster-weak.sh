@@ -10,7 +10,7 @@
 #SBATCH --output=%x-%j.out
 #SBATCH --requeue
 #
-# Study 'weak' on four emulated nodes on one machine (site 'testcluster'; not run yet):
+# Study 'weak' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
 # block 0 at 4 node(s), 4 runs, about 10 min.
 # How do DDP and Horovod keep their pace when every rank keeps its batch and nodes are added?
 #

@@ -352,7 +352,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
     code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "site 'testcluster': not run yet",
+        "site 'testcluster': last run there on 2026-11-21",
         "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h; the study names no expected_run_s: taken as half of time_limit_s",
