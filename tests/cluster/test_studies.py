@@ -89,20 +89,20 @@ NODE_LOST = OUT_OF_MEMORY = WRONG_WORLD = "failed"
 def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) -> None:
     """The job goes on with the nodes that are left, as far as they go; the rest is done when the node is back."""
     here = site(tmp_path, (*TWO_NODES, "--no-kill"), requeue="false", ranks_per_node="1")
-    tiny = Tiny(tmp_path, here)
-    job = tiny.submit()
+    tiny = Tiny(tmp_path, here, cells=("ddp",))
+    job = tiny.submit("--time-limit-s", "60")  # srun waits as long for a node that will not come, at the calibration's end
     tiny.stop_in_first_run()
     node.lose(LOST)
     assert end_of(job) == "FAILED"  # by its own exit code, not by Slurm's NODE_FAIL
     tiny.hold.unlink()
-    first, _second = tiny.logs()
+    (first,) = tiny.logs()
     assert (first.state, first.exit["timed_out"]) == (NODE_LOST, False), first.problem
     assert f"srun: error: Node failure on {LOST}" in first.path.with_suffix(".out").read_text()
-    assert "2 runs, 2 failed, 0 left for the next job" in tiny.printed()
+    assert "1 runs, 1 failed, 0 left for the next job" in tiny.printed()
     node.start(LOST)
     daemons.wait_idle(config.NODES, 60)
     tiny.do("resume", env={"PREFLIGHT": "no"})
-    assert "tiny: 2 runs: 2 ok" in tiny.wait()
+    assert "tiny: 1 runs: 1 ok" in tiny.wait()
     assert {run.hosts for run in tiny.logs()} == {("n1", "n2")}
 
 
