@@ -113,8 +113,8 @@ def test_a_run_out_of_memory(tmp_path: Path) -> None:
     (run,) = tiny.logs()
     assert (run.state, run.exit["timed_out"]) == (OUT_OF_MEMORY, False), run.problem
     said = run.path.with_suffix(".out").read_text()
-    assert "srun: Exceeded job memory limit" in said
-    assert "exceeded memory limit" in said
+    assert "exceeded memory limit (" in said
+    assert "being killed" in said
     assert "1 runs, 1 failed, 0 left for the next job" in tiny.printed()
 
 
@@ -131,5 +131,6 @@ def test_a_wrong_world(tmp_path: Path, preflight: bool) -> None:
         assert "error: the preflight ended with exit code 1" in tiny.printed()
         return
     (run,) = tiny.logs()
-    assert (run.state, run.exit["code"]) == (WRONG_WORLD, 2), run.problem
+    assert run.state == WRONG_WORLD, run.problem
+    assert run.exit["code"] in (2, 143)  # srun's is the largest of its ranks', and -K1 ends the other one with SIGTERM
     assert "error: srun started 2 ranks, but MPI" in run.path.with_suffix(".out").read_text()
