@@ -20,7 +20,7 @@ endef
 define slurm_demo
 python -m slurm submit demo --site testcluster --results "$(RESULTS)" || exit; \
 python -m slurm wait demo --site testcluster --results "$(RESULTS)"; code=$$?; \
-if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/demo" || code=$$?; fi; exit $$code
+ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help

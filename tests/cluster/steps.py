@@ -81,7 +81,7 @@ class Step:
                 self._process.kill()
                 self.output = self._process.communicate()[0]
         self.log.with_suffix(".out").write_text(self.output)
-        facts = {"timed_out": timed_out, "limit_s": limit_s, "interrupted": interrupted}
+        facts = {"timed_out": timed_out, "limit_s": limit_s, "interrupted": interrupted, "said": self.output.splitlines()}
         self.log.touch()
         append_event(self.log, "exit", code=self._process.returncode, wall_s=time.monotonic() - self._started, **facts)
         return recorded_once(self.log)

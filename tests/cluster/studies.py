@@ -84,11 +84,15 @@ class Tiny:
         assert process.returncode == code, f"{said}\n{self.printed()}"
         return said
 
-    def submit(self, *words: str, preflight: bool = False) -> str:
-        """Submit the one job; its number."""
-        said = self.do("submit", *words, env={} if preflight else {"PREFLIGHT": "no"})
-        (number,) = re.findall(r"submitted as job (\d+)", said)
+    def submit(self, preflight: bool = False, report: bool = False) -> str:
+        """Submit the one job, and with `report` another after it; the first one's number."""
+        said = self.do("submit", *([] if report else ["--no-report"]), env={} if preflight else {"PREFLIGHT": "no"})
+        number, *_ = re.findall(r"submitted as job (\d+)", said)
         return str(number)
+
+    def resume(self) -> None:
+        """Submit what is missing."""
+        self.do("resume", "--no-report", env={"PREFLIGHT": "no"})
 
     def wait(self, code: int = 0) -> str:
         return self.do("wait", "--poll-s", "0.5", code=code)

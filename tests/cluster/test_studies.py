@@ -32,7 +32,7 @@ def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None
     assert "stopped by USR1: 2 runs, 0 failed, 1 left for the next job" in tiny.printed()
     assert "1 ok, 1 interrupted" in tiny.wait(code=1)
     tiny.hold.unlink()
-    tiny.do("resume", env={"PREFLIGHT": "no"})
+    tiny.resume()
     assert "tiny: 2 runs: 2 ok" in tiny.wait()
     assert tiny.states() == ["ok", "ok"]
     assert len({run.hosts for run in tiny.logs()}) == 1, "a pair is compared on the same nodes only"
@@ -82,27 +82,23 @@ def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
         assert len(list((tmp_path / "results" / tiny.name / "calibration").glob("*.jsonl"))) == 2
 
 
-# What a run is called that ended for one of these reasons; the words themselves are `failed` until the states know them.
-NODE_LOST = OUT_OF_MEMORY = WRONG_WORLD = "failed"
-
-
 def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) -> None:
     """The job goes on with the nodes that are left, as far as they go; the rest is done when the node is back."""
-    here = site(tmp_path, (*TWO_NODES, "--no-kill"), requeue="false", ranks_per_node="1")
-    tiny = Tiny(tmp_path, here, cells=("ddp",))
-    job = tiny.submit("--time-limit-s", "60")  # srun waits as long for a node that will not come, at the calibration's end
+    tiny = Tiny(tmp_path, site(tmp_path, TWO_NODES, requeue="false\nno_kill = true", ranks_per_node="1"))
+    job = tiny.submit()
     tiny.stop_in_first_run()
     node.lose(LOST)
     assert end_of(job) == "FAILED"  # by its own exit code, not by Slurm's NODE_FAIL
     tiny.hold.unlink()
-    (first,) = tiny.logs()
-    assert (first.state, first.exit["timed_out"]) == (NODE_LOST, False), first.problem
-    assert f"srun: error: Node failure on {LOST}" in first.path.with_suffix(".out").read_text()
-    assert "1 runs, 1 failed, 0 left for the next job" in tiny.printed()
+    (first,) = tiny.logs()  # the second run was not begun without the node
+    assert (first.state, first.exit["timed_out"]) == ("node lost", False), first.problem
+    assert f"srun: error: Node failure on {LOST}" in first.exit["said"]
+    assert f"host {LOST} is lost: 2 runs, 1 failed, 1 left for the next job" in tiny.printed()
+    assert "1 planned, 1 node lost" in tiny.do("status")
     node.start(LOST)
     daemons.wait_idle(config.NODES, 60)
-    tiny.do("resume", env={"PREFLIGHT": "no"})
-    assert "tiny: 1 runs: 1 ok" in tiny.wait()
+    tiny.resume()
+    assert "tiny: 2 runs: 2 ok" in tiny.wait()
     assert {run.hosts for run in tiny.logs()} == {("n1", "n2")}
 
 
@@ -111,7 +107,7 @@ def test_a_run_out_of_memory(tmp_path: Path) -> None:
     job = tiny.submit()
     assert end_of(job) == "FAILED"
     (run,) = tiny.logs()
-    assert (run.state, run.exit["timed_out"]) == (OUT_OF_MEMORY, False), run.problem
+    assert (run.state, run.exit["timed_out"]) == ("out of memory", False), run.problem
     said = run.path.with_suffix(".out").read_text()
     assert "exceeded memory limit (" in said
     assert "being killed" in said
@@ -131,6 +127,14 @@ def test_a_wrong_world(tmp_path: Path, preflight: bool) -> None:
         assert "error: the preflight ended with exit code 1" in tiny.printed()
         return
     (run,) = tiny.logs()
-    assert run.state == WRONG_WORLD, run.problem
+    assert run.state == "wrong world", run.problem
     assert run.exit["code"] in (2, 143)  # srun's is the largest of its ranks', and -K1 ends the other one with SIGTERM
     assert "error: srun started 2 ranks, but MPI" in run.path.with_suffix(".out").read_text()
+
+
+def test_the_report_is_made_when_the_jobs_have_ended(tmp_path: Path) -> None:
+    tiny = Tiny(tmp_path, site(tmp_path), nodes=1)
+    tiny.submit(report=True)
+    assert "tiny: 2 runs: 2 ok" in tiny.wait()
+    assert "ended: complete" in next(line for line in tiny.do("status").splitlines() if line.startswith("report "))
+    assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()
