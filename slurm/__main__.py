@@ -15,7 +15,7 @@ from bench.config import UsageError
 from slurm import batch, submit
 from slurm.folder import StudyFolder, write_whole
 from slurm.load import find_study, read_study
-from slurm.request import REPORT, REPORT_MINUTES
+from slurm.request import REPORT, report_minutes
 from slurm.status import count, table
 from slurm.tables import Layout
 from slurm.work import Asked, Work, open_work, parse_nodes, short
@@ -196,12 +196,17 @@ def submit_jobs(
     for line in lines(work, noise) if work.jobs else []:
         print(line)
     if work.jobs and not no_report:
-        print(f"then, when all have ended, the report: 1 node, at most {REPORT_MINUTES} min (--no-report leaves it out)")
+        most = report_minutes(work.request.site)
+        print(f"then, when all have ended, the report: 1 node, at most {most} min (--no-report leaves it out)")
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
-    for line in batch.submit_missing(asked, not no_report):
-        print(line, flush=True)
+    try:
+        said = batch.submit_missing(asked, not no_report)
+    except batch.Refused as refused:
+        print(*refused.lines, sep="\n", flush=True)
+        raise
+    print(*said, sep="\n", flush=True)
 
 
 app.command("resume", help="The same as submit: what is missing is submitted, what is in the queue is left alone.")(submit_jobs)
@@ -219,12 +224,16 @@ def wait(
 ) -> int:
     """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else with 1.
 
-    Nothing is submitted, so it may be ended and started again at any time, by anybody who sees the folder; the jobs go on.
+    Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
     work = batch.wait_for_jobs(asked, poll_s)
+    states = batch.all_states(work)
+    report = states.get(REPORT)
     if work.todo:  # why, as far as the jobs know
-        _say_jobs(batch.all_states(work))
+        _say_jobs(states)
+    elif report is not None and report.state != batch.REPORTED:
+        print(f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report {work.folder.path}")
     return _close(work, shlex.join(["resume", *asked.words()]), None)
 
 

@@ -22,6 +22,7 @@ from slurm.submit import Queued
 from slurm.work import Asked, Work, open_work
 
 _COMING = ("planned", "running", "interrupted")  # runs that a job in progress may still bring to an end
+REPORTED = "ended: complete"  # the state of a job that came to its end
 _IN_PROGRESS = ("submitted", "pending", "running")
 
 
@@ -40,10 +41,19 @@ class JobState:
         return self.state in _IN_PROGRESS
 
 
+class Refused(UsageError):
+    """Slurm took some jobs and not this one; `lines` say what has become of all."""
+
+    def __init__(self, message: str, lines: Sequence[str]) -> None:
+        super().__init__(message)
+        self.lines = lines
+
+
 def submit_missing(asked: Asked, report: bool = True) -> list[str]:
     """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing.
 
-    With `report`, a last job waits for all of them and writes the report.
+    With `report`, a last job waits for all of them and writes the report. Raises Refused where Slurm does not take a job: those
+    before it stay in the queue and are reported on.
     """
     _scripts(work := open_work(asked))  # every mistake comes out before anything is made
     submit.find_sbatch()
@@ -59,6 +69,7 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
         left_alone: set[str] = set()
+        refused = ""
         room = (work.request.site.limits.max_submitted or 10**6) - len(queue)
         before = states.get(REPORT)
         after = [known.id for job, known in states.items() if known.in_progress and job != REPORT]
@@ -69,13 +80,24 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
             elif room <= 0:
                 most = work.request.site.limits.max_submitted
                 lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
+            elif refused:
+                lines.append(f"{job.id}  not submitted")
             else:
-                after.append(_submit(work, lock, job, scripts[job.id]))
+                try:
+                    after.append(_submit(work, lock, job, scripts[job.id]))
+                except UsageError as error:
+                    refused = str(error)
+                    lines.append(f"{job.id}  not submitted")
+                    continue
                 lines.append(f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs")
                 room -= 1
         if report and after:
             pending = before.id if before is not None and before.state == "pending" else ""
             lines.append(chain(work, lock, after, pending, room))
+        elif report and before is not None and not before.in_progress and before.state != REPORTED:
+            lines.append(f"{REPORT}  {before.state}; make it here: python -m plots report {work.folder.path}")
+    if refused:
+        raise Refused(refused, lines)
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
 
 
@@ -128,7 +150,7 @@ def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
     for queued in queue:
         name = names.get(queued.name)
         if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
-            script = work.folder.last_script(name)
+            script = work.folder.keep_script(Path(queued.command), name)
             work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id)
 
 
@@ -177,7 +199,7 @@ def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
 
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return []
     found = []

@@ -19,11 +19,11 @@ def chain(work: Work, lock: Any, after: Sequence[str], pending: str, room: int) 
     if pending and set(after) <= _waits_for(work, pending):
         return f"{REPORT}  pending as job {pending}"
     try:
-        if pending:
-            submit.cancel(pending, False, work.request.site.access.clusters)
         if room + bool(pending) <= 0:
             raise UsageError(f"the site takes {work.request.site.limits.max_submitted} jobs of a user")
         script = work.folder.add_script(work.report_script(), REPORT)
+        if pending:
+            submit.cancel(pending, False, work.request.site.access.clusters)
         job_id = submit.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         said = " ".join(str(error).split())

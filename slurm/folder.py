@@ -110,15 +110,19 @@ class StudyFolder:
         write_whole(path, script)
         return path
 
-    def last_script(self, job: str) -> Path:
-        """The newest script kept of a job, under the name it has or would have had."""
-        kept = sorted(self.path.glob(f"job-{job}-*.sh"))
-        return kept[-1] if kept else self.path / f"job-{job}-001.sh"
+    def keep_script(self, script: Path, job: str) -> Path | None:
+        """The kept copy of a job's script that was submitted by hand, or by us before we were killed; None if it is gone."""
+        if script.resolve().parent == self.path.resolve():
+            return script
+        try:
+            return self.add_script(script.read_text(), job)
+        except (OSError, ValueError):
+            return None
 
-    def record_job(self, jobs: IO[str], script: Path, **facts: object) -> None:
-        """Record a job in the locked `jobs`."""
-        entry = {"script": script.name, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}
-        jobs.write(json.dumps(entry) + "\n")
+    def record_job(self, jobs: IO[str], script: Path | None, **facts: object) -> None:
+        """Record a job in the locked `jobs`; without `script` where nobody has it any more."""
+        named = {} if script is None else {"script": script.name}
+        jobs.write(json.dumps({**named, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}) + "\n")
         jobs.flush()
 
     def set_aside(self, log: Path) -> None:

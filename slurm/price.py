@@ -106,7 +106,7 @@ def paired_sd(rates: Iterable[tuple[Run, float]]) -> tuple[float, int] | None:
     cells: dict[tuple[object, ...], dict[tuple[str, int | None], float]] = {}
     for run, rate in rates:
         point, backend = run.point, run.config.backend
-        key = (run.config.transport, point.settings, point.world_size, point.batch_per_rank)
+        key = (run.config.transport, point.settings, point.world_size, point.batch_per_rank, point.variant)
         cells.setdefault(key, {})[backend, run.config.block] = math.log(rate)
     squares, freedom, most = 0.0, 0, 0
     for values in cells.values():

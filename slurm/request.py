@@ -11,7 +11,7 @@ from slurm.site import Site
 from slurm.study import Study
 
 REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00
-REPORT_MINUTES = 10
+_REPORT_MINUTES = 10
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,20 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
 def report_directives(study: Study, request: Request) -> list[str]:
     """Options of sbatch for the job that writes the report: one process, minutes, no GPU. Raises UsageError as `directives`."""
     site = request.site
-    asked = min(REPORT_MINUTES, site.limits.max_minutes or REPORT_MINUTES)
     options = [("job-name", job_name(study, REPORT)), *_access(request), ("nodes", "1"), ("ntasks", "1")]
     options += [] if site.launch == "ibrun" else [("cpus-per-task", str(site.cpu.per_rank))]  # a rank's memory comes with them
-    options += [("time", f"00:{asked:02d}:00"), ("open-mode", "append"), ("output", "%x-%j.out"), ("no-requeue", "")]
+    options += [
+        ("time", f"00:{report_minutes(site):02d}:00"),
+        ("open-mode", "append"),
+        ("output", "%x-%j.out"),
+        ("no-requeue", ""),
+    ]
     return _allowed(options, site)
+
+
+def report_minutes(site: Site) -> int:
+    """What the report's job asks for."""
+    return min(_REPORT_MINUTES, site.limits.max_minutes or _REPORT_MINUTES)
 
 
 def _allowed(options: Sequence[tuple[str, str]], site: Site) -> list[str]:

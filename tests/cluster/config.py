@@ -43,6 +43,7 @@ class Elsewhere:
 # site -> what its jobs find there; a job that names no partition there is sent to this one
 ELSEWHERE = {
     "cardinal": Elsewhere("gpu", 96, 4),
+    "cardinal-mvapich": Elsewhere("gpu", 96, 4),
     "generic": Elsewhere("gpu", 96, 4),
     "lumi-g": Elsewhere("standard-g", 64, 8),
     "perlmutter": Elsewhere("gpu-nodes", 128, 4, "gpu"),

@@ -289,7 +289,9 @@ run() {  # ID RANKS OPTIONS...
   if [ "$code" != 0 ] || ! is_ok "$log"; then
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
-    if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
+    if grep -q 'task.*: Exited with exit code 2$' "$out"; then code=2; fi  # srun tells of the rank that it ended itself
+    # wrong input: all runs share it. Not a wrong world, which ranks also call it when their peers come late
+    if [ "$code" = 2 ] && ! grep -q '"type": "WrongWorld"' "$log"; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi
   fi
 }
 

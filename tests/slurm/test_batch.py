@@ -203,9 +203,14 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
 
 
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
-    cluster.set_queue("55|small-n001-b00|RUNNING", "56|another-n001-b00|RUNNING")
-    assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 55"
-    assert cluster.records()[0]["script"] == "job-n001-b00-001.sh"
+    by_hand = cluster.top / "by-hand.sh"
+    by_hand.write_text("#!/bin/bash\n")
+    gone = cluster.top / "gone.sh"
+    cluster.set_queue(f"55|small-n001-b00|RUNNING|{by_hand}", "56|another-n001-b00|RUNNING", f"57|small-n002-b00|PENDING|{gone}")
+    assert submit_missing(cluster.asked)[:2] == ["n001-b00  running as job 55", "n002-b00  pending as job 57"]
+    first, second = cluster.records()[:2]
+    assert (cluster.folder / first["script"]).read_text() == by_hand.read_text()
+    assert "script" not in second
 
 
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
@@ -273,6 +278,35 @@ def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluste
 def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
     assert len(submit_missing(cluster.asked, report=False)) == 2
     assert submit_missing(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
+
+
+def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Cluster) -> None:
+    path = cluster.top / "bin" / "sbatch"
+    refusal = 'case "$*" in *n002-b00*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1;; esac\nenv >'
+    path.write_text(path.read_text().replace("env >", refusal))
+    code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")
+    assert code == 2
+    assert out.splitlines()[-3:] == [
+        "n001-b00  submitted as job 101, 7 runs",
+        "n002-b00  not submitted",
+        "report  submitted as job 102, after 1 job",
+    ]
+    assert err.startswith("error: sbatch refused: sbatch: error: QOSMaxSubmitJobPerUserLimit; ")
+    assert err.count("\n") == 1
+    assert [entry["job"] for entry in cluster.records()] == ["n001-b00", "report"]
+
+
+def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    for job in list(cluster.jobs()):
+        cluster.finish(job)
+    cluster.set_queue()
+    cluster.say("report", {"event": "begin", "job": "103"}, {"event": "end", "job": "103", "reason": "failed", "code": 2})
+    code, out, _ = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
+    assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
+    assert code == 0
+    assert submit_missing(cluster.asked) == [f"report  {told}"]
 
 
 def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:

@@ -132,7 +132,7 @@ def test_status_shows_every_state(cli: Cli) -> None:
 
 
 def test_status_names_the_cause_and_each_ranks_last_words(cli: Cli) -> None:
-    assert cli("run", behaviours={0: "out of memory", 1: "lose a node", 2: "silent"})[0] == 1
+    assert cli("run", behaviours={0: "out of memory", 1: "trip over a node", 2: "silent"})[0] == 1
     code, out, err = cli("status")
     assert (code, err) == (0, "")
     ids = [cli.log(0, position).stem for position in range(4)]

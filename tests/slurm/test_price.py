@@ -14,7 +14,7 @@ from slurm.request import Request
 from slurm.status import look
 from slurm.study import Study
 from tests.slurm.stand_in import complete
-from tests.slurm.studies import small
+from tests.slurm.studies import SMALL, small, write
 
 
 def smoke() -> tuple[Study, list[Run]]:
@@ -78,6 +78,14 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
     assert measured[0] == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in logs) / 4))  # pooled with a point without noise
     assert measured[1] == 3
     assert paired_sd(rates[:1]) is None
+
+
+def test_noise_is_of_pairs_of_one_variant(tmp_path: Path) -> None:
+    text = SMALL + '[variants.slow]\n[variants.fast]\nprecision = "bf16-mixed"\n'
+    study = read_study(write(tmp_path, text.replace('"horovod/gloo"', '"horovod/mpi"')))
+    runs = [run for block in plan(study, 2, tmp_path) for run in block if run.config.world_size == 2]
+    measured = paired_sd((run, 200.0 if run.point.variant == "fast" else 100.0) for run in runs)
+    assert measured == (0.0, 2)
 
 
 def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
