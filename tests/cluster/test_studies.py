@@ -88,8 +88,8 @@ def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) 
     job = tiny.submit()
     tiny.stop_in_first_run()
     node.lose(LOST)
+    tiny.release_after_first_run()
     assert end_of(job) == "FAILED"  # by its own exit code, not by Slurm's NODE_FAIL
-    tiny.hold.unlink()
     (first,) = tiny.logs()  # the second run was not begun without the node
     assert (first.state, first.exit["timed_out"]) == ("node lost", False), first.problem
     assert f"srun: error: Node failure on {LOST}" in first.exit["said"]
