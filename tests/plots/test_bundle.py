@@ -292,3 +292,14 @@ def test_a_study_with_variants_allows_each_of_them_and_no_mixture() -> None:
     assert unlike(study, config.model_copy(update={"precision": "float64"})) == [
         "precision='float64', but study.toml says 'float32'"
     ]
+
+
+def test_what_study_toml_says_is_read_as_its_runs_read_it() -> None:
+    fields: dict[str, Any] = {"batch_per_rank": 8, "dataset": "svhn", "data_dir": Path("data"), "num_workers": 2}
+    config = RunConfig(**fields, weight_decay=0.0)
+    run = {"data_dir": "data/", "num_workers": "2", "of_the_site": 1}
+    assert unlike({"run": run, "variants": {"a": {"weight_decay": 0}}}, config) == []
+    assert unlike({"run": {**run, "num_workers": "3", "threads": "all"}}, config) == [
+        "num_workers=2, but study.toml says '3'",
+        "threads=1, but study.toml says 'all'",
+    ]
