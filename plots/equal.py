@@ -51,18 +51,18 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
 
 
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
-    ranks = [r for r in host.get("ranks", ()) if isinstance(r, dict)]
+    of_ranks = ranks(host)
     found: dict[str, object] = {"platform": host.get("platform")}
     for key, name in _RANK_FACTS.items():
-        if values := sorted({str(r[key]) for r in ranks if key in r}):
+        if values := sorted({str(r[key]) for r in of_ranks if key in r}):
             found[name] = ", ".join(values)
-    if affinity := [r["affinity"] for r in ranks if "affinity" in r]:
+    if affinity := [r["affinity"] for r in of_ranks if "affinity" in r]:
         found["affinity"] = affinity
-    found |= {f"versions.{k}": v for k, v in _mapping(host, "versions").items()}
+    found |= {f"versions.{k}": v for k, v in mapping(host, "versions").items()}
     # not the commit: one that leaves the measuring code alone changes nothing
-    found |= {f"git.{k}": v for k, v in _mapping(host, "git").items() if k != "commit"}
-    found |= {_ENV + k: v for k, v in _mapping(host, "env").items() if not k.startswith("HOROVOD_")}
-    found |= {OWN_ENV + k: v for k, v in _mapping(host, "backend_env").items()}
+    found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
+    found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith("HOROVOD_")}
+    found |= {OWN_ENV + k: v for k, v in mapping(host, "backend_env").items()}
     return {k: str(v) for k, v in found.items() if v is not None}
 
 
@@ -71,7 +71,14 @@ def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
     return tuple(sorted({f"{k.removeprefix(OWN_ENV)}={v}" for one in facts for k, v in one.items() if k.startswith(OWN_ENV)}))
 
 
-def _mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def ranks(host: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a run recorded of each rank."""
+    value = host.get("ranks")
+    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []
+
+
+def mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What a run recorded under `key`, empty where it did not."""
     value = host.get(key)
     return value if isinstance(value, dict) else {}
 

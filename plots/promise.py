@@ -12,7 +12,6 @@ from pydantic import ValidationError, model_validator
 from bench.config import RunConfig
 from plots.equal import EXCHANGE
 
-
 Words = list[str]
 _HERE_DOCUMENT = re.compile(r"<<'(END_OF_STUDY_*)'\n.*?\n\1\n", re.DOTALL)
 _COMMON = re.compile(r"^COMMON=\(\n(.*?)^\)", re.DOTALL | re.MULTILINE)
