@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from plots.blocks import Block, block_name
 
 Facts = Mapping[str, str]
 
@@ -162,12 +163,12 @@ def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
     """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2 ranks."""
     checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
-        groups: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
+        groups: dict[tuple[Block, object], dict[str, str]] = defaultdict(dict)
         for row in runs.to_dict("records"):
             if row["world_size"] == world_size and row["parameters_sha256"] and _bits_must_agree(row["facts"]):
-                group = groups[row["block"], row["allocation"], _training(row["facts"])]
+                group = groups[Block(row["block"], row["allocation"]), _training(row["facts"])]
                 group[f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
-        wrong = tuple(f"block {k[0]}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
+        wrong = tuple(f"{block_name(k[0])}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
         checks.append(DigestCheck(world_size, len(several), sum(map(len, several.values())), wrong))
     return checks

@@ -17,8 +17,8 @@ from pydantic import BaseModel, Field, ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import Run, read_run
 from plots import equal, steady
+from plots.blocks import NO_BLOCK
 from plots.gaps import Plan
-from plots.points import NO_BLOCK
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # a run that was done again; what is left is its own name
 
