@@ -112,7 +112,7 @@ def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
 
 def machine(host: dict[str, Any]) -> str:
     """The machine of a run in one line: processor, cores, nodes."""
-    ranks = [r for r in host.get("ranks", ()) if isinstance(r, dict)]
+    ranks = equal.ranks(host)
     cpus = Counter(str(r["cpu"]) for r in ranks if "cpu" in r)
     cores = {r["cpus_on_node"] for r in ranks if "cpus_on_node" in r}
     nodes = len({r["hostname"] for r in ranks if "hostname" in r})

@@ -19,7 +19,7 @@ from plots import consistent, report
 from plots.manifest import NAME, manifest
 
 _BELONGS = ("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out", "jobs/*", "calibration/*")
-_REPORT = ("report.md", "summary.json", "figures/*")  # made afresh
+_REPORT = ("report.md", "summary.json", "figures/*", report.CALIBRATION)  # made afresh
 
 
 def bundle(folder: Path, out: Path | None) -> Path:
@@ -38,10 +38,11 @@ def bundle(folder: Path, out: Path | None) -> Path:
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
             made = _read(Path(fresh), _REPORT)
+        _refuse_changed(folder, contents)
         _refuse(folder, consistent.report_problems(kept, made))
         there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     runs = {PurePath(path).stem: run for path, run in logs.items() if consistent.is_last(path)}
-    left_out = sorted(there - contents.keys() - kept.keys())
+    left_out = sorted(there - contents.keys() - made.keys())
     facts = manifest(name, contents | made, runs, consistent.promises(contents), left_out)
     _write(target, archive(name, {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()}, _newest(logs)))
     return target
@@ -94,6 +95,13 @@ def _refuse(folder: Path, found: Iterator[str]) -> None:
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
+
+
+def _refuse_changed(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Raise UsageError where a file is no longer what was read: jobs of a batch system hold no lock."""
+    now = _read(folder, _BELONGS)
+    if changed := sorted(path for path in now.keys() | contents.keys() if now.get(path) != contents.get(path)):
+        raise UsageError(f"{folder}: {changed[0]} changed while the study was read; bundle it when nobody works in it")
 
 
 def _write(target: Path, data: bytes) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plots import equal, stats
-from plots.points import NO_SETTINGS, Block, BlockMean, NotCompared, Point, Table, block_name, describe
+from plots.blocks import Block, block_name
+from plots.points import NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
 from plots.scaling import Scaled, scaled
 from plots.stats import Estimate
 

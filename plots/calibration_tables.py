@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as writer
 import io
+from collections import Counter
 
 from plots.calibration import DRIFT, FLOOR, MAX_SCORE, MIN_NODES, MOST, WHEN, Calibrated, Node
 from plots.words import interval, percent, rate, ratio, table
@@ -35,16 +36,20 @@ def findings(c: Calibrated) -> list[str]:
 def _slow(c: Calibrated) -> str:
     rule = (
         f"slow is a node whose median is more than {percent(FLOOR)} below the median node, as is {100 * MOST:g} % of its "
-        f"calibrations, with a modified z-score below -{MAX_SCORE} (Iglewicz & Hoaglin 1993); judged from {MIN_NODES} nodes on"
+        f"calibrations, with a modified z-score below -{MAX_SCORE} (Iglewicz & Hoaglin 1993); "
+        f"judged from {MIN_NODES} nodes on, each batch apart"
     )
-    count = len({n.node for n in c.nodes})
+    sizes = Counter(n.samples_per_step for n in c.nodes)
+    judged = {n.node for n in c.nodes if sizes[n.samples_per_step] >= MIN_NODES}
+    rest = len({n.node for n in c.nodes} - judged)
+    more = f", {rest} not judged" if judged and rest else ""
     if c.slow:
         named = "; ".join(f"`{n.node}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow)
         cure = (
             f'Keep them out with `{exclude(c)}`: an option of sbatch, or `extra = ["{exclude(c)}"]` under [access] of the site.'
         )
-        return f"**Slow nodes: {len(c.slow)} of {count}**: {named} ({rule}). {cure}"
-    return f"Slow nodes: {'none' if count >= MIN_NODES else 'not judged'} of {count} ({rule})."
+        return f"**Slow nodes: {len(c.slow)} of {len(judged)}{more}**: {named} ({rule}). {cure}"
+    return f"Slow nodes: {f'none of {len(judged)}{more}' if judged else f'not judged of {rest}'} ({rule})."
 
 
 def _drift(c: Calibrated) -> list[str]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from bench.record import Run
+from pydantic import ValidationError
+
+from bench.config import explain
+from bench.record import Run, allocation
 from plots.equal import EXCHANGE, VARIED
+from plots.jobs import events
+from plots.load import ATTEMPT, Study
 from plots.promise import Words, broken, promised, unlike, varied
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]
 
-_ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")
 _DIFFERS = 1e-9  # relative: another machine's last bits
 
 
@@ -29,7 +32,7 @@ def is_log(path: str) -> bool:
 
 def is_attempt(path: str) -> bool:
     """Whether a log is of an attempt that was done again."""
-    return _ATTEMPT.search(path) is not None
+    return ATTEMPT.search(path) is not None
 
 
 def is_last(path: str) -> bool:
@@ -53,10 +56,15 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
         return
     try:
         study = tomllib.loads(contents["study.toml"].decode())
+        Study.model_validate({"name": "", **study})
+    except ValidationError as error:
+        yield f"study.toml: {explain(error)}"
+        return
     except ValueError as error:
         yield f"study.toml: {error}"
         return
     yield from _job_problems(contents)
+    yield from _at_work(contents)
     try:
         options = promises(contents)
     except ValueError as error:
@@ -73,12 +81,25 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
 def _job_problems(contents: Contents) -> Iterator[str]:
     for number, line in enumerate(contents.get("jobs.jsonl", b"").decode(errors="replace").splitlines(), start=1):
         try:
-            script = json.loads(line)["script"]
-        except (ValueError, LookupError, TypeError):
+            job = json.loads(line)
+        except ValueError:
+            job = None
+        script = job.get("script") if isinstance(job, dict) else None
+        if isinstance(script, str):
+            if script not in contents:
+                yield f"jobs.jsonl names {script}, which is not there"
+        elif not isinstance(job, dict) or "script" in job or "slurm_id" not in job:  # one found in the queue may have no script
             yield f"jobs.jsonl: line {number} is no record of a job"
-            continue
-        if script not in contents:
-            yield f"jobs.jsonl names {script}, which is not there"
+
+
+def _at_work(contents: Contents) -> Iterator[str]:
+    """Jobs whose last start has no end; jobs of a batch system hold no lock."""
+    for path in sorted(path for path in contents if path.startswith("jobs/") and path.endswith(".jsonl")):
+        said = [(e["event"], str(e.get("job")), str(e.get("restart", 0))) for e in events(contents[path]) if "event" in e]
+        begun = [(job, restart) for event, job, restart in said if event == "begin"]
+        if begun and ("end", *begun[-1]) not in said:
+            place = allocation(*begun[-1])
+            yield f"{path}: {place} has begun and not ended; wait for it, or submit again if it is gone (python -m slurm submit)"
 
 
 def _log_problems(path: str, run: Run, text: bytes, study: Mapping[str, Any], words: Words) -> Iterator[str]:
@@ -106,7 +127,7 @@ def _log_problems(path: str, run: Run, text: bytes, study: Mapping[str, Any], wo
 
 
 def _own_name(path: str) -> str:
-    return _ATTEMPT.sub("", PurePath(path).name)
+    return ATTEMPT.sub("", PurePath(path).name)
 
 
 def _doubled(logs: Logs) -> Iterator[str]:

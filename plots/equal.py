@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from plots.blocks import Block, block_name
 
 Facts = Mapping[str, str]
 
@@ -51,18 +52,18 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
 
 
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
-    ranks = [r for r in host.get("ranks", ()) if isinstance(r, dict)]
+    of_ranks = ranks(host)
     found: dict[str, object] = {"platform": host.get("platform")}
     for key, name in _RANK_FACTS.items():
-        if values := sorted({str(r[key]) for r in ranks if key in r}):
+        if values := sorted({str(r[key]) for r in of_ranks if key in r}):
             found[name] = ", ".join(values)
-    if affinity := [r["affinity"] for r in ranks if "affinity" in r]:
+    if affinity := [r["affinity"] for r in of_ranks if "affinity" in r]:
         found["affinity"] = affinity
-    found |= {f"versions.{k}": v for k, v in _mapping(host, "versions").items()}
+    found |= {f"versions.{k}": v for k, v in mapping(host, "versions").items()}
     # not the commit: one that leaves the measuring code alone changes nothing
-    found |= {f"git.{k}": v for k, v in _mapping(host, "git").items() if k != "commit"}
-    found |= {_ENV + k: v for k, v in _mapping(host, "env").items() if not k.startswith("HOROVOD_")}
-    found |= {OWN_ENV + k: v for k, v in _mapping(host, "backend_env").items()}
+    found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
+    found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith("HOROVOD_")}
+    found |= {OWN_ENV + k: v for k, v in mapping(host, "backend_env").items()}
     return {k: str(v) for k, v in found.items() if v is not None}
 
 
@@ -71,7 +72,14 @@ def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
     return tuple(sorted({f"{k.removeprefix(OWN_ENV)}={v}" for one in facts for k, v in one.items() if k.startswith(OWN_ENV)}))
 
 
-def _mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def ranks(host: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a run recorded of each rank."""
+    value = host.get("ranks")
+    return [r for r in value if isinstance(r, dict)] if isinstance(value, list) else []
+
+
+def mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What a run recorded under `key`, empty where it did not."""
     value = host.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -155,12 +163,12 @@ def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
     """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2 ranks."""
     checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
-        groups: dict[tuple[object, ...], dict[str, str]] = defaultdict(dict)
+        groups: dict[tuple[Block, object], dict[str, str]] = defaultdict(dict)
         for row in runs.to_dict("records"):
             if row["world_size"] == world_size and row["parameters_sha256"] and _bits_must_agree(row["facts"]):
-                group = groups[row["block"], row["allocation"], _training(row["facts"])]
+                group = groups[Block(row["block"], row["allocation"]), _training(row["facts"])]
                 group[f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
-        wrong = tuple(f"block {k[0]}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
+        wrong = tuple(f"{block_name(k[0])}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
         checks.append(DigestCheck(world_size, len(several), sum(map(len, several.values())), wrong))
     return checks

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analysis import Analysis, machine, workload
-from plots.calibration import FLOOR, MAX_SCORE
+from plots.calibration import FLOOR, MAX_SCORE, MIN_NODES, MOST
 from plots.equal import without_exchange
 from plots.layout import CELLS, Scale, bars, cut_bars, look, reach
 from plots.points import NO_SETTINGS, ranks
@@ -285,7 +285,8 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
 def _calibration(a: Analysis, batch: int) -> Figure:
     """Every calibration: a row for each node, the slowest on top, in it a line from start to end for each job."""
     assert a.calibrated is not None
-    nodes = [n for n in a.calibrated.nodes if n.samples_per_step == batch][:_MOST_NODES]
+    judged = [n for n in a.calibrated.nodes if n.samples_per_step == batch]
+    nodes = judged[:_MOST_NODES]
     good = [c for c in a.calibrated.all if c.usable and c.samples_per_step == batch]
     figure = Figure(figsize=(7.2, 1.9 + 0.34 * len(nodes)))
     ax = figure.subplots()
@@ -317,13 +318,15 @@ def _calibration(a: Analysis, batch: int) -> Figure:
         [row + 0.5 for row in range(len(nodes) - 1)], 0, 1, transform=ax.get_yaxis_transform(), color="#e6e6e6", linewidth=0.8
     )
     _legend(ax)
-    slow = [f"{n.node} at {100 * n.relative:.0f} % of the median node" for n in nodes if n.slow]
-    title = f"Slow nodes: {', '.join(slow)}" if slow else f"Calibration: no slow node among {len(nodes)}"
+    slow = [f"{n.node} at {100 * n.relative:.0f} % of the median node" for n in judged if n.slow]
+    found = f"no slow node among {len(judged)}" if len(judged) >= MIN_NODES else f"not judged below {MIN_NODES} nodes"
+    title = f"Slow nodes: {', '.join(slow)}" if slow else f"Calibration: {found}"
     bad = sum(not c.usable for c in a.calibrated.all)
     of = f"{len({c.node for c in good})} nodes, {len({c.allocation for c in good})} jobs"
     count = f"n = {len(good)} calibrations, {of}; {bad} failed or missing"
     rule = (
-        f"Slow: more than {100 * FLOOR:g} % below the median node in most calibrations, and modified z-score below -{MAX_SCORE}."
+        f"Slow: median and at least {100 * MOST:g} % of the calibrations more than {100 * FLOOR:g} % below the median node, "
+        f"and modified z-score below -{MAX_SCORE}."
     )
     subtitle = f"one plain process on each node of a job, all at once; {batch} images per step; {workload(a)}"
     _frame(figure, title, subtitle, [rule, f"{machine(a.loaded.host)}. {count}."])

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from bench.config import RunConfig
 from plots import equal, stats
-from plots.points import NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.blocks import block_name
+from plots.points import NotCompared, Point, Table, describe, shared_blocks
 from plots.stats import Estimate
 
 

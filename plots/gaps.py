@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from bench.config import RunConfig
 from plots import equal
 from plots.points import NO_SETTINGS, Point, Table
+from plots.promise import as_recorded
 
 
 def _one_or_many(value: object) -> object:
@@ -72,11 +73,16 @@ def planned(plan: Plan) -> list[tuple[str, Point]]:
 
 
 def _variants(plan: Plan, alone: bool) -> list[tuple[str, ...]]:
-    """Each variant as 'field=value' of every field that some variant sets; those that are the same to `single` once."""
-    fields = dict.fromkeys(k for values in plan.variants.values() for k in values if not (alone and k in equal.EXCHANGE))
-    usual = {k: RunConfig.model_fields[k].default for k in fields if k in RunConfig.model_fields}
-    every = [{**usual, **plan.run, **values} for values in plan.variants.values()] or [{}]
-    return list(dict.fromkeys(tuple(f"{k}={values.get(k)}" for k in fields) for values in every))
+    """Each variant as 'field=value' of every field that some variant sets; those that are the same to `single` once.
+
+    One that trains nothing is no point of a curve.
+    """
+    asked = [(values, as_recorded({**plan.run, **values})) for values in plan.variants.values() or ({},)]
+    trained = [(values, whole) for values, whole in asked if not whole.get("loader_only")]
+    unseen = {"loader_only", *(equal.EXCHANGE if alone else ())}
+    fields = dict.fromkeys(k for values, _ in trained for k in as_recorded(values) if k not in unseen)
+    usual = {k: RunConfig.model_fields[k].default for k in fields}
+    return list(dict.fromkeys(tuple(f"{k}={({**usual, **whole})[k]}" for k in fields) for _, whole in trained))
 
 
 def _sizes(plan: Plan, alone: bool) -> Iterator[tuple[str, int, int]]:

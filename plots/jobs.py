@@ -25,14 +25,15 @@ def read(folder: Path) -> list[Calibration] | None:
 
 
 def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
-    for event in _events(path):
+    for event in events(path.read_bytes()):
         if event.get("event") == "calibration" and event.get("when") in WHEN:
             place = allocation(event.get("job", ""), event.get("restart", 0))
             yield _calibration(path.stem, place, event, logs)
 
 
-def _events(path: Path) -> Iterator[Mapping[str, Any]]:
-    for line in path.read_text(errors="replace").splitlines():
+def events(text: bytes) -> Iterator[Mapping[str, Any]]:
+    """What a job said of itself, line by line."""
+    for line in text.decode(errors="replace").splitlines():
         try:
             event = json.loads(line)
         except ValueError:  # torn by a kill

@@ -17,10 +17,10 @@ from pydantic import BaseModel, Field, ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import Run, read_run
 from plots import equal, steady
+from plots.blocks import NO_BLOCK
 from plots.gaps import Plan
-from plots.points import NO_BLOCK
 
-_SUPERSEDED = re.compile(r"\.attempt-\d+\.jsonl$")
+ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # a run that was done again; what is left is its own name
 
 
 class Primary(BaseModel):
@@ -77,7 +77,7 @@ def load(folder: Path) -> Loaded:
     paths = sorted(place.glob("*.jsonl"))
     if not paths:
         raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
-    old = [p for p in paths if _SUPERSEDED.search(p.name)]
+    old = [p for p in paths if ATTEMPT.search(p.name)]
     rows: list[dict[str, Any]] = []
     hosts: list[Mapping[str, Any]] = []
     unusable: list[Unusable] = []

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.record import STATES, Run
+from plots import equal
 from plots.consistent import Contents, is_attempt
 from plots.promise import Words
 
@@ -23,11 +24,13 @@ def manifest(
 ) -> dict[str, Any]:
     """Plain values, in an order that depends on the contents alone; `runs` and `options` by run id.
 
-    A run counts as planned where a job script names it: blocks that no job was made for show in `blocks` alone.
+    A run counts as planned where a job script names it; points that lack blocks, also those that no job was made for, are
+    listed apart, as the report does.
     """
     states = {run_id: runs[run_id].state if run_id in runs else "planned" for run_id in sorted({*options, *runs})}
     counts = Counter(states.values())
-    told = json.loads(contents["summary.json"])["study"]
+    report = json.loads(contents["summary.json"])
+    told = report["study"]
     return {
         "schema": SCHEMA,
         "folder": name,
@@ -39,6 +42,7 @@ def manifest(
             for run_id, state in states.items()
             if state != "ok"
         ],
+        "points_with_missing_blocks": report["gaps"],
         "superseded_attempts": sorted(path for path in contents if is_attempt(path)),
         "provenance": provenance(runs),
         "files": [
@@ -58,11 +62,12 @@ def provenance(runs: Mapping[str, Run]) -> dict[str, list[Any]]:
             seen.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
 
     for run in runs.values():
-        note("platform", run.host.get("platform"))
+        host = run.host if isinstance(run.host, dict) else {}  # a log that failed may hold anything
+        note("platform", host.get("platform"))
         for part in ("versions", "git", "env"):
-            for name, value in run.host.get(part, {}).items():
+            for name, value in equal.mapping(host, part).items():
                 note(f"{part}.{name}", value)
-        for rank in run.host.get("ranks", ()):
+        for rank in equal.ranks(host):
             for name in _OF_A_RANK:
                 note(name, rank.get(name))
     return {name: [json.loads(value) for value in sorted(values)] for name, values in sorted(seen.items())}

@@ -243,9 +243,8 @@ def _scaling(a: Analysis, scaled: Sequence[Scaled]) -> str:
         where = [s.curve, s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
         base = f"{s.kind}: {describe(s.baseline)}"
         overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
-        flags = [*s.flags, *([] if s.paired else ["no block shared in one allocation: Welch's interval"])]
-        values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n, "; ".join(flags) or "-"]
-        rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values])
+        values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n]
+        rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values, "; ".join(s.flags) or "-"])
     return table(head, rows)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from plots import equal, stats
+from plots.blocks import Block
 from plots.stats import Estimate
 
 
@@ -39,7 +40,7 @@ def measure(runs: pd.DataFrame) -> list[Pipeline]:
 
 
 def _images_per_s(rows: list[dict[Any, Any]]) -> Estimate:
-    blocks: dict[int, list[float]] = {}
+    blocks: dict[Block, list[float]] = {}
     for row in rows:
-        blocks.setdefault(row["block"], []).append(row["step_seconds_mean"])
+        blocks.setdefault(Block(row["block"], row["allocation"]), []).append(row["step_seconds_mean"])
     return stats.geometric_mean([rows[0]["samples_per_step"] / float(np.mean(seconds)) for seconds in blocks.values()])

@@ -1,4 +1,4 @@
-"""Points and blocks: what was run, averaged inside each block, and which blocks two points share in equal work.
+"""Points: what was run, averaged inside each block, and which blocks two points share in equal work.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates (Hoefler & Belli 2015,
 rule 3). `shipped` and `matched` settings are separate points and never meet; neither do variants, such as two precisions.
@@ -15,23 +15,10 @@ import numpy as np
 import pandas as pd
 
 from plots import equal
+from plots.blocks import Block
 
 CURVES = ("weak", "strong", "batch")
-NO_BLOCK = -1  # runs started by hand name no block and together make one
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
-
-
-class Block(NamedTuple):
-    """One randomised pass inside one allocation: what two points share where they are compared.
-
-    `allocation` is '' where no scheduler handed out nodes; the hosts are then compared as facts.
-    """
-
-    number: int
-    allocation: str = ""
-
-
-ALL_BLOCKS = Block(-2)  # stands for every block where two points share none
 
 
 class Point(NamedTuple):
@@ -151,9 +138,3 @@ def describe(point: Point) -> str:
 def ranks(n: int) -> str:
     """'1 rank', '2 ranks'."""
     return f"{n} rank" if n == 1 else f"{n} ranks"
-
-
-def block_name(block: Block) -> str:
-    """'block 3 (job 77)', or what stands in its place."""
-    name = {NO_BLOCK: "no block recorded", ALL_BLOCKS.number: "all blocks"}.get(block.number, f"block {block.number}")
-    return f"{name} ({block.allocation})" if block.allocation else name

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
+
+from pydantic import ValidationError, model_validator
 
 from bench.config import RunConfig
 from plots.equal import EXCHANGE
@@ -50,11 +52,34 @@ def unlike(study: Mapping[str, Any], config: RunConfig) -> list[str]:
     values = config.model_dump(mode="json")
 
     def differences(variant: Mapping[str, Any]) -> list[str]:
-        asked = {**study.get("run", {}), **variant}
-        names = [name for name in asked if name in values and not (name in EXCHANGE and config.backend == "single")]
-        return [f"{name}={values[name]!r}, but study.toml says {asked[name]!r}" for name in names if values[name] != asked[name]]
+        said = {**study.get("run", {}), **variant}
+        asked = {k: v for k, v in as_recorded(said).items() if not (k in EXCHANGE and config.backend == "single")}
+        return [f"{k}={values[k]!r}, but study.toml says {said[k]!r}" for k, v in asked.items() if values[k] != v]
 
     return min(map(differences, study.get("variants", {}).values() or [{}]), key=len)
+
+
+class _Alone(RunConfig):
+    """A run's fields, each checked alone and not with the others."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        return self
+
+
+def as_recorded(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of study.toml as a run's log has them: 0 as 0.0, "data/" as "data"; what is no field of a run is left out.
+
+    Fields alone are checked, not which of them go together; a value that no run could have stays as it is.
+    """
+    return {name: _as_recorded(name, value) for name, value in asked.items() if name in RunConfig.model_fields}
+
+
+def _as_recorded(name: str, value: Any) -> Any:
+    try:
+        return _Alone.model_validate({name: value}).model_dump(mode="json", include={name})[name]
+    except ValidationError:
+        return value
 
 
 def varied(study: Mapping[str, Any]) -> set[str]:

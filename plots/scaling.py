@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plots import equal, stats
-from plots.points import ALL_BLOCKS, CURVES, NO_SETTINGS, NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.blocks import ALL_BLOCKS, Block, block_name
+from plots.points import CURVES, NO_SETTINGS, NotCompared, Point, Table, describe, shared_blocks
 from plots.stats import Estimate
 
 
@@ -107,7 +108,7 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
         return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
     ignore = (*equal.OF_THE_POINT, *(equal.EXCHANGE if kind == "common" else ()))
     before, after, differ = shared_blocks(table, baseline, point, ignore)
-    paired = bool(table.blocks[baseline].keys() & table.blocks[point].keys())  # else other nodes: not block by block
+    shared, paired = _pairing(table.blocks[baseline].keys(), table.blocks[point].keys())
     if not paired:
         before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
         everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
@@ -116,7 +117,20 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
     if not before or (missing and not paired):
         return None, missing
     ratio = stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
-    return scaled(curve, point, kind, baseline, before, after, ratio, paired), missing
+    row = scaled(curve, point, kind, baseline, before, after, ratio, paired)
+    how = f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation: Welch's interval"
+    return row if paired else replace(row, flags=(*row.flags, how)), missing
+
+
+def _pairing(baseline: Set[Block], point: Set[Block]) -> tuple[int, bool]:
+    """How many blocks two points share in one allocation, and whether they are compared block by block.
+
+    They are where either has no other block, or two or more make at least half of the point's. Fewer, such as one that was done
+    again, must not stand for all: the others were on other nodes, and the two points are then compared as they are.
+    """
+    shared = len(baseline & point)
+    whole = 0 < shared == min(len(baseline), len(point))
+    return shared, whole or (shared > 1 and 2 * shared >= len(point))
 
 
 def scaled(

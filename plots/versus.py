@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from plots import equal, stats
-from plots.points import CURVES, Block, NotCompared, Point, Table, block_name, describe, shared_blocks
+from plots.blocks import Block, block_name
+from plots.points import CURVES, NotCompared, Point, Table, describe, shared_blocks
 from plots.stats import Paired, Verdict
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison

@@ -55,6 +55,34 @@ def test_a_baseline_of_other_jobs_is_compared_unpaired(tmp_path: Path) -> None:
     assert found.efficiency.low < 1 / 1.1 < found.efficiency.high
 
 
+def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None:
+    """Eight blocks in jobs of their own, of which one was done again in one job."""
+    for block in range(8):
+        logs.in_job(tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.01 * block)})
+        logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
+    (apart,) = analysed(tmp_path).efficiency
+    assert (apart.paired, apart.efficiency.n) == (False, 8)
+    assert apart.flags == ("no block shared in one allocation: Welch's interval",)
+    logs.in_job(tmp_path, logs.Job("99", 3, NODES), {"single": (1, 1.0)} | DDP)
+    a = analysed(tmp_path)
+    (found,) = a.efficiency
+    assert (found.paired, found.efficiency.n) == (False, 9)
+    assert found.efficiency.low is not None
+    assert found.flags == ("1 block shared in one allocation: Welch's interval",)
+    assert not [n for n in a.not_compared if "against single" in n.what]
+    for block in (4, 5, 6, 7):  # five of the point's thirteen
+        logs.in_job(tmp_path, logs.Job(f"99{block}", block, NODES), {"single": (1, 1.0)} | DDP)
+    assert [s.flags for s in analysed(tmp_path).efficiency] == [("5 blocks shared in one allocation: Welch's interval",)]
+
+
+def test_a_point_whose_blocks_are_all_shared_is_paired_though_the_baseline_has_more(tmp_path: Path) -> None:
+    logs.in_job(tmp_path, logs.Job("1", 0, NODES), {"single": (1, 1.0)} | DDP)
+    for block in range(1, 4):
+        logs.in_job(tmp_path, logs.Job(f"{block}1", block, NODES), {"single": (1, 1.0)})
+    (found,) = analysed(tmp_path).efficiency
+    assert (found.paired, found.efficiency.n) == (True, 1)
+
+
 def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_path: Path) -> None:
     for block in range(2):
         logs.in_job(tmp_path, logs.Job(f"{block}1", block, NODES), {"single": (1, 1.0)} | DDP)
@@ -72,6 +100,25 @@ def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) ->
     assert [d.groups for d in analysed(tmp_path).digests] == [0, 0]
     logs.in_job(tmp_path, logs.Job("9", 0, NODES), DDP | HOROVOD)
     assert [d.groups for d in analysed(tmp_path).digests] == [0, 1]
+
+
+def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
+    for cell, sha in (("ddp/mpi", "a"), ("horovod/mpi", "b")):
+        name = f"{cell[:3]}.jsonl"
+        logs.write(tmp_path / f"by-hand-{name}", logs.config(cell, 1, block=None), 0.1, end={"parameters_sha256": sha})
+        place = logs.Job("7", 3, NODES).place(1)
+        logs.write(tmp_path / name, logs.config(cell, 1, block=3), 0.1, provenance=place, end={"parameters_sha256": sha})
+    (alone, _) = analysed(tmp_path).digests
+    assert sorted(m.partition(":")[0] for m in alone.mismatches) == ["block 3 (job 7)", "no block recorded"]
+
+
+def test_the_input_pipeline_is_averaged_inside_an_allocation(tmp_path: Path) -> None:
+    logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
+    for job, seconds in (("7", 0.01), ("8", 0.03)):
+        run = logs.config("single", 1, 16, 0, loader_only=True)
+        logs.write(tmp_path / "runs" / f"{job}.jsonl", run, seconds, provenance=logs.Job(job, 0, NODES).place(1))
+    (found,) = analysed(tmp_path).pipelines
+    assert (found.images_per_s.n, found.runs) == (2, 2)
 
 
 def test_without_jobs_a_block_is_one_place_as_long_as_its_hosts_agree(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from bench.config import RunConfig
 from bench.record import SCHEMA, RunLog, append_event
+from plots import report
 from plots.__main__ import main
 from plots.promise import broken, promised, unlike, varied
 from slurm.load import read_site
@@ -184,6 +185,11 @@ def by_hand(folder: Path) -> None:
     append_event(folder / "runs" / "x.jsonl", "exit", code=1, **EXIT)
 
 
+def run_is_3(folder: Path) -> None:
+    edit(named("study.toml"), "[run]", "[old]")(folder)
+    edit(named("study.toml"), "name", "run = 3\nname")(folder)
+
+
 def torn(folder: Path) -> None:
     lines = first_log(folder).read_text().splitlines(keepends=True)
     first_log(folder).write_text("".join([*lines[:2], '{"event": "st\n', *lines[2:]]))
@@ -203,6 +209,17 @@ def torn(folder: Path) -> None:
         (edit(first_log, '"seed": ', '"seed": 1'), "but its job script says --seed "),
         (edit(first_log, '"phase"', '"stage"'), "is damaged: KeyError: 'phase'"),
         (edit(first_log, f'"schema": {SCHEMA}', '"schema": 99'), "its start cannot be read"),
+        (run_is_3, "study.toml: run=3: Input should be a valid dictionary"),
+        (
+            edit(named("study.toml"), 'name = "small"', 'name = "small"\nvariants = 3'),
+            "study.toml: variants=3: Input should be a valid dictionary",
+        ),
+        (
+            edit(named("study.toml"), 'name = "small"', 'name = "small"\nvariants.a = 3'),
+            "study.toml: variants.a=3: Input should be a valid dict",
+        ),
+        (edit(named("jobs.jsonl"), '"job-001.sh"', "[]"), "jobs.jsonl: line 1 is no record of a job"),
+        (edit(named("jobs.jsonl"), "{", "3\n{"), "jobs.jsonl: line 1 is no record of a job"),
         (torn, "is damaged: a line is no event"),
         (no_end, "has no end: wait for its job"),
         (another_name, "is of another run than its name says: it was written as b00-01-"),
@@ -234,6 +251,91 @@ def test_a_study_that_is_running_is_refused(folder: Path, capsys: pytest.Capture
         fcntl.flock(file, fcntl.LOCK_EX)
         assert main(["bundle", str(folder)]) == 2
     assert capsys.readouterr().err == f"error: {folder}: a job of this study is running; wait for it or stop it\n"
+
+
+def said(folder: Path, *events: tuple[str, str, int]) -> None:
+    """What a job of block 0 said of itself: event, number, restart."""
+    (folder / "jobs").mkdir(exist_ok=True)
+    lines = [json.dumps({"event": event, "job": job, "restart": restart}) + "\n" for event, job, restart in events]
+    (folder / "jobs" / "n001-b00.jsonl").write_text("".join([*lines, '{"event": "cal']))
+
+
+def test_a_job_that_holds_no_lock_and_has_no_end_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(folder, ("begin", "7", 0), ("end", "7", 0), ("begin", "7", 1))
+    assert main(["bundle", str(folder)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {folder} contradicts itself: jobs/n001-b00.jsonl: job 7, restart 1 has begun and not ended; wait for it, or "
+        "submit again if it is gone (python -m slurm submit)\n"
+    )
+
+
+def test_a_job_that_was_lost_and_done_again_is_not(folder: Path) -> None:
+    said(folder, ("begin", "7", 0), ("begin", "9", 0), ("end", "9", 0))
+    shutil.rmtree(folder / "figures")
+    for name in ("report.md", "summary.json"):  # without the section on calibration
+        (folder / name).unlink()
+    assert main(["bundle", str(folder)]) == 0
+
+
+def test_a_folder_that_changes_meanwhile_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = report.make
+
+    def late(study: Path, out: Path) -> list[Path]:
+        (folder / "runs" / "b00-07-late.jsonl").write_text("")
+        return make(study, out)
+
+    monkeypatch.setattr(report, "make", late)
+    assert main(["bundle", str(folder)]) == 2
+    assert "runs/b00-07-late.jsonl changed while the study was read; bundle it when nobody" in capsys.readouterr().err
+    assert not (tmp_path / "small.tar.gz").exists()
+
+
+def test_calibrations_are_in_it(folder: Path, tmp_path: Path) -> None:
+    job = logs.Job("7", 0, {"r1": 1.0})
+    events = []
+    for when in job.rounds:
+        path = folder / "calibration" / f"n001-b00-7-0-{when}-r1.jsonl"
+        fields: dict[str, Any] = {"dataset": "digits", "windows": 2, "nesterov": True}
+        run = logs.config("single", study="small", curves=(), log_path=path, **fields)
+        logs.write(path, run, 0.1, provenance=job.place(1))
+        events.append({"event": "calibration", "job": "7", "restart": 0, "when": when, "node": "r1", "log": path.name})
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "n001-b00.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert main(["report", str(folder)]) == 0
+    (folder / "calibration.csv").unlink()
+    assert main(["bundle", str(folder)]) == 0
+    found = members(tmp_path / "small.tar.gz")
+    assert found["small/calibration.csv"].count(b"\n") == 3
+    assert "calibration.csv" in {file["path"] for file in manifest(tmp_path / "small.tar.gz")["files"]}
+
+
+def test_blocks_that_no_job_was_made_for_are_in_the_manifest(folder: Path, tmp_path: Path) -> None:
+    edit(named("study.toml"), "blocks = 1", "blocks = 2")(folder)
+    assert main(["report", str(folder)]) == 0
+    assert main(["bundle", str(folder)]) == 0
+    facts = manifest(tmp_path / "small.tar.gz")
+    assert facts["gaps"] == []
+    assert facts["points_with_missing_blocks"] == json.loads((folder / "summary.json").read_text())["gaps"]
+    assert {tuple(gap["blocks_missing"]) for gap in facts["points_with_missing_blocks"]} == {(1,)}
+
+
+def test_a_job_found_in_the_queue_needs_no_script(folder: Path) -> None:
+    with (folder / "jobs.jsonl").open("a") as file:
+        file.write('{"time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7, "job": "n001-b00", "slurm_id": "7"}\n')
+    assert main(["bundle", str(folder)]) == 0
+
+
+@pytest.mark.parametrize("host", ["null", "3", '{"ranks": null, "versions": 3}', '{"ranks": [3]}'])
+def test_a_failed_log_may_hold_anything(folder: Path, tmp_path: Path, host: str) -> None:
+    lines = first_log(folder).read_text().splitlines(keepends=True)
+    start = json.loads(lines[0]) | {"host": json.loads(host)}
+    first_log(folder).write_text(json.dumps(start) + "\n")
+    append_event(first_log(folder), "exit", code=1, **EXIT)
+    assert main(["report", str(folder)]) == 0
+    assert main(["bundle", str(folder)]) == 0
+    assert [gap["state"] for gap in manifest(tmp_path / "small.tar.gz")["gaps"]] == ["failed"]
 
 
 @pytest.mark.parametrize(
@@ -291,4 +393,15 @@ def test_a_study_with_variants_allows_each_of_them_and_no_mixture() -> None:
     ]
     assert unlike(study, config.model_copy(update={"precision": "float64"})) == [
         "precision='float64', but study.toml says 'float32'"
+    ]
+
+
+def test_what_study_toml_says_is_read_as_its_runs_read_it() -> None:
+    fields: dict[str, Any] = {"batch_per_rank": 8, "dataset": "svhn", "data_dir": Path("data"), "num_workers": 2}
+    config = RunConfig(**fields, weight_decay=0.0)
+    run = {"data_dir": "data/", "num_workers": "2", "of_the_site": 1}
+    assert unlike({"run": run, "variants": {"a": {"weight_decay": 0}}}, config) == []
+    assert unlike({"run": {**run, "num_workers": "3", "threads": "all"}}, config) == [
+        "num_workers=2, but study.toml says '3'",
+        "threads=1, but study.toml says 'all'",
     ]

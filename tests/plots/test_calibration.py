@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from plots import jobs
+from plots import calibration_tables, figures, jobs
 from plots.__main__ import main
 from plots.analysis import Analysis, analyse
 from plots.calibration import Calibrated
@@ -187,9 +188,9 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
     c = calibrated(tmp_path)
     assert [(x.allocation, x.when, x.node, x.reason) for x in c.all if not x.usable] == [
         ("job 1", "end", "r1", "its log is not there"),
-        ("job 2", "start", "r2", "failed: loss is nan"),
-        ("job 3", "start", "r2", "failed: loss is nan"),
-        ("job 3", "end", "r2", "failed: loss is nan"),
+        ("job 2", "start", "r2", "exit code 0: loss is nan"),
+        ("job 3", "start", "r2", "exit code 0: loss is nan"),
+        ("job 3", "end", "r2", "exit code 0: loss is nan"),
         ("job 4", "end", "", "no time left"),
         ("job 4", "", "", "its job did not live to record it"),
         ("job 5", "start", "", "not there: the job ended before it, or is still running"),
@@ -204,7 +205,7 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
     assert "10 calibrations are usable, **8 failed or are missing**." in text
-    assert "| n002-b01 | job 2 | start | r2 | failed: loss is nan |" in text
+    assert "| n002-b01 | job 2 | start | r2 | exit code 0: loss is nan |" in text
     assert "on: no usable calibration" not in text
     rows = list(csv.DictReader((tmp_path / "calibration.csv").read_text().splitlines()))
     assert len(rows) == 18
@@ -266,6 +267,49 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
     values = json.loads((tmp_path / "summary.json").read_text())["calibration"]
     assert values["slow_nodes"] == ["r4", "r6"]
     assert values["scaling"][0]["baseline_kind"] == "same nodes"
+
+
+def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:
+    """Two nodes with one batch and two others with another: four nodes, of which none is judged."""
+    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
+    calibrations(tmp_path, "1", 16, ("r1", "r2"))
+    calibrations(tmp_path, "2", 32, ("r3", "r4"))
+    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: not judged of 4 (")
+    assert "Calibration: not judged below 4 nodes" in title(tmp_path, 16)
+    calibrations(tmp_path, "3", 16, ("r5", "r6"))
+    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: none of 4, 2 not judged (")
+    assert "Calibration: no slow node among 4" in title(tmp_path, 16)
+    assert "median and at least 75 % of the calibrations more than 5 % below" in title(tmp_path, 16)
+
+
+def test_all_nodes_are_counted_though_the_figure_shows_64(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
+    calibrations(tmp_path, "1", 16, [f"r{i}" for i in range(70)])
+    assert "Calibration: no slow node among 70" in title(tmp_path, 16)
+
+
+def calibrations(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
+    """One at the start of a job on each node, all as fast."""
+    (folder / "jobs").mkdir(exist_ok=True)
+    events = []
+    for node in nodes:
+        name = f"{job}-{node}.jsonl"
+        run = logs.config("single", 1, batch, 0, curves=())
+        logs.write(folder / "calibration" / name, run, 0.1, provenance=logs.Job(job, 0, {node: 1.0}).place(1))
+        events.append({"event": "calibration", "job": job, "restart": 0, "when": "start", "node": node, "log": name})
+    (folder / "jobs" / f"{job}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def title(folder: Path, batch: int) -> str:
+    """What the figure of the nodes says around its axes."""
+    drawn_ = [said(f) for name, f in figures.draw(analysed(folder)).items() if name.startswith("calibration")]
+    (words,) = [text for text in drawn_ if f"; {batch} images per step" in text]
+    return words
+
+
+def said(figure: Figure) -> str:
+    texts = [*figure.texts, *(t for ax in figure.axes for t in ax.texts)]
+    return " ".join(" ".join(t.get_text() for t in texts).split())
 
 
 def test_a_study_without_jobs_says_nothing_of_calibration(tmp_path: Path) -> None:

@@ -86,6 +86,17 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     )
 
 
+def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1, cells={"single": 1.0, "ddp/mpi": 1.1}, weight_decay=0.0)
+    logs.study_toml(tmp_path, blocks=1)
+    variants = "[variants.free]\nweight_decay = 0\n[variants.loader]\nloader_only = true\nnum_workers = 2\n"
+    with (tmp_path / "study.toml").open("a") as file:
+        file.write(PLAN.replace(', "horovod/mpi"', "") + variants)
+    loaded = load(tmp_path)
+    assert gaps.find(loaded.study, tabulate(loaded.runs)) == []
+    assert {point.variant for _, point in gaps.planned(loaded.study)} == {("weight_decay=0.0",)}
+
+
 def test_the_report_lists_gaps(tmp_path: Path) -> None:
     partial(tmp_path)
     for path in (tmp_path / "runs").glob("*-horovod-mpi-1.jsonl"):
