@@ -19,8 +19,8 @@ endef
 # Inside the test cluster: nothing of it depends on the cluster being ours.
 define slurm_demo
 rm -f "$(RESULTS)/demo/report.md"; \
-python -m slurm submit demo --site testcluster --results "$(RESULTS)" || exit; \
-python -m slurm wait demo --site testcluster --results "$(RESULTS)"; code=$$?; \
+python -m slurm submit demo --site tests/cluster/demo.toml --results "$(RESULTS)" || exit; \
+python -m slurm wait demo --site tests/cluster/demo.toml --results "$(RESULTS)"; code=$$?; \
 ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
