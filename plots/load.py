@@ -38,6 +38,7 @@ class Study(Plan):
 
     name: str
     question: str = ""
+    site: str = ""
     margin: float = Field(0.02, gt=0, lt=1)
     primary: Primary | None = None
 

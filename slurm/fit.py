@@ -49,7 +49,7 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
     """
     if not nodes and not study.needs_site:
         return study
-    changes: dict[str, Any] = {"cells": tuple(_cell(cell, study, site) for cell in study.cells)}
+    changes: dict[str, Any] = {"cells": tuple(_cell(cell, study, site) for cell in study.cells), "site": site.title}
     counts = tuple(nodes) or study.nodes or _powers(study, site)
     if counts:
         _check_nodes(counts, site)

@@ -65,7 +65,7 @@ class StudyFolder:
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
-        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s"}):
+        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}):
             if old.get(key) != new.get(key):
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "

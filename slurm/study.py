@@ -108,6 +108,7 @@ class Study(Table):
     batch: Batch | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field(default_factory=dict, description="fields of bench's RunConfig that are the same in every run")
 
+    site: str = Field("", description="leave it out: what the site is, filled in when the study is fitted to it")
     variants: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="one table [variants.NAME] for each set of fields that goes before those of [run]"
     )
