@@ -100,6 +100,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 420
 expected_run_s = 90
+site = "OSC Cardinal, H100 nodes"
 
 [strong]
 global_batch = 512

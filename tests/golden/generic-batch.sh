@@ -94,6 +94,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 420
 expected_run_s = 100
+site = "a Slurm cluster with four NVIDIA GPUs a node"
 
 [batch]
 batch_per_rank = [16, 32, 64]

@@ -98,6 +98,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 420
 expected_run_s = 90
+site = "a Slurm cluster with four NVIDIA GPUs a node"
 
 [weak]
 batch_per_rank = 512

@@ -70,6 +70,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 420
 expected_run_s = 90
+site = "this machine"
 
 [strong]
 global_batch = 512

@@ -107,6 +107,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
+site = "LUMI-G, MI250X nodes"
 
 [weak]
 batch_per_rank = 8

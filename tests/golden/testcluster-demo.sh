@@ -95,6 +95,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 20
+site = "four emulated nodes on one machine"
 
 [weak]
 batch_per_rank = 32

@@ -92,6 +92,7 @@ seed = 2025
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
+site = "TACC Vista, GH200 nodes"
 
 [weak]
 batch_per_rank = 8
