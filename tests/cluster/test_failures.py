@@ -74,7 +74,7 @@ def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
     options = [*ENDLESS, "--model", "tests.cluster.models:greedy", *cell("horovod", "mpi", 2)]
     step = Step(tmp_path / "run.jsonl", ["-N2", "-n2", "--mem=2000M", "--mpi=pmix"], options)
     result = step.end(60)
-    assert result.state == "failed", result.problem
+    assert result.state == "out of memory", result.problem
     assert "exceeded memory limit" in step.output, step.output
 
 
