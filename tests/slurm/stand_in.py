@@ -53,6 +53,13 @@ def refuse(config: RunConfig) -> None:
     sys.exit(2)
 
 
+def refuse_under_srun(config: RunConfig) -> None:
+    """The same where srun ends another rank and tells of that one alone."""
+    print("error: model='resnet51' is unknown")
+    print("srun: error: r1: task 0: Exited with exit code 2", flush=True)
+    sys.exit(143)
+
+
 def hang(config: RunConfig) -> None:
     start(config)
     time.sleep(60)
@@ -151,6 +158,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "fail": fail,
     "crash": crash,
     "refuse": refuse,
+    "refuse under srun": refuse_under_srun,
     "hang": hang,
     "hang early": hang_early,
     "name signals": name_signals,

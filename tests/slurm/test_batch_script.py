@@ -233,11 +233,19 @@ def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Pat
     assert job.finish(PREFLIGHT="no")[0] == 0
 
 
-def test_wrong_input_stops_the_job(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path, {0: "refuse"})
+@pytest.mark.parametrize("behaviour", ["refuse", "refuse under srun"])
+def test_wrong_input_stops_the_job(tmp_path: Path, behaviour: str) -> None:
+    job = BatchJob(tmp_path, {0: behaviour})
     code, _, err = job.finish()
     assert (code, err) == (2, f"error: {job.runs[0].id}: model='resnet51' is unknown\n")
     assert job.said()[-1]["reason"] == f"refused: {job.runs[0].id}: model='resnet51' is unknown"
+
+
+def test_a_wrong_world_leaves_the_other_runs_to_the_job(tmp_path: Path) -> None:
+    """Ranks that come late end a run with exit code 2 too, and the next run may find them all."""
+    job = BatchJob(tmp_path, {0: "another world"})
+    assert job.finish()[0] == 1
+    assert job.states() == ["wrong world", "ok", "ok", "ok"]
 
 
 def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
