@@ -175,6 +175,19 @@ def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study
     assert "## Variants" not in page(study)
 
 
+def test_the_site_stands_beside_the_machine(tmp_path: Path) -> None:
+    logs.study(tmp_path, blocks=1)
+    logs.study_toml(tmp_path, blocks=1)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "(four emulated nodes)" not in page(tmp_path)
+    with (tmp_path / "study.toml").open("r+") as file:
+        text = file.read()
+        file.seek(0)
+        file.write('site = "four emulated nodes"\n' + text)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "1 node (four emulated nodes). Training: resnet50" in page(tmp_path)
+
+
 def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1, compile=True)
     assert main(["report", str(tmp_path)]) == 0

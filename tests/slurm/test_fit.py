@@ -69,6 +69,11 @@ def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path, name: str) -> 
     assert read_study(path) == study
 
 
+def test_a_fitted_study_says_what_the_site_is() -> None:
+    study, _ = fitted("smoke", "testcluster")
+    assert study.site == "four emulated nodes on one machine"
+
+
 def test_variants_are_kept_with_the_fitted_study(tmp_path: Path) -> None:
     tables = "\n[variants.a]\n\n[variants.b]\nprecision = 'bf16'\n"
     path = tmp_path / "smoke.toml"
