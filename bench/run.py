@@ -25,7 +25,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     network = model.build_model(config, images.classes).to(place.torch_device)
     backend = backends.load(config, launch, place)
     watch = place.stopwatch()
-    samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device, watch.now)
+    samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers it needs
     loop = None if config.loader_only else train.Loop(config, backend, network, samples)
     _write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))

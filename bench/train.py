@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
@@ -15,25 +16,26 @@ from bench.backends import Backend
 from bench.config import RunConfig, UsageError
 from bench.data import Batch
 from bench.record import RunLog
-from bench.timing import Clock, Stopwatch, time_steps
+from bench.timing import Stopwatch, time_steps
 
 Progress = Callable[[str, int, int, float], None]  # phase, windows done, windows in all, images/s
 
 
 class Input:
-    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in seconds."""
+    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in seconds of the host's clock."""
 
-    def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device, clock: Clock) -> None:
-        self._batches, self._device, self._clock = batches, device, clock
+    def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
+        self._batches, self._device = batches, device
         self._dtype, self._format = precision.parameter_dtype(config), precision.memory_format(config)
         self.samples = 0
         self.wait_seconds: list[float] = []
 
     def step(self) -> Batch:
         """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
-        asked = self._clock()
+        # the host waits for the batch, so the host's clock: the stopwatch's would sync the device inside the window
+        asked = time.perf_counter()
         images, labels = next(self._batches)
-        self.wait_seconds.append(self._clock() - asked)
+        self.wait_seconds.append(time.perf_counter() - asked)
         self.samples += len(labels)
         images = images.to(self._device, self._dtype, non_blocking=True, memory_format=self._format)
         return images, labels.to(self._device, non_blocking=True)

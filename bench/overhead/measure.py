@@ -32,7 +32,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     backend = backends.load(config, launch, place)
     images = data.load_images(config, launch.local_rank)
     network = build_model(config, images.classes)
-    samples = Input(config, data.batches(config, launch.rank, images), place.torch_device, time.perf_counter)
+    samples = Input(config, data.batches(config, launch.rank, images), place.torch_device)
     loop = Loop(config, backend, network, samples)
     by_hand, by_hand_network = bare_loop(config, launch.rank)
     for step in (loop.step, by_hand):
