@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from bench import backends, data, device, host, model, progress, train
+from bench.agree import disagreement, flat
 from bench.backends import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.device import Device
 from bench.launch import Launch, WrongWorld
 from bench.record import SCHEMA, RunLog
@@ -24,11 +25,12 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     images = data.load_images(config, launch.local_rank)
     network = model.build_model(config, images.classes).to(place.torch_device)
     backend = backends.load(config, launch, place)
+    # before anything is exchanged that fails, or trains two different things, where ranks differ
+    write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
     watch = place.stopwatch()
     samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers it needs
     loop = None if config.loader_only else train.Loop(config, backend, network, samples)
-    _write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
     step: Callable[[], object] = samples.step if loop is None else loop.step
     bar = progress.make_progress(launch.rank)
     try:
@@ -59,21 +61,26 @@ def _workload(network: torch.nn.Module, samples: dict[str, Any]) -> dict[str, An
     }
 
 
-def _write_start(
+def write_start(
     config: RunConfig, launch: Launch, log: RunLog, backend: Backend, place: Device, workload: dict[str, Any]
 ) -> None:
-    ranks = backend.gather({**host.describe_rank(launch, torch.get_num_threads()), **place.describe()})
+    """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share a place; needs all ranks."""
+    shared = flat({**host.shared(os.environ, backend.versions), "workload": workload})
+    own = {**host.describe_rank(launch, torch.get_num_threads()), **place.describe()}
+    told = backend.gather((shared, own, host.placement(os.environ)))
+    if problem := disagreement([of_all for of_all, _, _ in told]):
+        raise UsageError(problem)
+    ranks = [{**of_one, "env": host.changed(told[0][2], placed)} for _, of_one, placed in told]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
-    if any(r["versions"] != ranks[0]["versions"] for r in ranks):
-        raise RuntimeError(f"ranks run different versions: {[r['versions'] for r in ranks]}")
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
         raise WrongWorld(
             f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank; "
             "see python -m bench doctor under the same launcher"
         )
     device.require_own_gpus(ranks)
-    facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
+    if launch.rank == 0:
+        facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
+        log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
 
 
 def _failed(facts: dict[str, Any]) -> list[str]:
