@@ -85,18 +85,18 @@ def two(
 )
 def test_ranks_with_different_options_are_refused(tmp_path: Path, cell: str, option: str, values: tuple[str, str]) -> None:
     log = tmp_path / "run.jsonl"
-    options = [[*SHORT, *CELLS[cell], "--log-path", str(log), option, value] for value in values]
+    first, second = ([*SHORT, *CELLS[cell], "--log-path", str(log), option, value] for value in values)
     field = option[2:].replace("-", "_")
     line = f"ranks differ in {field}: {values[0]} on rank 0, {values[1]} on rank 1; start every rank with the same options"
-    require_refusal(two(*options), log, line)
+    require_refusal(two(first, second), log, line)
 
 
 @pytest.mark.ranks
 def test_ranks_with_different_frameworks_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
-    options = [[*SHORT, "--log-path", str(log), "--backend", backend] for backend in ("ddp", "horovod")]
+    first, second = ([*SHORT, "--log-path", str(log), "--backend", backend] for backend in ("ddp", "horovod"))
     line = "ranks differ in backend: ddp on rank 0, horovod on rank 1; start every rank with the same options"
-    require_refusal(two(*options), log, line)
+    require_refusal(two(first, second), log, line)
 
 
 @pytest.mark.ranks
