@@ -17,9 +17,13 @@ from bench.device import Device
 from bench.launch import Launch, WrongWorld
 from bench.record import SCHEMA, RunLog
 
+_STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
+
 
 def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     """True if the run did what was asked. Raises UsageError on input that shows to be wrong only now."""
+    if launch.rank == 0:
+        _warn_of_rate(config)
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     images = data.load_images(config, launch.local_rank)
@@ -39,13 +43,24 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
         bar.close()
     facts = train.check_samples(samples, backend, config)
     if loop is not None:
-        facts = _joined(facts, train.check_training(loop, backend, config, network))
+        facts = _joined(facts, train.check_training(loop, backend, config, network, images.classes))
     passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
         _say_result(config, facts)
     del step, loop  # they hold the wrapped model, which must be gone before its process group
     backend.close()
     return passed
+
+
+def _warn_of_rate(config: RunConfig) -> None:
+    rate = config.peak_learning_rate
+    if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
+        print(
+            f"warning: learning rate {rate:g} from the first step will probably make the loss explode, which fails the run; "
+            f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _joined(facts: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -103,5 +118,7 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
 def _say_result(config: RunConfig, facts: dict[str, Any]) -> None:
     kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
     failed = f", FAILED CHECKS {names}" if (names := _failed(facts)) else ""
+    if {"loss_finite", "loss_bounded"} & {*names}:
+        failed += f" (loss {facts['first_loss']:.4g} at the first step; use --max-lr, --lr-warmup-steps or a lower --base-lr)"
     result = "input pipeline alone" if config.loader_only else f"loss {facts['last_loss']:.4g}"
     print(f"{config.cell} on {config.world_size} rank(s): {result}{failed}; {kept}", file=sys.stderr)

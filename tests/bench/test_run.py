@@ -178,6 +178,33 @@ def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:
     assert "loss_finite" in str(result.problem)
 
 
+def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--base-lr", "32000", "--log-path", str(log))
+    assert done.returncode == 1
+    warning, *_, last = done.stderr.splitlines()
+    assert warning.startswith("warning: learning rate 1000 from the first step will probably make the loss explode")
+    assert "FAILED CHECKS ['loss_bounded']" in last
+    assert "--max-lr" in last
+    result = read_run(log)
+    assert result.end["status"] == "failed: loss_bounded"
+    assert result.end["checks"] == {
+        "samples_per_step": True,
+        "loss_finite": True,
+        "loss_bounded": False,
+        "parameters_equal": True,
+    }
+    assert (result.state, result.problem) == ("failed", "loss_bounded")
+
+
+def test_a_capped_learning_rate_is_not_warned_of(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--base-lr", "32000", "--max-lr", "0.03", "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    assert "warning: learning rate" not in done.stderr
+    assert read_run(log).end["checks"]["loss_bounded"] is True
+
+
 def start(command: list[str], log: Path, extra: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """Start a long run and return once it is inside its windows."""
     process = subprocess.Popen(
