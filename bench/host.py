@@ -165,6 +165,18 @@ def cpu_model() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def disturbance() -> dict[str, float | int | None]:
+    """What else ran on this machine: its load average, and clock ticks stolen by a hypervisor since it started.
+
+    Counters as the kernel gives them; a run's share is the difference between its end and its start. None where it tells none.
+    """
+    try:
+        steal: int | None = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
+    except (OSError, IndexError, ValueError):
+        steal = None
+    return {"load_1min": os.getloadavg()[0], "steal_jiffies": steal}
+
+
 def peak_memory_bytes() -> int:
     """Largest resident set of this process so far."""
     unit = 1 if sys.platform == "darwin" else 1024

@@ -81,7 +81,7 @@ def write_start(
 ) -> None:
     """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share a place; needs all ranks."""
     shared = flat({**host.shared(os.environ, backend.versions), "workload": workload})
-    own = {**host.describe_rank(launch, torch.get_num_threads()), **place.describe()}
+    own = {**host.describe_rank(launch, torch.get_num_threads()), **place.describe(), **host.disturbance()}
     told = backend.gather((shared, own, host.placement(os.environ)))
     if problem := disagreement([of_all for of_all, _, _ in told]):
         raise UsageError(problem)
@@ -104,11 +104,13 @@ def _failed(facts: dict[str, Any]) -> list[str]:
 
 def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, Any]) -> bool:
     failed = _failed(facts)
+    disturbed = backend.gather(host.disturbance())
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
         **facts,
         exchange_bytes=backend.exchange_bytes(),
+        **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(host.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )

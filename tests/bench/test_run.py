@@ -45,6 +45,9 @@ def test_one_process(tmp_path: Path) -> None:
     assert rank["affinity"] == sorted(os.sched_getaffinity(0))
     assert result.host["env"]["OMP_NUM_THREADS"] == "2"
     assert result.end["samples"] == 9 * 8
+    assert 0 <= rank["load_1min"] < 1000
+    assert 0 <= rank["steal_jiffies"] <= result.end["steal_jiffies"][0], "a counter of the machine, at start and end"
+    assert len(result.end["load_1min"]) == 1
     assert result.workload["dropped_per_epoch"] == 1797 % 8
     assert "window 2/2" in done.stderr, "a batch log shows plain progress"
     # a window holds its steps and the clock readings between them, nothing else

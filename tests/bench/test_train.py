@@ -1,4 +1,4 @@
-"""The loop's own checks: which losses count as a training, and that every shipped study trains at its learning rates."""
+"""Which losses count as those of a training."""
 
 from __future__ import annotations
 
