@@ -79,6 +79,11 @@ class Fields(BaseModel):
         False, description="the model leaves parameters out of some steps; without this such a model is refused"
     )
     base_lr: float = Field(0.1, gt=0, description="learning rate per 256 images; the one rule: lr = base_lr * global batch / 256")
+    max_lr: float | None = Field(
+        None,
+        gt=0,
+        description="the learning rate never rises above this; for studies of throughput, whose largest batches diverge",
+    )
     lr_warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises linearly to that value")
     momentum: float = Field(0.9, ge=0, lt=1, description="SGD momentum")
     weight_decay: float = Field(1e-4, ge=0, description="SGD weight decay (L2)")
@@ -134,7 +139,13 @@ class Fields(BaseModel):
         """What is compared: framework/transport, or 'single'."""
         return self.backend if self.backend == "single" else f"{self.backend}/{self.transport}"
 
+    @property
+    def peak_learning_rate(self) -> float:
+        """Learning rate after its warm-up: linear scaling (Goyal et al. 2017), but not above `max_lr`."""
+        scaled = self.base_lr * self.samples_per_step / 256
+        return scaled if self.max_lr is None else min(scaled, self.max_lr)
+
     def learning_rate(self, step: int) -> float:
-        """Learning rate of `step` (0-based, warm-up included): linear scaling and linear warm-up (Goyal et al. 2017)."""
+        """Learning rate of `step` (0-based, warm-up included): it rises linearly to the peak (Goyal et al. 2017)."""
         rise = min(1.0, (step + 1) / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0
-        return self.base_lr * self.samples_per_step / 256 * rise
+        return self.peak_learning_rate * rise

@@ -1,8 +1,8 @@
 """How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through a file they all see.
 
 Choosing a port in advance collides sooner or later, and the first host of a job is not always rank 0's: so rank 0 says
-where it listens. The file's name holds the launch's key and the run's, and its nonce must be found in the store as well,
-so that a file left behind by an earlier launch is never followed.
+where it listens. The file's name holds the launch's key, and its nonce must be found in the store as well, so that a file
+left behind by an earlier launch is never followed. Through the store the ranks first compare their configurations.
 """
 
 from __future__ import annotations
@@ -18,14 +18,36 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from bench.agree import disagreement, shared_fields
 from bench.config import RunConfig, UsageError
 from bench.launch import Launch, WrongWorld, meeting_folder
 
 _POLL_S = 0.05
+# launchers whose key no other launch has at the same time; the others say too little to tell two of their launches apart
+_OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store all ranks of the launch share. Raises WrongWorld when the other ranks do not appear in time."""
+    """A store all ranks of the launch share.
+
+    Raises WrongWorld when the other ranks do not appear in time, UsageError where they run another configuration.
+    """
+    store = _meet(config, launch)
+    if problem := _compare(store, config, launch):
+        raise UsageError(problem)
+    return store
+
+
+def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
+    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the others its answer."""
+    shared = dist.PrefixStore(f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    shared.set(str(launch.rank), json.dumps(shared_fields(config)))
+    if launch.rank == 0:
+        shared.set("problem", disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "")
+    return shared.get("problem").decode()
+
+
+def _meet(config: RunConfig, launch: Launch) -> dist.Store:
     timeout = timedelta(seconds=config.rendezvous_timeout_s)
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         # torchrun's agent already serves a store for its ranks; whoever sets torchrun's variables by hand has no agent
@@ -33,10 +55,15 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
     if launch.size == 1:
         return dist.HashStore()
     folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
-    # the config is part of the name because some launchers, such as Hydra, say nothing that names the launch
-    run = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
-    path = folder / f"rendezvous.{launch.source}.{launch.key}.{run}.json"
+    path = folder / f"rendezvous.{launch.source}.{launch.key}{_run_name(config, launch)}.json"
     return _announce(path, launch, timeout) if launch.rank == 0 else _follow(path, launch, config.rendezvous_timeout_s)
+
+
+def _run_name(config: RunConfig, launch: Launch) -> str:
+    """Part of the file's name where the launcher, such as Hydra, says nothing that names the launch: the run's own digest."""
+    if launch.source in _OWN_KEY and launch.key != "unnamed":
+        return ""
+    return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
 
 
 def host_address(launch: Launch) -> str:
@@ -59,8 +86,10 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
     except OSError as error:
         raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
     store.add("arrived", 1)
-    _wait_for_all(store, launch, timeout, path.parent)
-    path.unlink(missing_ok=True)
+    try:
+        _wait_for_all(store, launch, timeout, path.parent)
+    finally:
+        path.unlink(missing_ok=True)
     return store
 
 
@@ -76,7 +105,7 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
         time.sleep(_POLL_S)
     raise WrongWorld(
         f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all {launch.size} ranks start, "
-        "and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
     )
 
 
@@ -95,7 +124,7 @@ def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, fold
     while (arrived := store.add("arrived", 0)) < launch.size:
         if time.monotonic() > deadline:
             raise WrongWorld(
-                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, and do "
-                f"they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, with "
+                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
             )
         time.sleep(_POLL_S)

@@ -10,25 +10,31 @@ from typing import Any
 import torch
 
 from bench import backends, data, device, host, model, progress, train
+from bench.agree import disagreement, flat
 from bench.backends import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.device import Device
 from bench.launch import Launch, WrongWorld
 from bench.record import SCHEMA, RunLog
 
+_STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
+
 
 def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     """True if the run did what was asked. Raises UsageError on input that shows to be wrong only now."""
+    if launch.rank == 0:
+        _warn_of_rate(config)
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     images = data.load_images(config, launch.local_rank)
     network = model.build_model(config, images.classes).to(place.torch_device)
     backend = backends.load(config, launch, place)
+    # before anything is exchanged that fails, or trains two different things, where ranks differ
+    write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
     watch = place.stopwatch()
-    samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device, watch.now)
+    samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers it needs
     loop = None if config.loader_only else train.Loop(config, backend, network, samples)
-    _write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
     step: Callable[[], object] = samples.step if loop is None else loop.step
     bar = progress.make_progress(launch.rank)
     try:
@@ -37,13 +43,24 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
         bar.close()
     facts = train.check_samples(samples, backend, config)
     if loop is not None:
-        facts = _joined(facts, train.check_training(loop, backend, config, network))
+        facts = _joined(facts, train.check_training(loop, backend, config, network, images.classes))
     passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
         _say_result(config, facts)
     del step, loop  # they hold the wrapped model, which must be gone before its process group
     backend.close()
     return passed
+
+
+def _warn_of_rate(config: RunConfig) -> None:
+    rate = config.peak_learning_rate
+    if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
+        print(
+            f"warning: learning rate {rate:g} from the first step will probably make the loss explode, which fails the run; "
+            f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _joined(facts: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
@@ -59,21 +76,26 @@ def _workload(network: torch.nn.Module, samples: dict[str, Any]) -> dict[str, An
     }
 
 
-def _write_start(
+def write_start(
     config: RunConfig, launch: Launch, log: RunLog, backend: Backend, place: Device, workload: dict[str, Any]
 ) -> None:
-    ranks = backend.gather({**host.describe_rank(launch, torch.get_num_threads()), **place.describe()})
+    """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share a place; needs all ranks."""
+    shared = flat({**host.shared(os.environ, backend.versions), "workload": workload})
+    own = {**host.describe_rank(launch, torch.get_num_threads()), **place.describe(), **host.disturbance()}
+    told = backend.gather((shared, own, host.placement(os.environ)))
+    if problem := disagreement([of_all for of_all, _, _ in told]):
+        raise UsageError(problem)
+    ranks = [{**of_one, "env": host.changed(told[0][2], placed)} for _, of_one, placed in told]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
-    if any(r["versions"] != ranks[0]["versions"] for r in ranks):
-        raise RuntimeError(f"ranks run different versions: {[r['versions'] for r in ranks]}")
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
         raise WrongWorld(
             f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank; "
             "see python -m bench doctor under the same launcher"
         )
     device.require_own_gpus(ranks)
-    facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
+    if launch.rank == 0:
+        facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
+        log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
 
 
 def _failed(facts: dict[str, Any]) -> list[str]:
@@ -82,11 +104,13 @@ def _failed(facts: dict[str, Any]) -> list[str]:
 
 def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, Any]) -> bool:
     failed = _failed(facts)
+    disturbed = backend.gather(host.disturbance())
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
         **facts,
         exchange_bytes=backend.exchange_bytes(),
+        **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(host.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )
@@ -96,5 +120,7 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
 def _say_result(config: RunConfig, facts: dict[str, Any]) -> None:
     kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
     failed = f", FAILED CHECKS {names}" if (names := _failed(facts)) else ""
+    if {"loss_finite", "loss_bounded"} & {*names}:
+        failed += f" (loss {facts['first_loss']:.4g} at the first step; use --max-lr, --lr-warmup-steps or a lower --base-lr)"
     result = "input pipeline alone" if config.loader_only else f"loss {facts['last_loss']:.4g}"
     print(f"{config.cell} on {config.world_size} rank(s): {result}{failed}; {kept}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ VARIED = tuple(k for k in RunConfig.model_fields if k not in _CELL | _POINT | _P
 EXCHANGE = ("compression", "sync_batchnorm")  # one process alone exchanges nothing and is the baseline of every such variant
 _RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
 TUNED = "tuned."  # knobs of one framework: they must agree inside a point, and cannot between two frameworks
+_CODE = "code_sha256"  # older logs lack it, and were measured by other code
 _ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 # Set by intent for the runs of one backend alone: compared all the same, and every such comparison says so.
 OWN_ENV = "backend_env."
@@ -60,10 +62,14 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     if affinity := [r["affinity"] for r in of_ranks if "affinity" in r]:
         found["affinity"] = affinity
     found |= {f"versions.{k}": v for k, v in mapping(host, "versions").items()}
-    # not the commit: one that leaves the measuring code alone changes nothing
-    found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
+    if _CODE in host:
+        found[_CODE] = host[_CODE]
+    else:  # not the commit: one that leaves the measuring code alone changes nothing
+        found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
     found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith("HOROVOD_")}
     found |= {OWN_ENV + k: v for k, v in mapping(host, "backend_env").items()}
+    if any(of_places := [mapping(r, "env") for r in of_ranks]):
+        found[_ENV + "of single ranks"] = json.dumps(of_places)
     return {k: str(v) for k, v in found.items() if v is not None}
 
 
@@ -90,7 +96,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     found = []
     declared = {_ENV + f.removeprefix(OWN_ENV) for one in both for f in one if f.startswith(OWN_ENV)}
     for field in dict.fromkeys(f for one in both for f in one if not f.startswith(ignore) and f not in declared):
-        unset = "unset" if field.startswith((_ENV, OWN_ENV)) else None
+        unset = "unset" if field.startswith((_CODE, _ENV, OWN_ENV)) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
             found.append(f"{field}: {', '.join(sorted(values))}")

@@ -29,7 +29,7 @@ class Ddp:
         if config.transport == "mpi":
             from bench.backends import mpi_group
 
-            mpi_group.init(launch)
+            mpi_group.init(config, launch)
             self.versions = mpi_group.versions()
         else:
             from bench.rendezvous import open_store

@@ -31,7 +31,7 @@ class Horovod:
         built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}[config.transport]()
         if not built:
             raise UsageError(f"this Horovod was built without {config.transport}; run make setup, or choose another --transport")
-        self._rendezvous = _init_mpi(hvd, launch) if config.transport == "mpi" else _init_gloo(hvd, config, launch)
+        self._rendezvous = _init_mpi(hvd, config, launch) if config.transport == "mpi" else _init_gloo(hvd, config, launch)
         # Horovod falls back to N silent worlds of one rank whenever its launch information is incomplete
         if (hvd.size(), hvd.rank()) != (launch.size, launch.rank):
             raise WrongWorld(
@@ -154,11 +154,11 @@ def _import_horovod() -> Any:
     return hvd
 
 
-def _init_mpi(hvd: Any, launch: Launch) -> Any:
+def _init_mpi(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     """Start Horovod on MPI's world once that is known to be the launcher's; there is no server to stop later."""
     from bench.backends import mpi_group
 
-    hvd.init(comm=mpi_group.world(launch))
+    hvd.init(comm=mpi_group.world(config, launch))
     return None
 
 

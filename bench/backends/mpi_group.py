@@ -18,26 +18,32 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in torch's stubs
 
-from bench.config import UsageError
+from bench.agree import disagreement, shared_fields
+from bench.config import RunConfig, UsageError
 from bench.launch import Launch, require_mpi_world
 
 NAME = "mpi4py"
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-def init(launch: Launch) -> None:
+def init(config: RunConfig, launch: Launch) -> None:
     """Make MPI the default process group of torch.distributed; raises UsageError as `world` does."""
-    comm = world(launch)
+    comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
     # MPI itself is the rendezvous: ranks already know each other, and the store holds nothing that others must read
     dist.init_process_group(NAME, store=dist.HashStore(), rank=comm.Get_rank(), world_size=comm.Get_size())
 
 
-def world(launch: Launch) -> Any:
-    """MPI's world communicator. Raises UsageError if MPI is missing, WrongWorld if its world is not the launcher's."""
+def world(config: RunConfig, launch: Launch) -> Any:
+    """MPI's world communicator, over which nothing but the ranks' configurations has travelled yet.
+
+    Raises UsageError if MPI is missing or these differ, WrongWorld if MPI's world is not the launcher's.
+    """
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
+    if problem := disagreement(comm.allgather(shared_fields(config))):
+        raise UsageError(problem)
     return comm
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,8 @@ from bench.launch import Launch
 from bench.model import build_model
 from bench.overhead.figures import OWN_STEPS, PAIRS, STEPS
 from bench.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
-from bench.record import SCHEMA, RunLog
+from bench.record import RunLog
+from bench.run import write_start
 from bench.timing import HostStopwatch, time_steps
 from bench.train import Input, Loop, digest
 
@@ -32,7 +32,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     backend = backends.load(config, launch, place)
     images = data.load_images(config, launch.local_rank)
     network = build_model(config, images.classes)
-    samples = Input(config, data.batches(config, launch.rank, images), place.torch_device, time.perf_counter)
+    samples = Input(config, data.batches(config, launch.rank, images), place.torch_device)
     loop = Loop(config, backend, network, samples)
     by_hand, by_hand_network = bare_loop(config, launch.rank)
     for step in (loop.step, by_hand):
@@ -43,7 +43,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)
         _time(steps["recipe"], config.warmup_steps)
-    _write_start(config, launch, backend, log)
+    write_start(config, launch, log, backend, place, {"steps_per_turn": STEPS})
     _take_turns(steps, backend, log, random.Random(config.seed))
     share = _own_share(loop, samples, backend)
     log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
@@ -57,7 +57,7 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
     step, model = bare_loop(config, launch.rank)
-    _write_start(config, launch, backend, log)
+    write_start(config, launch, log, backend, place, {"steps_per_turn": STEPS})
     _time(step, config.warmup_steps)
     for index in range(config.windows):
         backend.barrier()
@@ -70,12 +70,6 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
 
 def _time(step: Step, steps: int) -> float:
     return time_steps(step, steps, HostStopwatch(time.perf_counter)).seconds
-
-
-def _write_start(config: RunConfig, launch: Launch, backend: Backend, log: RunLog) -> None:
-    ranks = backend.gather(host.describe_rank(launch, torch.get_num_threads()))
-    facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
-    log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload={"steps_per_turn": STEPS})
 
 
 def _take_turns(steps: Mapping[str, Step], backend: Backend, log: RunLog, shuffle: random.Random) -> None:

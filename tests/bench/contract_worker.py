@@ -60,7 +60,7 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
 
     from bench.train import Input, Loop
 
-    samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"), time.perf_counter)
+    samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
     return Loop(config, backend, network, samples)
 
 

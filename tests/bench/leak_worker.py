@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 from bench import launch as launching
@@ -37,7 +36,7 @@ def main() -> None:
     torch.set_num_threads(1)
     backend = backends.load(config, place, device.choose(config, place))
     images = data.load_images(config)
-    samples = Input(config, data.batches(config, place.rank, images), torch.device("cpu"), time.perf_counter)
+    samples = Input(config, data.batches(config, place.rank, images), torch.device("cpu"))
     loop = Loop(config, backend, build_model(config, images.classes), samples)
     looks = []
     for steps in (SETTLED, STEPS):

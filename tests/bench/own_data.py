@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -38,6 +39,11 @@ class Endless:
 
 def ramp(config: RunConfig) -> Ramp:
     return Ramp(config)
+
+
+def of_its_rank(config: RunConfig) -> Ramp:
+    """A node whose copy of the data is another."""
+    return Ramp(config, samples=100 + 4 * int(os.environ["OMPI_COMM_WORLD_RANK"]))
 
 
 def endless(config: RunConfig) -> Endless:

@@ -164,3 +164,9 @@ def test_a_cell_names_framework_and_transport(backend: str, transport: str, cell
     config = make_config({"backend": backend, "transport": transport, "batch_per_rank": 1})
     assert config.cell == cell
     assert RunConfig(batch_per_rank=1).cell == "single"
+
+
+def test_the_learning_rate_never_rises_above_its_bound() -> None:
+    scaled = {"global_batch": 2560, "base_lr": 0.1, "lr_warmup_steps": 4}
+    assert [RunConfig(**scaled, max_lr=0.5).learning_rate(step) for step in range(5)] == [0.125, 0.25, 0.375, 0.5, 0.5]
+    assert RunConfig(**scaled, max_lr=2.0).peak_learning_rate == RunConfig(**scaled).peak_learning_rate == 1.0

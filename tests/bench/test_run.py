@@ -45,6 +45,9 @@ def test_one_process(tmp_path: Path) -> None:
     assert rank["affinity"] == sorted(os.sched_getaffinity(0))
     assert result.host["env"]["OMP_NUM_THREADS"] == "2"
     assert result.end["samples"] == 9 * 8
+    assert 0 <= rank["load_1min"] < 1000
+    assert 0 <= rank["steal_jiffies"] <= result.end["steal_jiffies"][0], "a counter of the machine, at start and end"
+    assert len(result.end["load_1min"]) == 1
     assert result.workload["dropped_per_epoch"] == 1797 % 8
     assert "window 2/2" in done.stderr, "a batch log shows plain progress"
     # a window holds its steps and the clock readings between them, nothing else
@@ -176,6 +179,33 @@ def test_a_loss_that_is_not_finite_is_not_ok(tmp_path: Path) -> None:
     result = read_run(log)
     assert result.state == "failed"
     assert "loss_finite" in str(result.problem)
+
+
+def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--base-lr", "32000", "--log-path", str(log))
+    assert done.returncode == 1
+    warning, *_, last = done.stderr.splitlines()
+    assert warning.startswith("warning: learning rate 1000 from the first step will probably make the loss explode")
+    assert "FAILED CHECKS ['loss_bounded']" in last
+    assert "--max-lr" in last
+    result = read_run(log)
+    assert result.end["status"] == "failed: loss_bounded"
+    assert result.end["checks"] == {
+        "samples_per_step": True,
+        "loss_finite": True,
+        "loss_bounded": False,
+        "parameters_equal": True,
+    }
+    assert (result.state, result.problem) == ("failed", "loss_bounded")
+
+
+def test_a_capped_learning_rate_is_not_warned_of(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, *SHORT, "--base-lr", "32000", "--max-lr", "0.03", "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    assert "warning: learning rate" not in done.stderr
+    assert read_run(log).end["checks"]["loss_bounded"] is True
 
 
 def start(command: list[str], log: Path, extra: dict[str, str] | None = None) -> subprocess.Popen[str]:

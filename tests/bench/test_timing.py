@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
+
+from bench import device
+from bench.config import RunConfig
+from bench.launch import discover
+from bench.record import RunLog
+from bench.run import run
 from bench.timing import HostStopwatch, time_steps
 
 
@@ -28,3 +37,26 @@ def test_laps_start_anew_with_every_window() -> None:
     ticks = iter(range(100))
     watch = HostStopwatch(lambda: float(next(ticks)))
     assert [len(time_steps(lambda: None, steps, watch).step_seconds) for steps in (3, 2)] == [3, 2]
+
+
+class _CountedSyncs(HostStopwatch):
+    """The host's stopwatch, counting the calls that would sync a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__(time.perf_counter)
+        self.syncs = 0
+
+    def now(self) -> float:
+        self.syncs += 1
+        return super().now()
+
+
+@pytest.mark.parametrize("steps_per_window", [1, 10, 100])
+def test_the_device_is_synced_twice_a_window_whatever_its_steps(monkeypatch: pytest.MonkeyPatch, steps_per_window: int) -> None:
+    """Over a whole run as `python -m bench` makes it: loop, input, warm-up and windows."""
+    watch = _CountedSyncs()
+    monkeypatch.setattr(device.Cpu, "stopwatch", lambda self: watch)
+    tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
+    config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
+    assert run(config, discover({}), RunLog(None))
+    assert watch.syncs == 2 * (1 + config.windows), "the two edges of the warm-up and of each window"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,7 +191,7 @@ def refused_unused(world: World) -> dict[str, Any]:
     """Without unused_parameters the loop itself refuses such a model, in every backend."""
     world.backend._config = world.config
     batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
-    samples = Input(world.config, iter([batch]), torch.device("cpu"), time.perf_counter)
+    samples = Input(world.config, iter([batch]), torch.device("cpu"))
     loop = Loop(world.config, world.backend, fresh(lambda classes: _LeavesOut(classes)), samples)
     try:
         loop.step()

@@ -267,6 +267,7 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
     [
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
         ({"git": {"commit": "other", "bench_tree": "fedcba", "bench_dirty": False}}, "git.bench_tree: 0123abc, fedcba"),
+        ({"code_sha256": "b5"}, "code_sha256: b5, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
         ({"ranks": [{"hostname": "node1", "affinity": [0]}] * 2}, "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
@@ -275,6 +276,26 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
 def test_another_machine_is_named(changes: dict[str, object], field: str) -> None:
     run = logs.config("ddp/mpi", 2)
     assert equal.differences([equal.facts(run, logs.host(2), {})], [equal.facts(run, logs.host(2, **changes), {})]) == [field]
+
+
+def test_the_measuring_code_is_compared_by_its_contents_where_it_is_recorded() -> None:
+    """Two trees with uncommitted changes look alike to git, and a copy without git says nothing."""
+    run = logs.config("ddp/mpi", 2)
+    for git in ({"bench_tree": "0123abc", "bench_dirty": True}, {"bench_tree": None, "bench_dirty": None}):
+        one, other = ([equal.facts(run, logs.host(2, git=git, code_sha256=digest), {})] for digest in ("a4", "b5"))
+        assert equal.differences(one, other) == ["code_sha256: a4, b5"]
+        assert equal.differences(one, one) == []
+    clean, dirty = ({"bench_tree": "0123abc", "bench_dirty": changed} for changed in (False, True))
+    one, other = ([equal.facts(run, logs.host(2, git=git, code_sha256="a4"), {})] for git in (clean, dirty))
+    assert equal.differences(one, other) == [], "the contents decide: a tool that no run loads may have changed"
+
+
+def test_a_rank_that_stood_elsewhere_is_named() -> None:
+    run = logs.config("ddp/mpi", 2)
+    usual, other = (logs.host(2) for _ in range(2))
+    usual["ranks"][1]["env"], other["ranks"][1]["env"] = {}, {"UCX_NET_DEVICES": "eth1"}
+    one, two = ([equal.facts(run, host, {})] for host in (usual, other))
+    assert equal.differences(one, two) == ['env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset']
 
 
 def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:

@@ -1,0 +1,70 @@
+"""Every shipped study trains at its learning rates: the largest world's rate in one small process, over a few steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bench import data, model
+from bench.backends.single import Single
+from bench.config import RunConfig
+from bench.train import Input, Loop, loss_bounded
+from slurm.fit import fit
+from slurm.load import find_study, read_site, read_study
+from slurm.plan import Run, plan
+
+ROOT = Path(__file__).parents[2]
+STUDIES = sorted(path.stem for path in (ROOT / "slurm/studies").glob("*.toml"))
+SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
+STEPS, BATCH, PART = 40, 16, 10
+SAME = ("model", "precision", "memory_format", "momentum", "weight_decay", "nesterov", "lr_warmup_steps")
+
+
+def largest(name: str) -> Iterator[RunConfig]:
+    """The study's runs at the largest world of each curve, on every shipped site."""
+    for site in SITES:
+        study = fit(read_study(find_study(name)), read_site(site), (), find_study(name))
+        runs: list[Run] = plan(study, 1, ROOT)[0]
+        for curve in study.scaling:
+            through = [run for run in runs if curve in run.point.curves]
+            most = max(run.config.world_size for run in through)
+            yield from (run.config for run in through if run.config.world_size == most)
+
+
+def emulated(name: str) -> dict[tuple[tuple[str, Any], ...], float]:
+    """What these runs train in one process, digits in place of their data: settings -> the highest learning rate."""
+    rates: dict[tuple[tuple[str, Any], ...], float] = {}
+    for config in largest(name):
+        settings = (*((field, getattr(config, field)) for field in SAME), ("batch_per_rank", min(BATCH, config.samples_per_step)))
+        rates[settings] = max(rates.get(settings, 0.0), config.peak_learning_rate)
+    return rates
+
+
+@cache
+def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
+    """Loss of each of STEPS steps."""
+    fields = {**dict(settings), "dataset": "digits", "warmup_steps": STEPS - 1, "windows": 1, "steps_per_window": 1}
+    config = RunConfig(**fields, base_lr=rate * 256 / fields["batch_per_rank"])
+    assert math.isclose(config.peak_learning_rate, rate)
+    images = data.load_images(config)
+    network = model.build_model(config, images.classes)
+    loop = Loop(config, Single(), network, Input(config, data.batches(config, 0, images), torch.device("cpu")))
+    for _ in range(config.steps):
+        loop.step()
+    return list(loop.losses.tolist())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_largest_world_trains_with_a_falling_loss(name: str) -> None:
+    for settings, rate in emulated(name).items():
+        found = losses(settings, rate)
+        told = f"{name}: learning rate {rate:g}, {dict(settings)}: {[round(loss, 3) for loss in found]}"
+        assert all(map(math.isfinite, found)), told
+        assert loss_bounded(found, PART, 10), told
+        assert sum(found[-PART:]) < sum(found[:PART]), told
