@@ -51,7 +51,8 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config.windows))
     board = Board(_board_folder(config, launch), config, launch)
-    ending = Ending(config, launch.rank, log, pulse, board)
+    launcher = None if launch.source == "none" else Launcher()  # a run started by hand outlives its shell
+    ending = Ending(config, launch.rank, log, pulse, board, launcher)
     try:
         if launch.rank == 0:
             say(opening(config))
@@ -70,9 +71,7 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
 def _watch(config: RunConfig, launch: launching.Launch, ending: Ending, pulse: Pulse, board: Board) -> None:
     on_interrupt(ending.told)
     ending.guard_exit()
-    launcher = None if launch.source == "none" else Launcher()  # a run started by hand outlives its shell
-    limit_s = config.stall_timeout_s
-    Watchdog(pulse, board, launch.rank, launch.size, limit_s, launcher, ending.stalled, ending.orphaned).start()
+    Watchdog(pulse, board, ending, launch.rank, launch.size, config.stall_timeout_s).start()
 
 
 def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.config import RunConfig, UsageError
-from bench.peers import loading_processes, ranks_of, state, vanished
+from bench.peers import Launcher, loading_processes, ranks_of, state, vanished
 from bench.pulse import Pulse
 from bench.record import RunLog, append_event
 from bench.stall import Board, Report, explain, frames, place
@@ -38,18 +38,23 @@ class LeftEarly(Exception):
 class Ending:
     """One rank's ways out. The thread that comes first takes its way; the others wait for the end of the process."""
 
-    def __init__(self, config: RunConfig, rank: int, log: RunLog, pulse: Pulse, board: Board) -> None:
-        self._config, self._rank, self._log, self._pulse, self._board = config, rank, log, pulse, board
+    def __init__(self, config: RunConfig, rank: int, log: RunLog, pulse: Pulse, board: Board, launcher: Launcher | None) -> None:
+        self._config, self._rank, self._log, self._pulse = config, rank, log, pulse
+        self._board, self._launcher = board, launcher
         self._path = config.log_path
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
 
     def failed(self, error: BaseException) -> NoReturn:
         """The run raised, or the user's code left it."""
+        if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
+            self.orphaned()
         self._leave(INPUT_ERROR if isinstance(error, UsageError) else FAILED, lambda: self._record(error))
 
     def told(self, number: int) -> NoReturn:
         """A signal came."""
+        if number == signal.SIGTERM and self.is_orphan():
+            self.orphaned()
         self._leave(128 + number, lambda: self._record_signal(number))
 
     def stalled(self, mine: Report) -> NoReturn:
@@ -59,6 +64,10 @@ class Ending:
     def orphaned(self) -> NoReturn:
         """The launcher is gone: nobody else would end this rank."""
         self._leave(FAILED, self._record_orphaned)
+
+    def is_orphan(self) -> bool:
+        """Is the launcher gone?"""
+        return self._launcher is not None and self._launcher.gone()
 
     def guard_exit(self) -> None:
         """os._exit in this process, called by the user's code, is recorded; a forked child may leave as it likes."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import NoReturn
 
-from bench.peers import Launcher, loading_processes, state
+from bench.ending import Ending
+from bench.peers import loading_processes, state
 from bench.pulse import Beat, Pulse
 from bench.stall import Board, Report, activity, frames
 
@@ -23,21 +23,11 @@ _MOST_TURNS = 8
 
 
 class Watchdog:
-    """`stalled` and `orphaned` do not return."""
+    """Looks at `pulse`; what it finds is told to `ending`, which does not return."""
 
-    def __init__(
-        self,
-        pulse: Pulse,
-        board: Board,
-        rank: int,
-        world_size: int,
-        limit_s: float,
-        launcher: Launcher | None,
-        stalled: Callable[[Report], NoReturn],
-        orphaned: Callable[[], NoReturn],
-    ) -> None:
-        self._pulse, self._board, self._rank, self._world_size, self._limit_s = pulse, board, rank, world_size, limit_s
-        self._launcher, self._stalled, self._orphaned = launcher, stalled, orphaned
+    def __init__(self, pulse: Pulse, board: Board, ending: Ending, rank: int, world_size: int, limit_s: float) -> None:
+        self._pulse, self._board, self._ending = pulse, board, ending
+        self._rank, self._world_size, self._limit_s = rank, world_size, limit_s
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
@@ -50,8 +40,8 @@ class Watchdog:
             now = time.monotonic()
             silent_s += min(now - before, 2 * tick_s)
             before = now
-            if self._launcher is not None and self._launcher.gone():
-                self._orphaned()
+            if self._ending.is_orphan():
+                self._ending.orphaned()
             beat = self._pulse.beat()
             if beat != last:
                 last, silent_s = beat, 0.0
@@ -73,7 +63,7 @@ class Watchdog:
         self._board.post(report)
         if self._world_size > 1:
             time.sleep(_OTHERS_REPORT_S + _TURN_S * min(self._rank, _MOST_TURNS))
-        self._stalled(report)
+        self._ending.stalled(report)
 
     def _report(self, beat: Beat, silent_s: float, final: bool) -> Report:
         """What this rank is doing now."""

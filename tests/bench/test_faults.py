@@ -5,7 +5,10 @@ With `-s` the table of faults is printed.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run, read_run
-from tests.bench.ranks import ROOT, environment, mpirun, torchrun
+from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
 
 pytestmark = pytest.mark.ranks
 
@@ -187,3 +190,62 @@ def test_the_user_is_told_on_standard_error_too(tmp_path: Path) -> None:
     assert re.search(
         rf"error: rank 1: no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting ddp/gloo", ended.output
     )
+
+
+LAUNCHERS = {
+    "mpirun ddp/mpi": (mpirun, "ddp/mpi"),
+    "mpirun horovod/mpi": (mpirun, "horovod/mpi"),
+    "mpirun ddp/gloo": (mpirun, "ddp/gloo"),
+    "torchrun ddp/gloo": (torchrun, "ddp/gloo"),
+    "horovodrun horovod/gloo": (horovodrun, "horovod/gloo"),
+}
+
+
+def begin(command: list[str], log: Path, mark: str) -> subprocess.Popen[bytes]:
+    """Start a run without a fault and return once it is inside its windows."""
+    extra = {"FAULT": "none", "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_MARK": mark}
+    with log.with_suffix(".out").open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(extra), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    deadline = time.monotonic() + 120
+    while not (log.exists() and '"event": "window", "index": 1' in log.read_text()):
+        assert time.monotonic() < deadline, log.with_suffix(".out").read_text()
+        time.sleep(0.1)
+    return process
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_that_is_killed_leaves_no_ranks(name: str, tmp_path: Path) -> None:
+    (launcher, cell), log, mark = LAUNCHERS[name], tmp_path / "run.jsonl", uuid.uuid4().hex
+    process = begin(launcher(2, *words("none", cell, log)), log, mark)
+    killed = time.monotonic()
+    process.kill()
+    process.wait(10)
+    while (left := marked(mark)) and time.monotonic() < killed + SPARE_S:
+        time.sleep(0.2)
+    print(f"\n| {name} killed | {read_run(log).state} | {read_run(log).problem} | {time.monotonic() - killed:.1f} s |")
+    assert left == []
+    # horovodrun leaves a process of its own above the ranks, which ends them
+    assert read_run(log).problem == ("stopped by SIGTERM" if launcher is horovodrun else "stopped: its launcher is gone")
+    assert read_run(log).state == "interrupted"
+
+
+def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
+    """As with nohup or disown: nobody started it who would be missed."""
+    log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
+    python = shlex.join([sys.executable, *words("none", "single/none", log)])
+    shell = begin(["bash", "-c", f"{python} & sleep 3600"], log, mark)
+    shell.kill()
+    shell.wait(10)
+    windows = len(read_run(log).windows)
+    time.sleep(3)
+    (orphan,) = [line for line in marked(mark) if "bench" in line]
+    assert "-m bench" in orphan
+    result = read_run(log)
+    assert len(result.windows) > windows
+    os.kill(result.host["ranks"][0]["pid"], signal.SIGTERM)
+    for pid in map(int, subprocess.run(["pgrep", "-g", str(shell.pid)], capture_output=True, text=True).stdout.split()):
+        os.kill(pid, signal.SIGKILL)  # the shell's sleep
+    assert left_behind(mark) == []
+    assert read_run(log).problem == "stopped by SIGTERM"
