@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +30,7 @@ RANK_0_SPEAKS_S = 2.0  # a launcher ends all ranks when one leaves, so the one t
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _leave_now = os._exit  # our own way out, whatever becomes of the name
+_temporary: set[Path] = set()
 
 
 class LeftEarly(Exception):
@@ -57,9 +59,9 @@ class Ending:
             self.orphaned()
         self._leave(128 + number, lambda: self._record_signal(number))
 
-    def stalled(self, mine: Report) -> NoReturn:
-        """Nothing has happened for the stall limit."""
-        self._leave(FAILED, lambda: self._record_stall(mine))
+    def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
+        """Nothing has happened for the stall limit; `reports` of the ranks that could say so."""
+        self._leave(FAILED, lambda: self._record_stall(reports))
 
     def orphaned(self) -> NoReturn:
         """The launcher is gone: nobody else would end this rank."""
@@ -129,16 +131,18 @@ class Ending:
             show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar has hidden it
             say(f"{show_cursor}interrupted by {name}")
 
-    def _record_stall(self, mine: Report) -> None:
+    def _record_stall(self, reports: Mapping[int, Report]) -> None:
+        if self._rank and self._stall_is_recorded():
+            return
         world_size = self._config.world_size
-        reports = {self._rank: mine, **self._board.reports(self._config.stall_timeout_s)}
         causes = explain(reports, world_size, self._seen(), self._board.shared or world_size == 1)
         lines = [f"rank {rank}: {message}" for rank, message in causes]
-        if not self._pulse.passed and not self._stall_is_recorded():
+        if not self._pulse.passed:
             for rank, message in causes:
                 self._event(rank, "Stalled", message)
             self._end(status=f"failed: {lines[0]}")
-        self._say([*lines, "nothing happened for --stall-timeout-s; if that is how long a healthy step takes, raise it"])
+        say("nothing happens any more; where a healthy step, or the start, takes that long, use a larger --stall-timeout-s")
+        self._say(lines)
         self._board.clear()
 
     def _record_orphaned(self) -> None:
@@ -173,9 +177,9 @@ class Ending:
             time.sleep(LAUNCHER_READS_S)
 
     def _stall_is_recorded(self) -> bool:
-        """Has another rank said it? Rank 0 says it in any case."""
+        """Has another rank said it?"""
         try:
-            return self._rank > 0 and self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
+            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
         except OSError:
             return False
 
@@ -186,9 +190,27 @@ class Ending:
         return {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
 
 
-def leave(code: int) -> NoReturn:
-    """End the process, and the loading processes that might outlive it, now."""
+@contextmanager
+def temporary(*paths: Path) -> Iterator[None]:
+    """Files that are gone afterwards, also if the process leaves in between."""
+    _temporary.update(paths)
     try:
+        yield
+    finally:
+        _remove(paths)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in tuple(paths):
+        with suppress(OSError):
+            path.unlink()
+        _temporary.discard(path)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now, and what of it might outlive it: its loading processes and temporary files."""
+    try:
+        _remove(_temporary)
         for child in loading_processes():
             child.kill()
     finally:

@@ -19,6 +19,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError
+from bench.ending import temporary
 from bench.launch import Launch, WrongWorld, meeting_folder
 
 _POLL_S = 0.05
@@ -51,16 +52,16 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
     address, nonce = host_address(launch), uuid.uuid4().hex
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{nonce}.tmp")
-        partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
-        partial.rename(path)
-    except OSError as error:
-        raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
-    store.add("arrived", 1)
-    _wait_for_all(store, launch, timeout, path.parent)
-    path.unlink(missing_ok=True)
+    partial = path.with_name(f"{path.name}.{nonce}.tmp")
+    with temporary(path, partial):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
+            partial.rename(path)
+        except OSError as error:
+            raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
+        store.add("arrived", 1)
+        _wait_for_all(store, launch, timeout, path.parent)
     return store
 
 

@@ -7,6 +7,7 @@ import os
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -58,12 +59,14 @@ class Board:
             partial.write_text(report.model_dump_json())
             partial.rename(path)
         except OSError:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink()
 
     def withdraw(self) -> None:
         """This rank goes on after all."""
         if self._folder is not None:
-            self._path(self._rank).unlink(missing_ok=True)
+            with suppress(OSError):
+                self._path(self._rank).unlink()
 
     def reports(self, limit_s: float) -> dict[int, Report]:
         """What ranks say by now; what another launch of the same name left behind is too old to count."""
@@ -80,7 +83,8 @@ class Board:
     def clear(self) -> None:
         """Take away every rank's report: the run is over."""
         for path in self._folder.glob(f"{self._name}.*") if self._folder else ():
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
     def _path(self, rank: int) -> Path:
         assert self._folder is not None
@@ -148,7 +152,9 @@ def explain(reports: Mapping[int, Report], world_size: int, silent: Mapping[int,
     ]
     if causes:
         return causes
-    what = "all ranks wait for each other" if shared else "what the other ranks do is not known, as no folder is shared with them"
+    what = "all ranks wait for each other, so what carries the exchange has stopped"
+    if not shared:
+        what = "what the other ranks do is not known, as no folder is shared with them"
     return [(min(reports), f"no progress for {longest:.0f} s, {what}: {'; '.join(others)}")]
 
 

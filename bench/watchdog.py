@@ -61,9 +61,10 @@ class Watchdog:
     def _end(self, beat: Beat, silent_s: float) -> NoReturn:
         report = self._report(beat, silent_s, final=True)
         self._board.post(report)
-        if self._world_size > 1:
-            time.sleep(_OTHERS_REPORT_S + _TURN_S * min(self._rank, _MOST_TURNS))
-        self._ending.stalled(report)
+        time.sleep(_OTHERS_REPORT_S if self._world_size > 1 else 0)
+        reports = {self._rank: report, **self._board.reports(self._limit_s)}
+        time.sleep(_TURN_S * min(self._rank, _MOST_TURNS))
+        self._ending.stalled(reports)
 
     def _report(self, beat: Beat, silent_s: float, final: bool) -> Report:
         """What this rank is doing now."""

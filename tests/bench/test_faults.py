@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,8 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         started = {}
         for item in request.session.items:
             if isinstance(item, pytest.Function) and item.originalname == "test_a_fault_is_told":
-                fault, cell, rank = (item.callspec.params[name] for name in ("fault", "cell", "rank"))
+                params: dict[str, Any] = dict(item.callspec.params)
+                fault, cell, rank = params["fault"], params["cell"], params["rank"]
                 log = tmp_path_factory.mktemp("run") / "run.jsonl"
                 started[item.name] = pool.submit(play, mpirun(2, *words(fault, cell, log)), fault, rank, log)
         yield started
