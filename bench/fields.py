@@ -104,6 +104,12 @@ class Fields(BaseModel):
         None, description="folder all ranks see, where they find each other; default: the log's folder, or /tmp on one node"
     )
     rendezvous_timeout_s: float = Field(60.0, gt=0, le=86_400, description="seconds to wait for the other ranks")
+    stall_timeout_s: float = Field(
+        600.0,
+        gt=0,
+        le=86_400,
+        description="seconds without a finished step, or phase of the start, after which the run is ended as failed",
+    )
     study: str | None = Field(None, description="name of the study this run belongs to")
     block: int | None = Field(None, ge=0, description="index of the block this run belongs to")
     position: int | None = Field(None, ge=0, description="place of this run in its block's random order")

@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from bench.agree import disagreement, shared_fields
 from bench.config import RunConfig, UsageError
+from bench.ending import temporary
 from bench.launch import Launch, WrongWorld, meeting_folder
 
 _POLL_S = 0.05
@@ -78,18 +79,16 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
     address, nonce = host_address(launch), uuid.uuid4().hex
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{nonce}.tmp")
-        partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
-        partial.rename(path)
-    except OSError as error:
-        raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
-    store.add("arrived", 1)
-    try:
+    partial = path.with_name(f"{path.name}.{nonce}.tmp")
+    with temporary(path, partial):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
+            partial.rename(path)
+        except OSError as error:
+            raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
+        store.add("arrived", 1)
         _wait_for_all(store, launch, timeout, path.parent)
-    finally:
-        path.unlink(missing_ok=True)
     return store
 
 

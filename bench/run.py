@@ -3,63 +3,76 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from bench import backends, data, device, host, model, progress, train
+from bench import backends, data, device, host, model, train
 from bench.agree import disagreement, flat
 from bench.backends import Backend
 from bench.config import RunConfig, UsageError
 from bench.device import Device
 from bench.launch import Launch, WrongWorld
+from bench.progress import result
+from bench.pulse import Pulse
 from bench.record import SCHEMA, RunLog
+from bench.streams import say
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
 
-def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
+def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     """True if the run did what was asked. Raises UsageError on input that shows to be wrong only now."""
     if launch.rank == 0:
         _warn_of_rate(config)
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
+    pulse.enter("loading data")
     images = data.load_images(config, launch.local_rank)
+    pulse.enter("building the model")
     network = model.build_model(config, images.classes).to(place.torch_device)
+    pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
     write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
     watch = place.stopwatch()
-    samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device)
+    samples = train.Input(config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers it needs
     loop = None if config.loader_only else train.Loop(config, backend, network, samples)
     step: Callable[[], object] = samples.step if loop is None else loop.step
-    bar = progress.make_progress(launch.rank)
+    pulse.enter(_first_phase(config), _counts(samples, loop))
     try:
-        train.measure(step, samples, backend, config, log, watch, bar.window)
+        train.measure(step, samples, backend, config, log, watch, pulse.window)
     finally:
-        bar.close()
-    facts = train.check_samples(samples, backend, config)
+        pulse.close()
+    facts: dict[str, Any] = train.check_samples(samples, backend, config)
     if loop is not None:
         facts = _joined(facts, train.check_training(loop, backend, config, network, images.classes))
-    passed = _write_end(log, backend, place, facts)
+    pulse.passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
-        _say_result(config, facts)
+        say(result(config, pulse.rates, facts.get("last_loss"), _failed(facts)))
+    pulse.leave()
     del step, loop  # they hold the wrapped model, which must be gone before its process group
     backend.close()
-    return passed
+    return pulse.passed
+
+
+def _counts(samples: train.Input, loop: train.Loop | None) -> Callable[[], tuple[int, int]]:
+    """Batches received and steps done, read from the counters that the loop keeps anyway."""
+    return lambda: (len(samples.wait_seconds), len(samples.wait_seconds) if loop is None else loop.steps)
+
+
+def _first_phase(config: RunConfig) -> str:
+    return "compiling, warm-up" if config.compile and not config.loader_only else "warm-up"
 
 
 def _warn_of_rate(config: RunConfig) -> None:
     rate = config.peak_learning_rate
     if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
-        print(
+        say(
             f"warning: learning rate {rate:g} from the first step will probably make the loss explode, which fails the run; "
-            f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr",
-            file=sys.stderr,
-            flush=True,
+            f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
         )
 
 
@@ -115,12 +128,3 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )
     return not failed
-
-
-def _say_result(config: RunConfig, facts: dict[str, Any]) -> None:
-    kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
-    failed = f", FAILED CHECKS {names}" if (names := _failed(facts)) else ""
-    if {"loss_finite", "loss_bounded"} & {*names}:
-        failed += f" (loss {facts['first_loss']:.4g} at the first step; use --max-lr, --lr-warmup-steps or a lower --base-lr)"
-    result = "input pipeline alone" if config.loader_only else f"loss {facts['last_loss']:.4g}"
-    print(f"{config.cell} on {config.world_size} rank(s): {result}{failed}; {kept}", file=sys.stderr)

@@ -20,7 +20,7 @@ from bench.timing import Stopwatch, time_steps
 
 _EXPLODED = 10  # times the loss at the start
 
-Progress = Callable[[str, int, int, float], None]  # phase, windows done, windows in all, images/s
+Progress = Callable[[int, int, float], None]  # windows done, windows in all, images/s
 
 
 class Input:
@@ -64,6 +64,11 @@ class Loop:
         self._steps = 0  # taken so far
         # one tensor for all: thousands of small ones would lie about in the memory that the steps need
         self.losses = torch.full((config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device)
+
+    @property
+    def steps(self) -> int:
+        """Optimiser updates done."""
+        return self._steps
 
     def step(self) -> None:
         images, labels = self._input.step()
@@ -150,7 +155,7 @@ def measure(
         waited = backend.gather(sum(data.wait_seconds[-config.steps_per_window :]))
         log.write("window", index=index, steps=config.steps_per_window, seconds=seconds, input_seconds=waited)
         images = config.samples_per_step * config.steps_per_window
-        progress("window", index + 1, config.windows, images / seconds)
+        progress(index + 1, config.windows, images / seconds)
 
 
 def _record(backend: Backend, log: RunLog, phase: str, index: int, step_seconds: list[float]) -> None:

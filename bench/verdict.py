@@ -116,6 +116,9 @@ def _error(error: Event) -> str:
 
 
 def _stopped(end: Event) -> str:
+    """By what the run was stopped, as far as it knew."""
+    if end.get("reason"):
+        return f"stopped: {end['reason']}"
     return f"stopped by {end['signal']}" if end.get("signal") else "stopped"
 
 

@@ -18,7 +18,7 @@ Facts = Mapping[str, str]
 # What names the compared thing, the point or the file. Every other field of RunConfig, also one added later, is work.
 _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
-_PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "study", "block", "position", "curves"}
+_PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "stall_timeout_s", "study", "block", "position", "curves"}
 # How it was measured, not what, or where the data lay: runs that differ in these are no variants of each other.
 _MEASURED = {"seed", "warmup_steps", "windows", "steps_per_window", "data_dir", "download", "loader_only"}
 PER_BLOCK = ("seed", "data_dir", "download")  # equal inside a block; each job may have a scratch folder of its own

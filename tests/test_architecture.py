@@ -24,6 +24,11 @@ TORCH_FREE = {
     f"bench/{name}.py"
     for name in ("config", "fields", "rules", "record", "verdict", "launch", "hostlist", "resources", "host", "agree", "__init__")
 }
+# how a run begins, speaks and ends, from before torch is there
+TORCH_FREE |= {
+    f"bench/{name}.py"
+    for name in ("__main__", "command", "ending", "interrupt", "peers", "progress", "pulse", "stall", "streams", "watchdog")
+}
 # the doctor answers where torch does not import: only two files, processes of their own, load it
 TORCH_FREE |= {f"bench/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
 TORCH_FREE -= {"bench/doctor/probe.py", "bench/doctor/trial.py"}

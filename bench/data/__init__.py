@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -67,10 +67,10 @@ class _Loaded(Dataset[Batch | UsageError]):
             return error
 
 
-def batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
+def batches(config: RunConfig, rank: int, images: Images, made_one: Callable[[], object] = lambda: None) -> Iterator[Batch]:
     """This rank's batches: the union over ranks is the step's global batch.
 
-    Without end; with preprocessing=outside, those of the run's steps, all made before this returns.
+    Without end; with preprocessing=outside, those of the run's steps, all made before this returns, `made_one` called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -85,7 +85,11 @@ def batches(config: RunConfig, rank: int, images: Images) -> Iterator[Batch]:
     made = _without_mistakes(iter(loader))  # the loading processes start here, not in the first step
     if config.preprocessing == "inside":
         return made
-    return iter(list(islice(made, config.steps)))
+    kept = []
+    for batch in islice(made, config.steps):
+        kept.append(batch)
+        made_one()
+    return iter(kept)
 
 
 def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 from bench.config import make_config
 from bench.launch import Launch
 from bench.rendezvous import open_store
+from tests.bench.ranks import ROOT, environment, run
 
 
 def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +35,34 @@ def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, mo
         thread.join(30)
     assert {number: store.timeout for number, store in stores.items()} == dict.fromkeys((0, 1), timedelta(seconds=40))
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
+
+
+def alone(folder: Path) -> list[str]:
+    """Rank 0 of two, the other of which never starts."""
+    words = ["--model", "tests.bench.tiny:plain", "--image-size", "8", "--batch-per-rank", "4", "--backend", "ddp"]
+    return [sys.executable, "-m", "bench", *words, "--transport", "gloo", "--world-size", "2", "--rendezvous-dir", str(folder)]
+
+
+LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+
+
+@pytest.mark.ranks
+def test_ranks_that_never_meet_leave_no_file_behind(tmp_path: Path) -> None:
+    done = run([*alone(tmp_path), "--rendezvous-timeout-s", "1"], LAUNCHED)
+    assert done.returncode == 2
+    assert "1 of 2 ranks appeared" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(number: signal.Signals, tmp_path: Path) -> None:
+    process = subprocess.Popen(alone(tmp_path), cwd=ROOT, env=environment(LAUNCHED), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("rendezvous.*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert f"interrupted by {number.name}" in process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + number
+    assert list(tmp_path.iterdir()) == []

@@ -206,3 +206,9 @@ def test_the_states_are_nine() -> None:
     assert sorted(STATES) == sorted(
         ["planned", "running", "ok", "failed", "timed out", "interrupted", "out of memory", "node lost", "wrong world"]
     )
+
+
+def test_what_stopped_a_run_is_said_where_no_signal_did() -> None:
+    orphaned = {"event": "end", "status": "interrupted", "reason": "its launcher is gone"}
+    assert judge([START, orphaned]) == Verdict("interrupted", "stopped: its launcher is gone")
+    assert judge([START, STOPPED]) == Verdict("interrupted", "stopped by SIGTERM")

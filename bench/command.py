@@ -1,0 +1,104 @@
+"""What python -m bench does: read the input, see to it that every end is recorded, run one configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from bench import launch as launching
+from bench.config import RunConfig, UsageError, parse_argv
+from bench.ending import FAILED, INPUT_ERROR, LAUNCHER_READS_S, RANK_0_SPEAKS_S, Ending, alarm
+from bench.interrupt import on_interrupt
+from bench.peers import Launcher
+from bench.progress import make_screen, opening
+from bench.pulse import Pulse
+from bench.record import SCHEMA, RunLog
+from bench.resources import advice, environment, require_unmodified
+from bench.stall import Board
+from bench.streams import say
+from bench.watchdog import Watchdog
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by signal n."""
+    if argv[:1] == ["doctor"]:
+        from bench.doctor.command import main as doctor
+
+        return doctor(argv[1:])
+    rank, launch = 0, None
+    try:
+        launch = launching.discover(os.environ)
+        rank = launch.rank
+        config = parse_argv(argv)
+        _require_world(launch, config)
+        require_unmodified(os.environ)
+        _set_resources(config, launch)
+        log = RunLog(config.log_path if rank == 0 else None)
+    except UsageError as error:
+        if rank:
+            time.sleep(RANK_0_SPEAKS_S)
+        else:
+            say(f"error: {error}")
+        if launch is not None and launch.size > 1:
+            time.sleep(LAUNCHER_READS_S)
+        return INPUT_ERROR
+    return _live(config, launch, log)
+
+
+def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
+    """From here on every end of the run is recorded."""
+    pulse = Pulse(make_screen(launch.rank, config.windows))
+    board = Board(_board_folder(config, launch), config, launch)
+    launcher = None if launch.source == "none" else Launcher()  # a run started by hand outlives its shell
+    ending = Ending(config, launch.rank, log, pulse, board, launcher)
+    try:
+        if launch.rank == 0:
+            say(opening(config))
+        _watch(config, launch, ending, pulse, board)
+
+        from bench.run import run  # loads torch: after the threads are set and the input is known to be good
+
+        passed = run(config, launch, log, pulse)
+    except BaseException as error:
+        ending.failed(error)
+    kept = launch.rank > 0 or ending.find_log()
+    alarm(config.stall_timeout_s)
+    return 0 if passed and kept else FAILED
+
+
+def _watch(config: RunConfig, launch: launching.Launch, ending: Ending, pulse: Pulse, board: Board) -> None:
+    on_interrupt(ending.told)
+    ending.guard_exit()
+    Watchdog(pulse, board, ending, launch.rank, launch.size, config.stall_timeout_s).start()
+
+
+def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
+    if launch.size == 1:
+        return None
+    with contextlib.suppress(UsageError):
+        return launching.meeting_folder(launch, config.rendezvous_dir, config.log_path)
+    return None
+
+
+def _require_world(launch: launching.Launch, config: RunConfig) -> None:
+    """Raise WrongWorld; a study's run is recorded as refused, one by hand leaves nothing in the way of the next attempt."""
+    try:
+        launching.require_world(launch, config.world_size, os.environ)
+    except launching.WrongWorld as error:
+        if launch.rank == 0 and config.study is not None:
+            with contextlib.suppress(UsageError):  # another of several worlds has written it, or it cannot be written
+                log = RunLog(config.log_path)
+                start = {"config": config.model_dump(mode="json"), "host": {"launch": launch.record()}, "workload": {}}
+                log.write("start", schema=SCHEMA, **start)
+                log.write("error", rank=0, type=type(error).__name__, message=str(error))
+                log.write("end", status=f"failed: {error}")
+        raise
+
+
+def _set_resources(config: RunConfig, launch: launching.Launch) -> None:
+    cores = len(os.sched_getaffinity(0))
+    os.environ.update(environment(config, launch, cores, os.environ))
+    if (line := advice(config, launch, cores)) is not None:
+        say(f"warning: {line}")

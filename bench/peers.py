@@ -1,0 +1,91 @@
+"""The processes around a rank, as the kernel shows them: its launcher, its loading processes, the ranks of the same host."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish")
+_STATES = {
+    "R": "is running",
+    "S": "is sleeping",
+    "D": "waits for a disk or a network file system",
+    "T": "is stopped",
+    "t": "is stopped",
+    "Z": "has ended",
+    "X": "has ended",
+}
+ENDED = "has ended"
+
+
+def _stat(pid: int) -> tuple[str, str, int] | None:
+    """Name, state letter and parent of a process; None if there is no such process, or the kernel does not show it."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold anything, brackets too
+    state, parent = rest.split()[:2]
+    return name, state, int(parent)
+
+
+def state(pid: int) -> str:
+    """What a process of this host is doing, in words."""
+    found = _stat(pid)
+    return ENDED if found is None else _STATES.get(found[1], "is in an unknown state")
+
+
+class Launcher:
+    """Who started this rank, a wrapping shell included. Read once; a parent that is gone hands its children to another."""
+
+    def __init__(self) -> None:
+        self._chain = [os.getpid(), os.getppid()]
+        while (found := _stat(self._chain[-1])) is not None and found[0] in _SHELLS:
+            self._chain.append(found[2])
+
+    def gone(self) -> bool:
+        """True once any of them is no longer the parent of the one before it."""
+        if os.getppid() != self._chain[1]:
+            return True
+        above = zip(self._chain[1:], self._chain[2:], strict=False)
+        return any((found := _stat(child)) is None or found[2] != parent for child, parent in above)
+
+
+def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
+    """Rank, pid and hostname of every rank as the log's start has them; [] where there is no start."""
+    start = next(iter(_events(log, "start")), {})
+    ranks: list[Mapping[str, Any]] = start.get("host", {}).get("ranks", [])
+    return ranks
+
+
+def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
+    """Ranks of this host that ended without a word, with what is known of them; `as_lowest`: if no lower rank can tell."""
+    host = socket.gethostname()
+    here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
+    ended = [r for r in here if state(r["pid"]) == ENDED]
+    if _events(log, "end") or (as_lowest and any(r["rank"] < rank for r in here if r not in ended)):
+        return []
+    told = {event.get("rank") for event in _events(log, "error")}
+    how = "killed, or ended by code that tells nobody"
+    return [(r["rank"], f"its process {r['pid']} on {host} is gone: {how}") for r in ended if r["rank"] not in told]
+
+
+def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
+    """Events of one name; a log of many steps is not parsed for them."""
+    if log is None:
+        return []
+    try:
+        lines = log.read_bytes().splitlines()
+        return [json.loads(line) for line in lines if line.startswith(b'{"event": "%s"' % name.encode())]
+    except (OSError, ValueError):
+        return []
+
+
+def loading_processes() -> list[Any]:
+    """Processes that load data for this one."""
+    return list(sys.modules["multiprocessing"].active_children()) if "multiprocessing" in sys.modules else []

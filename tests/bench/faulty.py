@@ -1,0 +1,105 @@
+"""A model and a data set in which one rank meets a planned fault in its sixth step: FAULT says which, FAULT_RANK on whom."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from bench.config import RunConfig
+from bench.data import Batch
+from tests.bench.tiny import plain
+
+AT = 6  # step of the fault, 1 being the first
+
+
+class MuteError(Exception):
+    """Cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def _raise() -> None:
+    raise RuntimeError("planted failure")
+
+
+def _raise_mute() -> None:
+    raise MuteError
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+FAULTS: dict[str, Callable[[], object]] = {
+    "raise": _raise,
+    "raise without words": _raise_mute,
+    "KeyboardInterrupt": _interrupt,
+    "sys.exit(0)": lambda: sys.exit(0),
+    "sys.exit(3)": lambda: sys.exit(3),
+    "os._exit(0)": lambda: os._exit(0),
+    "os._exit(3)": lambda: os._exit(3),
+    "_exit(0) in C": lambda: ctypes.CDLL(None)._exit(0),
+    "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "hung model": lambda: time.sleep(3600),
+    "hung data set": lambda: time.sleep(3600),
+    "hung loader": lambda: time.sleep(3600),
+    "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "hung factory": lambda: time.sleep(3600),
+    "none": lambda: None,
+}
+
+
+def happen(*names: str) -> None:
+    """The planned fault, if it is one of `names`; leaves the moment in the file FAULT_AT."""
+    name = os.environ["FAULT"]
+    rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", "0"))
+    if name in names and rank == os.environ.get("FAULT_RANK", "0"):
+        Path(os.environ["FAULT_AT"]).write_text(str(time.monotonic()))
+        FAULTS[name]()
+
+
+class _Model(nn.Module):
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.inner, self.calls = plain(classes), 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        if self.calls == AT:
+            happen(*(name for name in FAULTS if name not in ("hung data set", "hung loader", "killed loader", "hung factory")))
+        result: torch.Tensor = self.inner(images)
+        return result
+
+
+class _Images:
+    """Makes whole batches, in the training process or in a loading one."""
+
+    classes, samples = 10, None
+
+    def __init__(self, image_size: int) -> None:
+        self.size, self.calls = image_size, 0
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        self.calls += 1
+        if self.calls == AT + 1:  # the first was for trying it out
+            happen("hung data set", "hung loader", "killed loader")
+        return torch.ones(len(indices), 3, self.size, self.size), torch.tensor(indices) % 10
+
+
+def model(classes: int) -> nn.Module:
+    return _Model(classes)
+
+
+def images(config: RunConfig) -> _Images:
+    happen("hung factory")
+    return _Images(config.image_size)

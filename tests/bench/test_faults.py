@@ -1,0 +1,253 @@
+"""Faults of one rank in mid-run, in every backend: each run ends in time, tells rank and cause, and leaves no process behind.
+
+With `-s` the table of faults is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.record import Run, read_run
+from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
+
+pytestmark = pytest.mark.ranks
+
+STALL_S = 10.0
+SPARE_S = 15.0  # a busy machine lets a rank's last words, and its launcher, take their time
+CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
+TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images", "--image-size", "8"]
+TINY += ["--batch-per-rank", "4", "--windows", "1000000", "--stall-timeout-s", str(STALL_S)]
+HERE = r"\(tests/bench/faulty\.py:\d+ \S+\)"
+GONE = r"its process \d+ on \S+ is gone: killed, or ended by code that tells nobody"
+WAITING = r"; meanwhile rank 0: waiting in the exchange of step 6 \(\S+:\d+ \S+\)"
+
+# fault in rank 1 -> what the log says of that rank
+CAUSES = {
+    "raise": "RuntimeError: planted failure",
+    "raise without words": "MuteError: an error without words",
+    "KeyboardInterrupt": f"KeyboardInterrupt: raised {HERE}",
+    "sys.exit(0)": rf"SystemExit: sys\.exit\(0\) was called {HERE}",
+    "sys.exit(3)": rf"SystemExit: sys\.exit\(3\) was called {HERE}",
+    "os._exit(0)": rf"LeftEarly: os\._exit\(0\) was called {HERE}",
+    "os._exit(3)": rf"LeftEarly: os\._exit\(3\) was called {HERE}",
+    "_exit(0) in C": GONE,
+    "SIGKILL": GONE,
+    "SIGSTOP": rf"no sign of life for \d+ s \(its process \d+ is stopped\){WAITING}",
+    "hung model": rf"no progress for \d+ s: in step 6 {HERE}{WAITING}",
+    "hung loader": rf"no progress for \d+ s: waiting for its batch of step 6, loading process \d+ is sleeping \(\S+\){WAITING}",
+    "killed loader": r"RuntimeError: DataLoader worker \(pid\(?s?\)? \d+\) .*(killed by signal: Killed|exited unexpectedly).*",
+}
+# the same fault in rank 0 needs another to tell of it where it cannot
+IN_RANK_0 = (("SIGKILL", "ddp/gloo"), ("SIGKILL", "horovod/mpi"), ("SIGSTOP", "ddp/mpi"), ("SIGSTOP", "horovod/gloo"))
+CASES = [(fault, cell, 1) for fault in CAUSES for cell in CELLS] + [(*case, 0) for case in IN_RANK_0]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of one run. `seconds` from the fault to the launcher's end."""
+
+    code: int
+    run: Run
+    seconds: float
+    output: str
+    left: list[str]
+
+
+def words(fault: str, cell: str, log: Path) -> list[str]:
+    backend, transport = cell.split("/")
+    loader = ["--num-workers", "1"] if "loader" in fault else []
+    ranks = "1" if backend == "single" else "2"
+    return [
+        "-m",
+        "bench",
+        *TINY,
+        *loader,
+        "--backend",
+        backend,
+        "--transport",
+        transport,
+        "--world-size",
+        ranks,
+        "--log-path",
+        str(log),
+    ]
+
+
+def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
+    mark = uuid.uuid4().hex
+    moment = log.with_suffix(".moment")
+    extra = {"FAULT": fault, "FAULT_RANK": str(rank), "FAULT_AT": str(moment), "FAULT_MARK": mark}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(extra), capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
+    )
+    ended = time.monotonic()
+    assert moment.exists(), f"the fault never came: {done.stderr}"
+    return Ended(done.returncode, read_run(log), ended - float(moment.read_text()), done.stdout + done.stderr, left_behind(mark))
+
+
+def left_behind(mark: str) -> list[str]:
+    """Command lines of processes of that run which are still there after a moment."""
+    deadline = time.monotonic() + 5
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def marked(mark: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"FAULT_MARK={mark}".encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+    """The chosen cases, two at a time: each is idle most of the while."""
+    with ThreadPoolExecutor(2) as pool:
+        started = {}
+        for item in request.session.items:
+            if isinstance(item, pytest.Function) and item.originalname == "test_a_fault_is_told":
+                params: dict[str, Any] = dict(item.callspec.params)
+                fault, cell, rank = params["fault"], params["cell"], params["rank"]
+                log = tmp_path_factory.mktemp("run") / "run.jsonl"
+                started[item.name] = pool.submit(play, mpirun(2, *words(fault, cell, log)), fault, rank, log)
+        yield started
+
+
+@pytest.mark.parametrize(("fault", "cell", "rank"), CASES)
+def test_a_fault_is_told(
+    fault: str, cell: str, rank: int, runs: dict[str, Future[Ended]], request: pytest.FixtureRequest
+) -> None:
+    ended = runs[request.node.name].result()
+    reason = str(ended.run.problem)
+    print(
+        f"\n| {fault} in rank {rank} | {cell} | {ended.run.state} | {reason} | {ended.seconds:.1f} s | exit code {ended.code} |"
+    )
+    assert ended.code != 0
+    assert ended.run.state == "failed", ended.output
+    cause = CAUSES[fault] if rank else CAUSES[fault].replace("meanwhile rank 0", "meanwhile rank 1")
+    assert re.fullmatch(f"rank {rank}: {cause}", reason), ended.output
+    assert ended.seconds < STALL_S + SPARE_S
+    assert ended.left == []
+
+
+@pytest.mark.parametrize("fault", ["sys.exit(0)", "os._exit(0)", "_exit(0) in C"])
+def test_under_torchrun(fault: str, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    ended = play(torchrun(2, *words(fault, "ddp/gloo", log)), fault, 1, log)
+    assert ended.code != 0
+    assert re.fullmatch(f"rank 1: {CAUSES[fault]}", str(ended.run.problem)), ended.output
+    assert ended.left == []
+
+
+ALONE = ("raise without words", "KeyboardInterrupt", "sys.exit(0)", "os._exit(0)", "killed loader")
+
+
+@pytest.mark.parametrize("fault", ALONE)
+def test_one_process_never_leaves_with_0(fault: str, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    ended = play([sys.executable, *words(fault, "single/none", log)], fault, 0, log)
+    assert ended.code == 1
+    assert ended.run.state == "failed"
+    assert re.fullmatch(f"rank 0: {CAUSES[fault]}", str(ended.run.problem)), ended.output
+    assert ended.output.count("error: ") == 1
+    assert ended.left == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "doing"),
+    [("hung data set", "waiting for its batch of step 6"), ("hung factory", "loading data"), ("hung model", "in step 6")],
+)
+def test_one_process_that_hangs_is_ended(fault: str, doing: str, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    ended = play([sys.executable, *words(fault, "single/none", log)], fault, 0, log)
+    assert ended.code == 1
+    assert "--stall-timeout-s" in ended.output
+    assert ended.seconds < STALL_S + SPARE_S
+    assert re.fullmatch(rf"rank 0: no progress for \d+ s: {doing} {HERE}", str(ended.run.problem)), ended.output
+
+
+def test_the_user_is_told_on_standard_error_too(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    ended = play(mpirun(2, *words("hung factory", "ddp/gloo", log)), "hung factory", 1, log)
+    assert ended.code != 0
+    assert re.search(
+        rf"error: rank 1: no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting ddp/gloo", ended.output
+    )
+
+
+LAUNCHERS = {
+    "mpirun ddp/mpi": (mpirun, "ddp/mpi"),
+    "mpirun horovod/mpi": (mpirun, "horovod/mpi"),
+    "mpirun ddp/gloo": (mpirun, "ddp/gloo"),
+    "torchrun ddp/gloo": (torchrun, "ddp/gloo"),
+    "horovodrun horovod/gloo": (horovodrun, "horovod/gloo"),
+}
+
+
+def begin(command: list[str], log: Path, mark: str) -> subprocess.Popen[bytes]:
+    """Start a run without a fault and return once it is inside its windows."""
+    extra = {"FAULT": "none", "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_MARK": mark}
+    with log.with_suffix(".out").open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(extra), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    deadline = time.monotonic() + 120
+    while not (log.exists() and '"event": "window", "index": 1' in log.read_text()):
+        assert time.monotonic() < deadline, log.with_suffix(".out").read_text()
+        time.sleep(0.1)
+    return process
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_that_is_killed_leaves_no_ranks(name: str, tmp_path: Path) -> None:
+    (launcher, cell), log, mark = LAUNCHERS[name], tmp_path / "run.jsonl", uuid.uuid4().hex
+    process = begin(launcher(2, *words("none", cell, log)), log, mark)
+    killed = time.monotonic()
+    process.kill()
+    process.wait(10)
+    while (left := marked(mark)) and time.monotonic() < killed + SPARE_S:
+        time.sleep(0.2)
+    print(f"\n| {name} killed | {read_run(log).state} | {read_run(log).problem} | {time.monotonic() - killed:.1f} s |")
+    assert left == []
+    # horovodrun leaves a process of its own above the ranks, which ends them
+    assert read_run(log).problem == ("stopped by SIGTERM" if launcher is horovodrun else "stopped: its launcher is gone")
+    assert read_run(log).state == "interrupted"
+
+
+def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
+    """As with nohup or disown: nobody started it who would be missed."""
+    log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
+    python = shlex.join([sys.executable, *words("none", "single/none", log)])
+    shell = begin(["bash", "-c", f"{python} & sleep 3600"], log, mark)
+    shell.kill()
+    shell.wait(10)
+    windows = len(read_run(log).windows)
+    time.sleep(3)
+    (orphan,) = [line for line in marked(mark) if "bench" in line]
+    assert "-m bench" in orphan
+    result = read_run(log)
+    assert len(result.windows) > windows
+    os.kill(result.host["ranks"][0]["pid"], signal.SIGTERM)
+    for pid in map(int, subprocess.run(["pgrep", "-g", str(shell.pid)], capture_output=True, text=True).stdout.split()):
+        os.kill(pid, signal.SIGKILL)  # the shell's sleep
+    assert left_behind(mark) == []
+    assert read_run(log).problem == "stopped by SIGTERM"
