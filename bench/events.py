@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
@@ -150,9 +151,9 @@ def parse(line: bytes) -> dict[str, Any]:
         first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         raise NoEvent(str(first["ctx"]["error"]))
-    value = repr(first["input"])
-    shown = value if len(value) <= 60 else value[:60] + " ..."
-    raise Damaged(f"{'.'.join(map(str, first['loc'])) or 'event'}={shown}: {first['msg']}")
+    where, value = ".".join(map(str, first["loc"])) or "event", repr(first["input"])
+    shown = "" if first["type"] == "missing" else f"={value[:60]}{' ...' * (len(value) > 60)}"
+    raise Damaged(f"{where}{shown}: {first['msg']}")
 
 
 def doubled_key(line: bytes) -> str | None:
@@ -160,8 +161,7 @@ def doubled_key(line: bytes) -> str | None:
     doubled: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:
-        keys = [key for key, _ in pairs]
-        doubled.extend(key for key in set(keys) if keys.count(key) > 1)
+        doubled.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
 
     json.loads(line.decode(), object_pairs_hook=look, parse_int=str)
     return doubled[0] if doubled else None

@@ -29,6 +29,7 @@ import json
 import math
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -215,6 +216,22 @@ class Run:
         """The launcher's `exit` event, empty where none was appended."""
         return self._last("exit") or {}
 
+    @property
+    def processes(self) -> tuple[object, ...] | None:
+        """Which processes measured, and when they were started: no two measurements share it. None where it is not said."""
+        if "started" not in self.host:
+            return None
+        return (self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in self.host.get("ranks", ())))
+
+    @cached_property
+    def broken(self) -> str | None:
+        """Why this log, which by its own words ended well or has not ended, must not be believed; None where nothing is wrong."""
+        found = judge(self.events)
+        if found is None:
+            return self.damage or self.torn
+        no_end = not self.end and not self.exit.get("code") and self._last("error") is None
+        return self.damage if no_end else None
+
     @cached_property
     def verdict(self) -> Verdict:
         """What became of the run; it is ok only if the log proves that it did all it was asked to do."""
@@ -235,14 +252,12 @@ class Run:
 
 def _judged(run: Run) -> Verdict:
     """A cause that the events name goes first; then damage, and what a log that ends well does not prove."""
-    found = judge(run.events)
-    lost_its_end = found is not None and not run.end and not run.exit.get("code") and run._last("error") is None
-    if run.damage is not None and (found is None or lost_its_end):
-        return Verdict("failed", run.damage)
-    if found is not None:
+    if run.broken is not None:
+        return Verdict("failed", run.broken)
+    if (found := judge(run.events)) is not None:
         return found
-    if run.torn is not None or run.config is None:
-        return Verdict("failed", run.torn or "no usable start event")
+    if run.config is None:
+        return Verdict("failed", "no usable start event")
     if (other := proof.wrong_world(run.config, run.host)) is not None:
         return Verdict("wrong world", other)
     missing = proof.missing(run.config, run.schema, run.events)
@@ -252,6 +267,8 @@ def _judged(run: Run) -> Verdict:
 def read_run(path: Path) -> Run:
     """Read one log, whatever its state; raises UsageError only if the file cannot be read at all."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise UsageError(f"{path}: no regular file; a run log is one")
         return parse_run(path, path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
