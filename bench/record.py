@@ -327,10 +327,11 @@ def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
         config = RunConfig(**values)
     except ValidationError as error:
         return None, f"no usable start event: config.{explain(error)}"
-    written = config.model_dump(mode="json")
-    for name, value in values.items():
-        if json.dumps(value) != json.dumps(written[name]):  # true for 1, or "4" for 4
-            return None, f"no usable start event: config.{name}={value!r}, which a log has as {written[name]!r}"
+    dumped = config.model_dump(mode="json")
+    written = {name: dumped[name] for name in values}
+    if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
+        name = next(name for name in values if json.dumps(values[name]) != json.dumps(written[name]))
+        return None, f"no usable start event: config.{name}={values[name]!r}, which a log has as {written[name]!r}"
     return config, None
 
 
