@@ -289,7 +289,7 @@ def parse_run(path: Path, data: bytes) -> Run:
         except Damaged as error:
             damaged.append(f"damaged log: line {line.number}: {error}")
     first: Mapping[str, Any] = next((event for event in events if event["event"] == "start"), {})
-    schema = first.get("schema", SCHEMA)
+    schema = first.get("schema", READABLE[0])
     config, problem = _config(first)
     found = chain(damaged, _repeated(events), _changed(schema, events, lines, data), _doubled(schema, lines))
     damage = problem or next(found, None)
