@@ -14,7 +14,8 @@ MOST_INTEGER = 2**63
 _MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
-Texts = dict[Text, Annotated[str, Field(max_length=_MOST_VALUE)]]
+Value = Annotated[str, Field(max_length=_MOST_VALUE)]
+Texts = dict[Text, Value]
 Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
 Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -40,6 +41,9 @@ class Rank(TypedDict):
     cpu: NotRequired[Text]
     cpus_on_node: NotRequired[Count | None]
     memory_bytes: NotRequired[Count]
+    env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
+    load_1min: NotRequired[Number]
+    steal_jiffies: NotRequired[Count | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
 
