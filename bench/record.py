@@ -5,8 +5,10 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer checks
   3  error has type, exit has said and oom_kills; a study's run that was refused for its world has a log: start (its host is the
      launch alone), error, end
+  4  end and exit have sha256, so that a log that was changed later shows it; end has the check loss_bounded; no line is empty,
+     and every line is strict JSON: a number that is not finite is the string "nan", "inf" or "-inf"
 
-Events in order; every number as measured, seconds unrounded:
+Events in order; every number as measured, seconds unrounded (bench/events.py has each field's type):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds: what each rank waited for data
@@ -16,31 +18,44 @@ Events in order; every number as measured, seconds unrounded:
           well), oom_kills (processes that the launching machine's kernel killed for memory meanwhile): the launcher's view, kept
           apart because a run may crash after complete data, and may be stopped before it has written anything
 
+The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "` of that very line.
 What became of a run is no event: `bench/verdict.py` judges it from these.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
+import re
+import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from bench.config import RunConfig, UsageError
+from bench import proof
+from bench.config import RunConfig, UsageError, explain
+from bench.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, doubled_key, parse
+from bench.proof import CHECKS
 from bench.verdict import OK, STATES, Verdict, judge
 
-__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "append_event", "read_run"]
+__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "append_event", "parse_run", "read_run"]
 
-SCHEMA = 3
-READABLE = (1, 2, 3)  # what 2 and 3 added is optional to a reader, so all are read alike
-CHECKS = ("samples_per_step", "loss_finite", "parameters_equal")  # what an `end` must have found true
-LOADER_CHECKS = CHECKS[:1]  # where nothing was trained
+SCHEMA = 4
+READABLE = (1, 2, 3, 4)
+_SEALED = ("end", "exit")  # events that carry a digest of all before them
+_FIRST_SEALED = 4  # schema
+_SEAL = ', "sha256": "'
+_SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
+_MOST_REASON = 1000  # characters
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class RunLog:
@@ -49,24 +64,27 @@ class RunLog:
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
         self._ended = False
+        self._path = path
         self._fd = None if path is None else _create(path)
 
     def write(self, event: str, **fields: Any) -> None:
+        """Add one event; raises OSError, with the path, where not all of it could be written."""
         with self._lock:
             if self._ended:
                 return
-            self._ended = event == "end"
             if self._fd is not None:
-                os.write(self._fd, _line(event, fields))
-                if self._ended:
+                assert self._path is not None
+                _append(self._fd, self._path, event, fields)
+                if event == "end":
                     os.fsync(self._fd)
+            self._ended = event == "end"
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log: for a failing rank other than 0, and for the launcher."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    """Add one event to an existing log: for a failing rank other than 0, and for the launcher. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
-        os.write(fd, b"\n" + _line(event, fields))  # the newline closes a line torn by a kill
+        _append(fd, path, event, fields)
     finally:
         os.close(fd)
 
@@ -74,7 +92,7 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 def _create(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         if not path.is_file():
             raise UsageError(f"log_path={str(path)!r} cannot be written: a file is in the way; choose another folder") from None
@@ -83,8 +101,51 @@ def _create(path: Path) -> int:
         raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
 
 
-def _line(event: str, fields: Mapping[str, Any]) -> bytes:
-    return (json.dumps({"event": event, **fields}, allow_nan=True) + "\n").encode()
+def _append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
+    """One line at the file's end, on a line of its own even where a kill has torn the one before."""
+    size = os.fstat(fd).st_size
+    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
+    if event in _SEALED:
+        line = seal(_contents(fd, size), line)
+    while line:  # a disk that is nearly full takes a part
+        try:
+            line = line[os.write(fd, line) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _contents(fd: int, size: int) -> bytes:
+    """The first `size` bytes: what this rank and others have written so far."""
+    parts = bytearray()
+    while len(parts) < size and (part := os.pread(fd, size - len(parts), len(parts))):
+        parts += part
+    return bytes(parts)
+
+
+def seal(before: bytes, line: bytes) -> bytes:
+    """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
+    head = line.removesuffix(b"}\n")
+    return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """The same with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_finite(one) for one in value]
+    return value
 
 
 def allocation(job: object, restart: object) -> str:
@@ -94,13 +155,19 @@ def allocation(job: object, restart: object) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """One log as read. `problem` is None exactly if the log proves that the run did all it was asked to do."""
+    """One log as read; what it holds has the types that bench/events.py promises.
+
+    `damage` is why the log must not be believed, whatever its events say; `torn` names a line that is no event.
+    """
 
     path: Path
     config: RunConfig | None
     host: Mapping[str, Any]
     workload: Mapping[str, Any]
     events: tuple[Mapping[str, Any], ...]
+    schema: int = SCHEMA
+    damage: str | None = None
+    torn: str | None = None
 
     def _last(self, event: str) -> Mapping[str, Any] | None:
         return next((e for e in reversed(self.events) if e["event"] == event), None)
@@ -108,12 +175,12 @@ class Run:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that held a rank, each once, sorted."""
-        return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ()) if "hostname" in rank}))
+        return tuple(sorted({rank["hostname"] for rank in self.host.get("ranks", ())}))
 
     @property
     def allocation(self) -> str:
         """The scheduler's allocation it ran in; '' where there was none."""
-        job = self.host.get("job") or {}
+        job = self.host.get("job", {})
         return allocation(job["SLURM_JOB_ID"], job.get("SLURM_RESTART_COUNT", 0)) if "SLURM_JOB_ID" in job else ""
 
     @property
@@ -130,7 +197,7 @@ class Run:
         """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup' for the cut steps."""
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
         ranks = min((len(part) for part in parts), default=0)
-        return [[s for part in parts for s in part[rank]] for rank in range(ranks)]
+        return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
 
     @property
     def images_per_s(self) -> float:
@@ -149,10 +216,28 @@ class Run:
         """The launcher's `exit` event, empty where none was appended."""
         return self._last("exit") or {}
 
+    @property
+    def processes(self) -> tuple[object, ...] | None:
+        """Which processes measured, and when they were started: no two measurements share it. None where it is not said."""
+        if "started" not in self.host:
+            return None
+        return (self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in self.host.get("ranks", ())))
+
+    @cached_property
+    def broken(self) -> str | None:
+        """Why this log, which by its own words ended well or has not ended, must not be believed; None where nothing is wrong."""
+        found = judge(self.events)
+        if found is None:
+            return self.damage or self.torn
+        no_end = not self.end and not self.exit.get("code") and self._last("error") is None
+        return self.damage if no_end else None
+
     @cached_property
     def verdict(self) -> Verdict:
         """What became of the run; it is ok only if the log proves that it did all it was asked to do."""
-        return judge(self.events) or _incomplete(self) or OK
+        found = _judged(self)
+        reason = _CONTROL.sub(" ", found.reason)
+        return Verdict(found.state, reason[:_MOST_REASON], tuple(_CONTROL.sub(" ", w)[:_MOST_REASON] for w in found.words))
 
     @property
     def problem(self) -> str | None:
@@ -165,65 +250,116 @@ class Run:
         return self.verdict.state
 
 
-def _incomplete(run: Run) -> Verdict | None:
-    """What a log that ends well does not prove."""
-    ranks = len(run.host.get("ranks", ()))
-    if run.config is not None and ranks != run.config.world_size:
-        return Verdict("wrong world", f"provenance of {ranks} ranks, asked for {run.config.world_size}")
-    missing = _missing(run)
-    return None if missing is None else Verdict("failed", missing)
-
-
-def _missing(run: Run) -> str | None:
-    config = run.config
-    if config is None:
-        return "no usable start event"
-    windows = run.windows
-    if [w["index"] for w in windows] != list(range(config.windows)):
-        return f"{len(windows)} windows of {config.windows}"
-    if any(w["steps"] != config.steps_per_window or not w["seconds"] > 0 for w in windows):
-        return f"a window has not {config.steps_per_window} steps, or no duration"
-    steps = run.step_seconds()
-    if len(steps) != config.world_size or any(len(s) != config.windows * config.steps_per_window for s in steps):
-        return "the steps of some rank are missing"
-    needed = LOADER_CHECKS if config.loader_only else CHECKS
-    checks = {**dict.fromkeys(needed, False), **run.end.get("checks", {})}
-    failed = [name for name, passed in checks.items() if passed is not True]
-    return f"failed checks: {', '.join(failed)}" if failed else None
+def _judged(run: Run) -> Verdict:
+    """A cause that the events name goes first; then damage, and what a log that ends well does not prove."""
+    if run.broken is not None:
+        return Verdict("failed", run.broken)
+    if (found := judge(run.events)) is not None:
+        return found
+    if run.config is None:
+        return Verdict("failed", "no usable start event")
+    if (other := proof.wrong_world(run.config, run.host)) is not None:
+        return Verdict("wrong world", other)
+    missing = proof.missing(run.config, run.schema, run.events)
+    return OK if missing is None else Verdict("failed", missing)
 
 
 def read_run(path: Path) -> Run:
-    """Read one log, whatever its state; raises UsageError only if the file cannot be read at all.
+    """Read one log, whatever its state; raises UsageError only if the file cannot be read at all."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise UsageError(f"{path}: no regular file; a run log is one")
+        return parse_run(path, path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def parse_run(path: Path, data: bytes) -> Run:
+    """The log that the bytes `data` are; whatever they are, the Run that is made of them can be relied on.
 
     A torn last line (killed while writing) ends the log. A log of another schema has a problem, never a guess.
     """
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    events = _events(text.splitlines())
-    start: Mapping[str, Any] = next((e for e in events if e["event"] == "start"), {})
-    config = _config(start)
-    return Run(path, config, start.get("host", {}), start.get("workload", {}), tuple(events))
-
-
-def _events(lines: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The lines that are events. A torn line is left out: whatever it held is then missing, which `problem` notices."""
-    events: list[Mapping[str, Any]] = []
-    for line in lines:
+    events, lines, damaged, torn = [], [], [], []
+    for line in _lines(data):
         try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "event" in event:
-            events.append(event)
-    return events
+            events.append(parse(line.text))
+            lines.append(line)
+        except NoEvent as error:
+            torn.append(f"line {line.number} is no event: {error}")
+        except Damaged as error:
+            damaged.append(f"damaged log: line {line.number}: {error}")
+    first: Mapping[str, Any] = next((event for event in events if event["event"] == "start"), {})
+    schema = first.get("schema", READABLE[0])
+    config, problem = _config(first)
+    found = chain(damaged, _repeated(events), _changed(schema, events, lines, data), _doubled(schema, lines))
+    damage = problem or next(found, None)
+    torn_at = next(iter(torn), None)
+    return Run(path, config, first.get("host", {}), first.get("workload", {}), tuple(events), schema, damage, torn_at)
 
 
-def _config(start: Mapping[str, Any]) -> RunConfig | None:
-    if start.get("schema") not in READABLE:
-        return None
+class _Line(NamedTuple):
+    number: int
+    start: int  # bytes before it
+    text: bytes
+
+
+def _lines(data: bytes) -> Iterator[_Line]:
+    """The lines that are not empty; logs before schema 4 have empty ones."""
+    start = 0
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if text.strip():
+            yield _Line(number, start, text)
+        start += len(text) + 1
+
+
+def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
+    """What was asked for, or why it cannot be read."""
+    if not start:
+        return None, None
+    if start["schema"] not in READABLE:
+        reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
+        return None, f"no usable start event: schema {start['schema']}, and {reads}"
+    values = start["config"]
+    for name, value in values.items():
+        if (isinstance(value, int) and abs(value) >= MOST_INTEGER) or (isinstance(value, str) and len(value) > MOST_TEXT):
+            return None, f"no usable start event: config.{name[:MOST_TEXT]} is beyond any real one"
     try:
-        return RunConfig(**start["config"])
-    except (ValidationError, KeyError, TypeError):
-        return None
+        config = RunConfig(**values)
+    except ValidationError as error:
+        return None, f"no usable start event: config.{explain(error)}"
+    dumped = config.model_dump(mode="json")
+    written = {name: dumped[name] for name in values}
+    if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
+        name = next(name for name in values if json.dumps(values[name]) != json.dumps(written[name]))
+        return None, f"no usable start event: config.{name}={values[name]!r}, which a log has as {written[name]!r}"
+    return config, None
+
+
+def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A run starts once and ends once; a second event of the kind is another run's, or somebody's."""
+    for name in ("start", "end"):
+        if (n := sum(event["event"] == name for event in events)) > 1:
+            yield f"damaged log: {n} {name} events"
+
+
+def _changed(schema: int, events: Sequence[Mapping[str, Any]], lines: Sequence[_Line], data: bytes) -> Iterator[str]:
+    """Digests that do not fit; those of older schemas too if they are there, so that a changed schema hides nothing."""
+    sha, done = hashlib.sha256(), 0
+    for event, line in zip(events, lines, strict=True):
+        name = event["event"]
+        found = _SEAL_AT_END.search(line.text) if name in _SEALED else None
+        if found is not None:
+            at = line.start + found.start()
+            sha.update(memoryview(data)[done:at])
+            done = at
+            if sha.hexdigest() != found[1].decode():
+                yield f"the log was changed after it was written: the digest in its {name} does not fit"
+        elif name in _SEALED and (schema >= _FIRST_SEALED or "sha256" in event):
+            yield f"the log was changed after it was written: its {name} does not close with a digest"
+
+
+def _doubled(schema: int, lines: Iterable[_Line]) -> Iterator[str]:
+    """Keys that stand twice in an object; a digest that fits shows that the writer wrote it, and it writes none twice."""
+    for line in lines if schema < _FIRST_SEALED else ():
+        if (key := doubled_key(line.text)) is not None:
+            yield f"damaged log: line {line.number}: the key {key[:MOST_TEXT]!r} stands twice in one object"

@@ -72,7 +72,7 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
         return
     for path, run in logs.items():
         words = options.get(_own_name(path).removesuffix(".jsonl"), []) if path.startswith("runs/") else []
-        yield from (f"{path} {problem}" for problem in _log_problems(path, run, contents[path], study, words))
+        yield from (f"{path} {problem}" for problem in _log_problems(path, run, study, words))
     last = {path: run for path, run in logs.items() if is_last(path)}
     yield from _doubled(last)
     yield from _uneven(last, set(VARIED) - varied(study))
@@ -102,17 +102,12 @@ def _at_work(contents: Contents) -> Iterator[str]:
             yield f"{path}: {place} has begun and not ended; wait for it, or submit again if it is gone (python -m slurm submit)"
 
 
-def _log_problems(path: str, run: Run, text: bytes, study: Mapping[str, Any], words: Words) -> Iterator[str]:
-    try:
-        state = run.state
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        yield f"is damaged: {type(error).__name__}: {error}"
-        return
+def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -> Iterator[str]:
     if run.config is None and any(event["event"] == "start" for event in run.events):
         yield "is damaged, or of a later version: its start cannot be read"
-    if state == "ok" and sum(bool(line.strip()) for line in text.splitlines()) != len(run.events):
-        yield "is damaged: a line is no event, and yet the run says that all went well"
-    if state == "running" and is_last(path):
+    elif run.broken is not None:
+        yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
+    if run.state == "running" and is_last(path):
         yield "has no end: wait for its job, or do it again if the job is gone"
     if run.config is None:
         return
@@ -132,11 +127,14 @@ def _own_name(path: str) -> str:
 
 def _doubled(logs: Logs) -> Iterator[str]:
     seen: dict[str, str] = {}
+    measured: dict[object, str] = {}
     for path, run in logs.items():
         if run.config is not None:
             key = run.config.model_dump_json(exclude={"log_path", "rendezvous_dir"})
             if (other := seen.setdefault(key, path)) != path:
                 yield f"{path} and {other} are one and the same run"
+            elif run.processes is not None and (other := measured.setdefault(run.processes, path)) != path:
+                yield f"{path} and {other} are one and the same measurement"
 
 
 def _uneven(logs: Logs, fixed: Iterable[str]) -> Iterator[str]:

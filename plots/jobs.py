@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from bench.events import Integer, Text
 from bench.record import allocation
 from plots import equal
 from plots.calibration import WHEN, Calibration
 from plots.load import Unusable, read_log
+
+
+@with_config(ConfigDict(extra="allow"))
+class _Said(TypedDict):
+    """One line of a job; what it says beyond `event` depends on that."""
+
+    event: Text
+    job: NotRequired[Text | Integer]
+    restart: NotRequired[Text | Integer]
+    when: NotRequired[Text]
+    node: NotRequired[Text]
+    reason: NotRequired[Text]
+    log: NotRequired[Annotated[str, Field(pattern=r"^[^/\x00]{0,255}$")]]
+
+
+_EVENT: TypeAdapter[Any] = TypeAdapter(_Said)
 
 
 def read(folder: Path) -> list[Calibration] | None:
@@ -32,20 +52,16 @@ def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
 
 
 def events(text: bytes) -> Iterator[Mapping[str, Any]]:
-    """What a job said of itself, line by line."""
-    for line in text.decode(errors="replace").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # torn by a kill
-            continue
-        if isinstance(event, dict):
-            yield event
+    """What a job said of itself, line by line; a line that a kill has torn, or that is no such event, says nothing."""
+    for line in text.splitlines():
+        with suppress(ValidationError):
+            yield _EVENT.validate_json(line, strict=True)
 
 
 def _calibration(job: str, place: str, event: Mapping[str, Any], logs: Path) -> Calibration:
-    when, node, log = event["when"], str(event.get("node", "")), str(event.get("log", ""))
+    when, node, log = event["when"], event.get("node", ""), event.get("log", "")
     if not log:
-        return Calibration(job, place, when, node, reason=str(event.get("reason", "not begun")))
+        return Calibration(job, place, when, node, reason=event.get("reason", "not begun"))
     if not (logs / log).is_file():
         return Calibration(job, place, when, node, log=log, reason="its log is not there")
     run = read_log(logs / log)

@@ -19,6 +19,7 @@ from bench.record import Run, read_run
 from plots import equal, steady
 from plots.blocks import NO_BLOCK
 from plots.gaps import Plan
+from plots.progress import track
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # a run that was done again; what is left is its own name
 
@@ -79,27 +80,28 @@ def load(folder: Path) -> Loaded:
     if not paths:
         raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
     old = [p for p in paths if ATTEMPT.search(p.name)]
+    new = [p for p in paths if not ATTEMPT.search(p.name)]
     rows: list[dict[str, Any]] = []
-    hosts: list[Mapping[str, Any]] = []
+    widest: Mapping[str, Any] = {}  # provenance of the run that saw most of the machine
     unusable: list[Unusable] = []
-    for path in paths:
-        if path in old:
-            continue
+    measured: list[tuple[object, bool]] = []  # per row by which processes, and whether the log bears its own run's name
+    for path in track(new, "run logs read"):
         run = read_log(path)
         if isinstance(run, Unusable):
             unusable.append(run)
-        else:
-            rows.append(_row(run))
-            hosts.append(run.host)
+            continue
+        rows.append(_row(run))
+        measured.append((run.processes, _bears_its_name(run)))
+        widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
+    rows, copies = _set_copies_aside(rows, measured)
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged with what was
     rows = [row for row in rows if not row["loader_only"]]
     for row, variant in zip(rows, equal.variants(rows), strict=True):
         row["variant"] = variant
     rows, mixed = _set_mixed_aside(rows)
     superseded = tuple(_superseded(path) for path in old)
-    widest = max(hosts, key=lambda h: len(h.get("ranks", ())), default=None)  # the run that saw most of the machine
     frames = pd.DataFrame(rows), pd.DataFrame(pipelines)
-    return Loaded(study, *frames, (*unusable, *mixed), superseded, notes, dict(widest or {}))
+    return Loaded(study, *frames, (*unusable, *copies, *mixed), superseded, notes, dict(widest))
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
@@ -116,14 +118,12 @@ def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 
 def read_log(path: Path) -> Run | Unusable:
-    """A usable run, or why not. A log of this schema whose events lack what the schema promises is damaged, not a crash."""
+    """A usable run, or why not."""
     try:
         run = read_run(path)
-        verdict = run.verdict
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
-        return Unusable(path.name, "failed", f"damaged log: {type(error).__name__}: {error}")
-    if verdict.state == "ok" and not all(np.isfinite(s) and s > 0 for rank in run.step_seconds() for s in rank):
-        return Unusable(path.name, "failed", "a step has no positive duration")
+    except UsageError as error:  # a folder of that name, or a file of somebody else
+        return Unusable(path.name, "failed", str(error))
+    verdict = run.verdict
     return run if verdict.state == "ok" else Unusable(path.name, verdict.state, verdict.reason, verdict.words)
 
 
@@ -142,7 +142,7 @@ def _row(run: Run) -> dict[str, Any]:
     """
     config = run.config
     assert config is not None
-    slowest = np.max(run.step_seconds(), axis=0).tolist()
+    slowest = np.asarray(run.step_seconds()).max(axis=0)
     judged = steady.judge(slowest)
     median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
     return {
@@ -169,6 +169,27 @@ def _row(run: Run) -> dict[str, Any]:
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": equal.facts(config, run.host, run.end),
     }
+
+
+def _bears_its_name(run: Run) -> bool:
+    return run.config is not None and run.config.log_path is not None and run.config.log_path.name == run.path.name
+
+
+def _set_copies_aside(
+    rows: Sequence[dict[str, Any]], measured: Sequence[tuple[object, bool]]
+) -> tuple[list[dict[str, Any]], list[Unusable]]:
+    """Logs of the same processes, started at the same moment, are one measurement, whatever block or name they bear."""
+    original: dict[object, str] = {}
+    for row, (processes, _) in sorted(zip(rows, measured, strict=True), key=lambda pair: not pair[1][1]):
+        original.setdefault(processes, row["log"])
+    kept, copies = [], []
+    for row, (processes, _) in zip(rows, measured, strict=True):
+        if processes is None or original[processes] == row["log"]:
+            kept.append(row)
+        else:
+            reason = f"the same measurement as {original[processes]}: by the same processes, started at the same moment"
+            copies.append(Unusable(row["log"], "ok", reason))
+    return kept, copies
 
 
 def _input_share(run: Run) -> float | None:

@@ -14,8 +14,10 @@ _RESOLVED = 4.0  # standard errors; noise alone then raises the flag in at most 
 _KEEP = 5  # batches that must remain: MSER's statistic is 0 for one batch and would always choose the end (White 1997)
 _ENOUGH_FOR_BATCHES = 50  # steps; below that batches of five are too few to judge, and single steps are used
 
+_NO_VARIANCE = 1e-24  # of the mean square: what rounding leaves of numbers that are equal
 
 Logs = np.ndarray[Any, np.dtype[np.float64]]
+Floats = Sequence[float] | Logs
 
 
 @dataclass(frozen=True)
@@ -29,24 +31,29 @@ class Steadiness:
     reason: str
 
 
-def mser_cut(values: Sequence[float], batch: int = 5) -> int:
+def mser_cut(values: Floats, batch: int = 5) -> int:
     """Steps to cut so that the rest has the least standard error: MSER on means of `batch` steps (White 1997)."""
     n = len(values) // batch
-    means = np.asarray(values[: n * batch], float).reshape(n, batch).mean(axis=1)
     if n <= _KEEP:
         return 0
-    scores = [float(np.var(means[d:])) / (n - d) for d in range(n - _KEEP + 1)]
-    return int(np.argmin(scores)) * batch
+    means = np.asarray(values[: n * batch], float).reshape(n, batch).mean(axis=1)
+    # var(means[d:]) for every d at once, from sums taken from the end; centred first, so that the squares do not cancel
+    centred = (means - means.mean())[::-1]
+    left = np.arange(1, n + 1)
+    variances = np.cumsum(centred**2) / left - (np.cumsum(centred) / left) ** 2
+    variances[variances < _NO_VARIANCE * float(np.mean(means**2))] = 0.0
+    return int(np.argmin((variances / left)[::-1][: n - _KEEP + 1])) * batch
 
 
-def tukey_outliers(values: Sequence[float]) -> list[float]:
+def tukey_outliers(values: Floats) -> list[float]:
     """Values beyond 1.5 interquartile ranges from the quartiles (Tukey 1977), in their order."""
-    q1, q3 = np.percentile(values, [25, 75])
+    found = np.asarray(values, float)
+    q1, q3 = np.percentile(found, [25, 75])
     fence = 1.5 * (q3 - q1)
-    return [v for v in values if v < q1 - fence or v > q3 + fence]
+    return list(found[(found < q1 - fence) | (found > q3 + fence)].tolist())
 
 
-def judge(step_seconds: Sequence[float]) -> Steadiness:
+def judge(step_seconds: Floats) -> Steadiness:
     """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds, structural warm-up already cut.
 
     Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by more than 2 % and
@@ -55,7 +62,7 @@ def judge(step_seconds: Sequence[float]) -> Steadiness:
     """
     logs = np.log(np.asarray(step_seconds, float))
     n = len(logs)
-    cut = mser_cut(logs.tolist(), 5 if n >= _ENOUGH_FOR_BATCHES else 1)
+    cut = mser_cut(logs, 5 if n >= _ENOUGH_FOR_BATCHES else 1)
     shift, errors = _shift(logs[: n // 2], logs[n // 2 :])
     moved, cut_errors = _moved(logs, cut)
     reasons = []

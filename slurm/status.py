@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.record import STATES, read_run
 from slurm.plan import Point, Run
 
@@ -39,9 +39,9 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
         return RunStatus(run, *(unfinished if run.log.with_suffix(".out").exists() else ("planned", "")))
     try:
         log = read_run(run.log)
-        verdict = log.verdict
-    except (ValueError, LookupError, TypeError, AttributeError) as error:  # an event lacks what the schema promises
-        return RunStatus(run, "failed", f"damaged log: {type(error).__name__}: {error}")
+    except UsageError as error:  # a folder of that name, or a file of somebody else
+        return RunStatus(run, "failed", str(error))
+    verdict = log.verdict
     wall_s = log.exit.get("wall_s")
     if log.config is not None and (difference := _difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {difference}", wall_s)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import proof
 from bench.config import RunConfig, UsageError
-from bench.record import SCHEMA, RunLog, append_event, read_run
+from bench.record import SCHEMA, RunLog, append_event, parse_run, read_run
 
-CONFIG = RunConfig(backend="ddp", world_size=2, batch_per_rank=8, windows=2, steps_per_window=3)
-CHECKS = {"samples_per_step": True, "loss_finite": True, "parameters_equal": True}
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CONFIG = RunConfig(backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3)
+CHECKS = {"samples_per_step": True, "loss_finite": True, "parameters_equal": True, "loss_bounded": True}
+RANKS = [{"rank": 0, "hostname": "n1", "pid": 7}, {"rank": 1, "hostname": "n2", "pid": 7}]
 
 
 def events() -> list[tuple[str, dict[str, Any]]]:
-    """A complete run: window seconds 0.75 and 1.25 for 2 x 3 steps of 16 images."""
-    ranks = [[0.1, 0.2, 0.4], [0.25, 0.25, 0.25]]
+    """A complete run: window seconds 0.75 and 1.25 for 2 x 3 steps of 16 images; rank 1 is the slower one."""
+    config = CONFIG.model_dump(mode="json")
     return [
-        (
-            "start",
-            {"schema": SCHEMA, "config": CONFIG.model_dump(mode="json"), "host": {"ranks": [{}, {}]}, "workload": {"x": 1}},
-        ),
-        ("steps", {"phase": "warmup", "index": 0, "seconds": [[9.0], [8.0]]}),
-        ("steps", {"phase": "window", "index": 0, "seconds": ranks}),
-        ("window", {"index": 0, "steps": 3, "seconds": 0.75}),
-        ("steps", {"phase": "window", "index": 1, "seconds": ranks}),
-        ("window", {"index": 1, "steps": 3, "seconds": 1.25}),
-        ("end", {"status": "ok", "checks": CHECKS}),
+        ("start", {"schema": SCHEMA, "config": config, "host": {"ranks": RANKS}, "workload": {"x": 1}}),
+        ("steps", {"phase": "warmup", "index": 0, "seconds": [[9.0] * 3, [8.0] * 3]}),
+        ("steps", {"phase": "window", "index": 0, "seconds": [[0.1, 0.2, 0.4], [0.25, 0.25, 0.25]]}),
+        ("window", {"index": 0, "steps": 3, "seconds": 0.75, "input_seconds": [0.0, 0.75]}),
+        ("steps", {"phase": "window", "index": 1, "seconds": [[0.1, 0.2, 0.4], [0.25, 0.5, 0.5]]}),
+        ("window", {"index": 1, "steps": 3, "seconds": 1.25, "input_seconds": [0.0, 0.5]}),
+        ("end", {"status": "ok", "checks": CHECKS, "samples": 9 * 16}),
     ]
 
 
@@ -52,8 +58,9 @@ def test_a_complete_log_comes_back(tmp_path: Path) -> None:
     assert run.config == CONFIG
     assert run.images_per_s == 16 * 6 / (0.75 + 1.25)
     assert run.window_seconds == [0.75, 1.25]
-    assert run.step_seconds() == [[0.1, 0.2, 0.4, 0.1, 0.2, 0.4], [0.25] * 6]
-    assert run.step_seconds("warmup") == [[9.0], [8.0]]
+    assert run.step_seconds() == [[0.1, 0.2, 0.4, 0.1, 0.2, 0.4], [0.25, 0.25, 0.25, 0.25, 0.5, 0.5]]
+    assert run.step_seconds("warmup") == [[9.0] * 3, [8.0] * 3]
+    assert run.hosts == ("n1", "n2")
 
 
 def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
@@ -67,16 +74,29 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
     [
         (events()[:-1], "running", "no end event"),
         (events()[1:], "failed", "no usable start event"),
-        (changed(0, schema=SCHEMA + 1), "failed", "no usable start event"),
+        (changed(0, schema=SCHEMA + 1), "failed", "no usable start event: schema 5, and this version reads 1 to 4"),
+        (
+            changed(0, config={**CONFIG.model_dump(mode="json"), "batch_per_rank": None}),
+            "failed",
+            "give exactly one of global_batch",
+        ),
         ([e for i, e in enumerate(events()) if i != 3], "failed", "1 windows of 2"),
         (changed(3, steps=2), "failed", "has not 3 steps"),
-        (changed(3, seconds=0.0), "failed", "no duration"),
-        (changed(3, seconds=float("nan")), "failed", "no duration"),
+        (changed(3, seconds=0.0), "failed", "damaged log: line 4: window.seconds=0.0: "),
+        (changed(3, seconds=float("nan")), "failed", "damaged log: line 4: window.seconds='nan': "),
+        (changed(3, seconds=1.0), "failed", "window 0 lasted 1.0 s, and the steps of its slowest rank 0.75 s"),
+        (changed(3, seconds=0.7), "failed", "window 0 lasted 0.7 s, and the steps of its slowest rank 0.75 s"),
+        (changed(3, input_seconds=[0.0, 0.76]), "failed", "window 0 lasted 0.75 s, and a rank waited longer"),
+        (changed(3, input_seconds=[0.0]), "failed", "the input_seconds of some rank are missing"),
+        (changed(1, seconds=[[9.0], [8.0]]), "failed", "steps of some rank"),
+        ([*events()[:4], events()[2], *events()[4:]], "failed", "missing, or there twice"),
+        (changed(0, host={"ranks": [RANKS[0], RANKS[0]]}), "wrong world", "provenance of ranks 0, 0, asked for 0 to 1"),
+        (changed(6, samples=160), "failed", "160 samples, where 9 steps of 16 are 144"),
         (changed(4, seconds=[[0.1, 0.2, 0.4]]), "failed", "steps of some rank"),
-        ([e for i, e in enumerate(events()) if i != 4], "failed", "steps of some rank"),
-        (changed(0, host={"ranks": [{}]}), "wrong world", "provenance of 1 ranks, asked for 2"),
+        ([e for i, e in enumerate(events()) if i != 4], "failed", "steps of some window"),
+        (changed(0, host={"ranks": RANKS[:1]}), "wrong world", "provenance of 1 ranks, asked for 2"),
         (changed(6, checks={**CHECKS, "loss_finite": False}), "failed", "failed checks: loss_finite"),
-        (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal"),
+        (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal, loss_bounded"),
         ([*events()[:-1], ("end", {"status": "ok"})], "failed", "failed checks"),
         (changed(6, status="failed: rank 0: boom"), "failed", "boom"),
         ([*events()[:-1], ("end", {"status": "interrupted", "signal": "SIGINT"})], "interrupted", "stopped by SIGINT"),
@@ -136,6 +156,7 @@ def test_a_torn_line_is_not_an_event_and_swallows_nothing_after_it(tmp_path: Pat
     run = read_run(path)
     assert len(run.windows) == 1
     assert run.exit["code"] == 137
+    assert not [line for line in path.read_text().splitlines() if not line]
 
 
 def test_an_existing_log_is_never_overwritten(tmp_path: Path) -> None:
@@ -158,6 +179,257 @@ def test_nothing_follows_the_end(tmp_path: Path) -> None:
     log.write("end", status="ok")
     log.write("end", status="interrupted")
     assert len(path.read_text().splitlines()) == 1
+
+
+def test_end_and_exit_close_with_a_digest_of_every_byte_before_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.jsonl", events())
+    append_event(path, "exit", code=0, said=['a "quote"', "é"])
+    text = path.read_bytes()
+    marks = [match.start() for match in re.finditer(b', "sha256": "', text)]
+    assert len(marks) == 2
+    for mark in marks:
+        assert text[mark:].startswith(b', "sha256": "' + hashlib.sha256(text[:mark]).hexdigest().encode() + b'"}\n')
+    assert b"\n\n" not in text
+    assert read_run(path).problem is None
+
+
+def test_events_of_other_ranks_are_part_of_what_end_seals(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    log = RunLog(path)
+    log.write("start", **events()[0][1])
+    with path.open("a") as other:
+        other.write('{"event": "error", "ra')  # torn: its rank was killed
+    append_event(path, "error", rank=1, message="RuntimeError: boom")
+    log.write("end", status="failed: boom")
+    text = path.read_bytes()
+    mark = text.rindex(b', "sha256": "')
+    assert hashlib.sha256(text[:mark]).hexdigest().encode() in text[mark:]
+    assert read_run(path).problem == "rank 1: RuntimeError: boom"
+
+
+CHANGED = "the log was changed after it was written"
+
+
+def complete(path: Path) -> Path:
+    append_event(write(path, events()), "exit", code=0, timed_out=False, interrupted=False, limit_s=60, wall_s=4, said=[])
+    return path
+
+
+def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
+    """Every byte in turn, each as a digit or a letter it was not: no such log is ok."""
+    text = complete(tmp_path / "run.jsonl").read_bytes()
+    assert parse_run(Path("x"), text).problem is None
+    for at in range(len(text) - 1):
+        other = b"1" if text[at : at + 1] != b"1" else b"2"
+        run = parse_run(Path("x"), text[:at] + other + text[at + 1 :])
+        assert run.state != "ok", at
+        assert run.problem, at
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
+        ('"schema": 4', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
+        ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
+        (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
+        ('"index": 0, "steps": 3', '"index": 0, "index": 0, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
+    ],
+)
+def test_a_log_that_was_changed_says_so(tmp_path: Path, old: str, new: str, reason: str) -> None:
+    text = complete(tmp_path / "run.jsonl").read_text()
+    assert text.count(old) >= 1
+    run = parse_run(Path("x"), text.replace(old, new, 1).encode())
+    assert (run.state, run.problem) == ("failed", reason)
+
+
+def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "run.jsonl", [*events()[:3], ("error", {"rank": 1, "message": "boom"}), ("end", {"status": "failed: x"})]
+    )
+    run = parse_run(path, path.read_bytes().replace(b'"pid": 7', b'"pid": 8'))
+    assert (run.state, run.problem) == ("failed", "rank 1: boom")
+
+
+def test_a_damaged_end_is_named_and_not_a_missing_one(tmp_path: Path) -> None:
+    text = complete(tmp_path / "run.jsonl").read_bytes()
+    run = parse_run(Path("x"), text.replace(b'"status": "ok"', b'"status": null'))
+    assert (run.state, run.problem) == ("failed", "damaged log: line 7: end.status=None: Input should be a valid string")
+
+
+def test_what_is_not_finite_is_written_as_strict_json_and_says_why_the_run_failed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "run.jsonl",
+        changed(6, status="failed: loss_finite", first_loss=float("nan"), last_loss=[float("inf"), {"a": -float("inf")}]),
+    )
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    last = [json.loads(line, parse_constant=refuse) for line in path.read_text().splitlines()][-1]
+    assert (last["first_loss"], last["last_loss"]) == ("nan", ["inf", {"a": "-inf"}])
+    run = parse_run(path, path.read_bytes().replace(b'["inf", {"a": "-inf"}]', b'"inf"'))
+    assert run.problem == "loss_finite"
+
+
+OLD = [(FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("text", OLD)
+def test_real_logs_of_older_schemas_are_ok(text: bytes) -> None:
+    run = parse_run(Path("x"), text)
+    assert (run.state, run.problem) == ("ok", None)
+
+
+def in_event(text: bytes, name: str, **fields: Any) -> bytes:
+    """The first event of that name with other fields; a log without digests shows nothing else."""
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{name}"'.encode()))
+    event = json.loads(lines[at])
+    lines[at] = json.dumps({k: v(event[k]) if callable(v) else v for k, v in {**event, **fields}.items()}).encode()
+    return b"\n".join(lines) + b"\n"
+
+
+def rank_0(**facts: object) -> Any:
+    return lambda host: {**host, "ranks": [{**host["ranks"][0], **facts}, *host["ranks"][1:]]}
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "words"),
+    [
+        ("window", {"seconds": True}, "window.seconds=True"),
+        ("window", {"seconds": "1.5"}, "window.seconds='1.5'"),
+        ("window", {"seconds": 10**400}, "window.seconds="),
+        ("window", {"seconds": float("inf")}, "window.seconds=inf"),
+        ("window", {"seconds": 1e308}, "window.seconds=1e+308"),
+        ("window", {"seconds": 1e-320}, "window.seconds=1e-320"),
+        ("window", {"index": 0.5}, "window.index=0.5"),
+        ("window", {"input_seconds": [-0.1, 0.1]}, "window.input_seconds.0=-0.1"),
+        ("window", {"input_seconds": [[0.1], 0.1]}, "window.input_seconds.0=[0.1]"),
+        ("steps", {"seconds": [["0.5"]]}, "steps.seconds.0.0='0.5'"),
+        ("steps", {"seconds": [None]}, "steps.seconds.0=None"),
+        ("steps", {"seconds": 3}, "steps.seconds=3"),
+        ("start", {"schema": True}, "start.schema=True"),
+        ("start", {"host": rank_0(hostname=["n1"])}, "start.host.ranks.0.hostname=['n1']"),
+        ("start", {"host": rank_0(cpus_on_node=[2])}, "start.host.ranks.0.cpus_on_node=[2]"),
+        ("start", {"host": rank_0(cpu="x" * 1_000_000)}, "start.host.ranks.0.cpu='xxx"),
+        ("start", {"host": rank_0(cpu="\ud800")}, "line 1 is no event: unexpected end of hex escape"),
+        ("start", {"host": {"ranks": [0, 1]}}, "start.host.ranks.0=0"),
+        ("start", {"host": lambda host: {**host, "job": ["7"]}}, "start.host.job=['7']"),
+        ("start", {"config": lambda config: {**config, "block": 10**30}}, "config.block is beyond any real one"),
+        ("start", {"config": lambda config: {**config, "model": "m" * 1_000_000}}, "config.model is beyond any real one"),
+        ("start", {"config": lambda config: {**config, "augment": 1}}, "config.augment=1, which a log has as True"),
+        ("start", {"config": lambda config: {**config, "world_size": "2"}}, "config.world_size='2', which a log has as 2"),
+        ("end", {"checks": {"samples_per_step": 1}}, "end.checks.samples_per_step=1"),
+        ("end", {"parameters_sha256": ["a"]}, "end.parameters_sha256=['a']"),
+        ("end", {"exchange_bytes": [0.5]}, "end.exchange_bytes.0=0.5"),
+        ("exit", {"code": "0"}, "exit.code='0'"),
+        ("exit", {"said": [1]}, "exit.said.0=1"),
+    ],
+)
+@pytest.mark.parametrize("text", OLD[2:])
+def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(text: bytes, event: str, fields: dict[str, Any], words: str) -> None:
+    run = parse_run(Path("x"), in_event(text, event, **fields))
+    assert run.state == "failed"
+    assert run.problem is not None
+    assert words in run.problem
+    assert len(run.problem) <= 1000
+    assert "\n" not in run.problem
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace(b'"index": 0, ', b'"index": 0, "index": 0, ', 1), "line 2: the key 'index' stands twice"),
+        (lambda text: text.replace(b'"cpu": ', b'"cpu": "a", "cpu": ', 1), "line 1: the key 'cpu' stands twice"),
+        (lambda text: text + b"[" * 100_000 + b"\n", "is no event"),
+        (lambda text: text + b"[]\n", "damaged log: line"),
+        (lambda text: text + b'{"event": "pair"}\n', "damaged log: line"),
+        (lambda text: text + text.splitlines()[-3] + b"\n", "2 end events"),
+        (lambda text: text.splitlines()[0] + b"\n" + text, "2 start events"),
+        (lambda text: text.replace(b'"samples": ', b'"samples": 1'), "samples, where"),
+        (lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1), "samples, where"),
+    ],
+)
+def test_an_old_log_that_contradicts_itself_is_unusable(change: Callable[[bytes], bytes], words: str) -> None:
+    run = parse_run(Path("x"), change(OLD[2]))
+    assert run.state == "failed"
+    assert words in str(run.problem)
+
+
+@pytest.mark.parametrize(("factor", "steps"), [(0.5, 1.0), (0.001, 1.0), (10.0, 1.0), (1.01, 1.0), (0.999, 1.0), (1.0, 100.0)])
+def test_a_window_must_be_as_long_as_its_steps(factor: float, steps: float) -> None:
+    lines = []
+    for line in OLD[2].splitlines():
+        event = json.loads(line or "{}")
+        if event.get("event") == "window":
+            event["seconds"] *= factor
+        if event.get("event") == "steps":
+            event["seconds"] = [[s * steps for s in rank] for rank in event["seconds"]]
+        lines.append(json.dumps(event) if event else "")
+    run = parse_run(Path("x"), "\n".join(lines).encode())
+    assert "s, and the steps of its slowest rank" in str(run.problem)
+
+
+def test_a_gpus_own_clock_may_differ_from_the_hosts_by_a_percent() -> None:
+    """On the CPU the clock is one, and what lies between a window's edges and its steps is a few reads of it."""
+    entries = changed(3, seconds=0.754)
+    assert (
+        proof.missing(CONFIG, SCHEMA, as_events(entries)) == "window 0 lasted 0.754 s, and the steps of its slowest rank 0.75 s"
+    )
+    gpu = CONFIG.model_copy(update={"device": "cuda", "transport": "nccl"})
+    assert proof.missing(gpu, SCHEMA, as_events(entries)) is None
+    assert proof.missing(gpu, SCHEMA, as_events(changed(3, seconds=0.745))) is None
+    assert proof.missing(gpu, SCHEMA, as_events(changed(3, seconds=0.77))) is not None
+
+
+def as_events(entries: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [{"event": name, **fields} for name, fields in entries]
+
+
+def test_older_logs_need_not_say_that_the_loss_was_bounded() -> None:
+    entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != "loss_bounded"})
+    assert proof.missing(CONFIG, 3, as_events(entries)) is None
+    assert proof.missing(CONFIG, 4, as_events(entries)) == "failed checks: loss_bounded"
+
+
+WRITER = """
+import resource, sys
+from pathlib import Path
+from bench.record import RunLog, append_event
+path, room = Path(sys.argv[1]), int(sys.argv[2])
+log = RunLog(path)
+log.write("start", schema=4)
+resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, resource.RLIM_INFINITY))
+try:
+    log.write("end", status="ok") if sys.argv[3] == "end" else append_event(path, "exit", code=0)
+except OSError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.write("end", status="failed: File too large")
+"""
+
+
+@pytest.mark.parametrize("event", ["end", "exit"])
+@pytest.mark.parametrize("room", [0, 1, 40])
+def test_a_line_that_is_written_in_part_is_an_error_with_its_path(tmp_path: Path, event: str, room: int) -> None:
+    path = tmp_path / "run.jsonl"
+    done = subprocess.run([sys.executable, "-c", WRITER, path, str(room), event], capture_output=True, text=True, check=True)
+    assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
+    run = read_run(path)
+    assert run.end["status"] == "failed: File too large"  # on a line of its own, below the torn one
+    assert not [e for e in run.events if e["event"] == "exit"]
+
+
+def test_a_full_disk_is_an_error_with_its_path() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        append_event(Path("/dev/full"), "exit", code=0)
+
+
+def test_a_pipe_of_a_logs_name_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.jsonl")
+    with pytest.raises(UsageError, match="no regular file"):
+        read_run(tmp_path / "run.jsonl")
 
 
 def test_without_a_path_nothing_is_kept() -> None:

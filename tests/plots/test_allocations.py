@@ -103,7 +103,7 @@ def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) ->
 
 
 def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
-    for cell, sha in (("ddp/mpi", "a"), ("horovod/mpi", "b")):
+    for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
         name = f"{cell[:3]}.jsonl"
         logs.write(tmp_path / f"by-hand-{name}", logs.config(cell, 1, block=None), 0.1, end={"parameters_sha256": sha})
         place = logs.Job("7", 3, NODES).place(1)

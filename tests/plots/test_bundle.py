@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -149,11 +150,22 @@ def test_missing_runs_are_gaps(folder: Path, tmp_path: Path) -> None:
 
 def edit(path: Callable[[Path], Path], old: str, new: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        text = path(folder).read_text()
+        file = path(folder)
+        text = file.read_text()
         assert old in text
-        path(folder).write_text(text.replace(old, new, 1))
+        file.write_bytes(logs.resealed(text.replace(old, new, 1).encode()))
 
     return spoil
+
+
+def unsealed(folder: Path) -> None:
+    first_log(folder).write_text(first_log(folder).read_text().replace('"momentum": 0.9', '"momentum": 0.8'))
+
+
+def measured_twice(folder: Path) -> None:
+    for path in sorted((folder / "runs").glob("b00-0?-*.jsonl"))[:3]:
+        text = re.sub('"pid": [0-9]+', '"pid": 7', path.read_text())
+        path.write_bytes(logs.resealed(text.encode()))
 
 
 def named(name: str) -> Callable[[Path], Path]:
@@ -176,13 +188,20 @@ def another_name(folder: Path) -> None:
 
 def twice(folder: Path) -> None:
     text = first_log(folder).read_text()
-    (folder / "runs" / "again.jsonl").write_text(text.replace(first_log(folder).name, "again.jsonl"))
+    again = text.replace(first_log(folder).name, "again.jsonl").encode()
+    (folder / "runs" / "again.jsonl").write_bytes(logs.resealed(again))
 
 
 def by_hand(folder: Path) -> None:
     config = RunConfig(batch_per_rank=8, study="small", log_path=folder / "runs" / "x.jsonl", model="resnet18")
     RunLog(config.log_path).write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host={}, workload={})
     append_event(folder / "runs" / "x.jsonl", "exit", code=1, **EXIT)
+
+
+def other_parameters(folder: Path) -> None:
+    text = first_log(folder).read_text()
+    right = text.split('"parameters_sha256": "')[1][:64]
+    logs.edit(first_log(folder), right, right[::-1])
 
 
 def run_is_3(folder: Path) -> None:
@@ -192,7 +211,7 @@ def run_is_3(folder: Path) -> None:
 
 def torn(folder: Path) -> None:
     lines = first_log(folder).read_text().splitlines(keepends=True)
-    first_log(folder).write_text("".join([*lines[:2], '{"event": "st\n', *lines[2:]]))
+    first_log(folder).write_bytes(logs.resealed("".join([*lines[:2], '{"event": "st\n', *lines[2:]]).encode()))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +226,9 @@ def torn(folder: Path) -> None:
         (edit(named("job-001.sh"), "run b00-00", "run 'b00-00"), "a job script cannot be read: No closing quotation"),
         (edit(first_log, '"momentum": 0.9', '"momentum": 0.8'), "has momentum=0.8, where most runs have 0.9"),
         (edit(first_log, '"seed": ', '"seed": 1'), "but its job script says --seed "),
-        (edit(first_log, '"phase"', '"stage"'), "is damaged: KeyError: 'phase'"),
+        (edit(first_log, '"phase"', '"stage"'), "is damaged: line 2: steps.phase: Field required"),
+        (unsealed, "is damaged: the log was changed after it was written: the digest in its end does not fit"),
+        (measured_twice, "are one and the same measurement"),
         (edit(first_log, f'"schema": {SCHEMA}', '"schema": 99'), "its start cannot be read"),
         (run_is_3, "study.toml: run=3: Input should be a valid dictionary"),
         (
@@ -220,12 +241,12 @@ def torn(folder: Path) -> None:
         ),
         (edit(named("jobs.jsonl"), '"job-001.sh"', "[]"), "jobs.jsonl: line 1 is no record of a job"),
         (edit(named("jobs.jsonl"), "{", "3\n{"), "jobs.jsonl: line 1 is no record of a job"),
-        (torn, "is damaged: a line is no event"),
+        (torn, "is damaged: line 3 is no event"),
         (no_end, "has no end: wait for its job"),
         (another_name, "is of another run than its name says: it was written as b00-01-"),
         (twice, "are one and the same run"),
         (by_hand, "but study.toml says"),
-        (edit(first_log, '"parameters_sha256": "', '"parameters_sha256": "0'), "ended with different parameters: block 0"),
+        (other_parameters, "ended with different parameters: block 0"),
         (
             edit(named("report.md"), "## Answer", "## The answer"),
             "report.md is not what the logs say; make it again: python -m plots",

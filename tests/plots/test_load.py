@@ -1,5 +1,7 @@
 """Every log is either a row of the frame or listed with its reason; nothing disappears."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -8,12 +10,16 @@ import pytest
 
 from bench.config import UsageError
 from bench.record import SCHEMA, append_event
-from plots import equal
+from plots import consistent, equal, jobs, progress, steady
 from plots.analysis import analyse
 from plots.load import Loaded, load
-from tests.plots import logs
+from plots.summary import summary
+from tests.plots import logs, mutations
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "tests" / "fixtures"
+SHIPPED = sorted(path.parent for path in (ROOT / "results").glob("*/summary.json") if path.parent.name != "mine")
+WINDOWS_3 = (1.3559444009997605, 1.7075210590001006, 1.2107358570001452)
 
 
 def reasons(loaded: Loaded) -> dict[str, str]:
@@ -34,8 +40,7 @@ def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
 
 def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None:
     path = logs.write(tmp_path / "a.jsonl", logs.config("ddp/mpi", 2), 0.2)
-    text = path.read_text().replace("0.2,", "0.1,", 1)  # one warm-up step: must not matter
-    path.write_text(text)
+    logs.edit(path, "0.300", "0.100", 1)  # one warm-up step: must not matter
     row = load(tmp_path).runs.iloc[0]
     assert row["step_seconds_median"] == pytest.approx(0.2)  # rank 0 takes 0.198 s
     assert row["step_seconds_p99"] == pytest.approx(0.2)
@@ -44,7 +49,8 @@ def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None
 def test_percentiles_of_a_run(tmp_path: Path) -> None:
     path = logs.write(tmp_path / "a.jsonl", logs.config("single", windows=1, steps_per_window=20, warmup_steps=3), 0.1)
     steps = ", ".join(str(round(0.1 + 0.01 * i, 2)) for i in range(20))
-    path.write_text(path.read_text().replace(", ".join(["0.1"] * 20), steps))
+    logs.edit(path, ", ".join(["0.1"] * 20), steps)
+    logs.edit(path, '"seconds": 2.0', f'"seconds": {sum(0.1 + 0.01 * i for i in range(20))}')
     row = load(tmp_path).runs.iloc[0]
     assert row["step_seconds_median"] == pytest.approx(0.195)
     assert row["step_seconds_p95"] == pytest.approx(0.2805)  # linear between the 19th and the 20th step
@@ -78,6 +84,79 @@ def test_a_real_log_of_schema_2_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_a_real_log_of_schema_3_is_read(tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "run-schema-3.jsonl", tmp_path)
+    loaded = load(tmp_path)
+    assert not loaded.unusable
+    row = loaded.runs.iloc[0]
+    assert (row["cell"], row["world_size"], row["exit_code"]) == ("horovod/gloo", 2, 0)
+    assert row["images_per_s"] == pytest.approx(64 * 9 / sum(WINDOWS_3), rel=1e-12)
+    assert row["hosts"] == ("n2", "n3")
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: Path) -> None:
+    """Older schemas, read by today's rules: not a log of them is lost, and not a number changes."""
+    loaded = load(folder)
+    assert loaded.unusable == ()
+    kept = json.loads((folder / "summary.json").read_text())
+    fresh = json.loads(json.dumps(summary(analyse(loaded, jobs.read(folder)), kept["figures"])))
+    assert consistent._contradiction(kept, fresh) is None
+
+
+def started(path: Path, moment: str, pid: int = 7) -> None:
+    """Give a synthetic log a beginning, as real ones have it."""
+    text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())
+    path.write_bytes(logs.resealed(text.replace('"host": {', f'"host": {{"started": "{moment}", ').encode()))
+
+
+def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
+    """The log that bears the name it was written under is the original, whichever sorts first."""
+    for block, moment in ((4, "10:00:00"), (5, "10:00:00"), (6, "10:00:00.000001"), (7, "10:00:00")):
+        name = tmp_path / f"b{block}.jsonl"
+        written = tmp_path / "b5.jsonl" if block == 4 else name
+        logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
+        started(name, moment)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["b5.jsonl", "b6.jsonl"]
+    same = "the same measurement as b5.jsonl: by the same processes, started at the same moment"
+    assert reasons(loaded) == {"b4.jsonl": same, "b7.jsonl": same}
+
+
+def test_other_processes_or_another_moment_are_another_measurement(tmp_path: Path) -> None:
+    for block, (moment, pid) in enumerate((("10:00:00", 7), ("10:00:00", 8), ("10:00:01", 7))):
+        started(logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block), 0.1), moment, pid)
+    assert len(load(tmp_path).runs) == 3
+
+
+def test_mser_is_what_its_definition_says() -> None:
+    """The sums taken from the end choose what the variance of every rest chooses."""
+    random = np.random.default_rng(3)
+    for n in (6, 20, 57, 400):
+        for _ in range(50):
+            values = np.log(random.lognormal(-1, 0.02, n)) + random.choice([0.0, 0.3]) * (np.arange(n) < n // 3)
+            scores = [float(np.var(values[d:])) / (n - d) for d in range(n - 5 + 1)]
+            assert steady.mser_cut(values, 1) == int(np.argmin(scores))
+
+
+def test_a_long_reading_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(progress.track(range(5), "logs read")) == list(range(5))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    assert list(progress.track(range(3), "logs read")) == [0, 1, 2]
+    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
+
+
+def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
+    """The benchmark's seeded damage in small: no traceback, and nothing taken as changed from a log as it is written now."""
+    new = mutations.run_mutations(mutations.SOURCES, 1500, 7)
+    old = mutations.run_mutations(mutations.OLD, 500, 8)
+    assert new.tracebacks + old.tracebacks == []
+    assert new.changed == []
+    assert min(new.unusable, old.unusable) > 300  # the damage is real
+
+
 def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
     good = logs.config("single")
     logs.write(tmp_path / "good.jsonl", good, 0.1)
@@ -94,9 +173,11 @@ def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
     torn = logs.write(tmp_path / "torn.jsonl", good, 0.1)
     torn.write_text("".join(torn.read_text().splitlines(keepends=True)[:4])[:-30])
     zero = logs.write(tmp_path / "zero.jsonl", good, 0.1)
-    zero.write_text(zero.read_text().replace("[[0.1, ", "[[NaN, "))
-    damaged = logs.write(tmp_path / "damaged.jsonl", good, 0.1)
-    damaged.write_text(damaged.read_text().replace('"seconds"', '"secs"'))
+    logs.edit(zero, "[[0.1, ", "[[NaN, ")
+    logs.edit(logs.write(tmp_path / "damaged.jsonl", good, 0.1), '"seconds"', '"secs"')
+    changed = logs.write(tmp_path / "changed.jsonl", good, 0.1)
+    changed.write_text(changed.read_text().replace('"pid": 1', '"pid": 2'))
+    (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "empty.jsonl").write_text("")
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["good.jsonl"]
@@ -108,8 +189,10 @@ def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
         "rank.jsonl": "rank 1: out of memory",
         "newer.jsonl": "no usable start event",
         "torn.jsonl": "no end event",
-        "zero.jsonl": "no positive duration",
-        "damaged.jsonl": "damaged log",
+        "zero.jsonl": "damaged log: line 3: steps.seconds.0.0=nan: ",
+        "damaged.jsonl": "damaged log: line 2: steps.seconds: Field required",
+        "changed.jsonl": "the log was changed after it was written: the digest in its end does not fit",
+        "folder.jsonl": "no regular file",
         "empty.jsonl": "no end event",
     }
     found = reasons(loaded)
@@ -327,9 +410,8 @@ def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
     assert (two.world_size, two.groups, two.runs, two.mismatches) == (2, 2, 8, ())
     path = tmp_path / "runs" / "1-weak-ddp-mpi-2.jsonl"
     wrong = logs.digest("another")
-    text = path.read_text()
-    right = text.split('"parameters_sha256": "')[1][:64]
-    path.write_text(text.replace(right, wrong))
+    right = path.read_text().split('"parameters_sha256": "')[1][:64]
+    logs.edit(path, right, wrong)
     _, two = analyse(load(tmp_path)).digests
     assert len(two.mismatches) == 1
     assert two.mismatches[0].startswith("block 1: ")

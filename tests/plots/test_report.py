@@ -233,7 +233,7 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(tmp_path: P
     folder = logs.study(tmp_path / "test", blocks=6)
     for path in (folder / "runs").glob("*horovod*"):
         own = '"backend_env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"}, "env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1", '
-        path.write_text(path.read_text().replace('"env": {', own))
+        logs.edit(path, '"env": {', own)
     assert main(["report", str(folder)]) == 0
     text = page(folder)
     said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"

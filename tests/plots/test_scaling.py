@@ -117,7 +117,7 @@ def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: P
 def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=6, sd=0.005)
     path = tmp_path / "runs" / "2-weak-horovod-mpi-2.jsonl"
-    path.write_text(path.read_text().replace("2.13.0+cpu", "2.12.1+cpu"))
+    logs.edit(path, "2.13.0+cpu", "2.12.1+cpu")
     a = analysed(tmp_path)
     assert comparison(a).paired.n == 5
     assert comparison(a, 1).paired.n == 6

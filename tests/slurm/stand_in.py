@@ -34,7 +34,7 @@ def complete(config: RunConfig) -> None:
         steps = [[0.25] * config.steps_per_window] * config.world_size
         log.write("steps", phase="window", index=index, seconds=steps)
         log.write("window", index=index, steps=config.steps_per_window, seconds=0.25 * config.steps_per_window)
-    log.write("end", status="ok", checks=dict.fromkeys(CHECKS, True))
+    log.write("end", status="ok", checks=dict.fromkeys(CHECKS, True), samples=config.steps * config.samples_per_step)
 
 
 def fail(config: RunConfig) -> None:

@@ -93,7 +93,7 @@ def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
 def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
     complete(runs[0].config)
     runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", "damaged log: KeyError: 'seconds'")
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", "damaged log: line 3: window.seconds: Field required")
 
 
 def test_counts_name_what_there_is(runs: list[Run]) -> None:

@@ -1,0 +1,171 @@
+"""The structure of a run log's events: what each line must hold, checked strictly while it is parsed; more is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic's own; it accepts the standard library's from Python 3.12 on
+
+MOST_TEXT = 4096  # characters of a name; nothing that names a machine, a version or a file is longer
+MOST_INTEGER = 2**63
+_MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
+
+Text = Annotated[str, Field(max_length=MOST_TEXT)]
+Value = Annotated[str, Field(max_length=_MOST_VALUE)]
+Texts = dict[Text, Value]
+Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
+Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+# No clock tells less than a nanosecond, and no run lasts 30 years: with these bounds sums and quotients stay finite.
+Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
+Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+_open = with_config(ConfigDict(extra="allow"))
+
+
+@_open
+class Rank(TypedDict):
+    """What one rank recorded of itself."""
+
+    rank: Count
+    hostname: Text
+    local_rank: NotRequired[Count]
+    pid: NotRequired[Count]
+    affinity: NotRequired[list[Count]]
+    threads: NotRequired[Count]
+    versions: NotRequired[Texts]
+    cpu: NotRequired[Text]
+    cpus_on_node: NotRequired[Count | None]
+    memory_bytes: NotRequired[Count]
+    env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
+    load_1min: NotRequired[Number]
+    steal_jiffies: NotRequired[Count | None]
+    gpu: NotRequired[Text]
+    gpu_uuid: NotRequired[Text]
+
+
+@_open
+class Git(TypedDict):
+    """State of the measuring code's checkout; None without git."""
+
+    commit: NotRequired[Text | None]
+    bench_tree: NotRequired[Text | None]
+    bench_dirty: NotRequired[bool | None]
+
+
+@_open
+class Host(TypedDict):
+    """Provenance of a run; a run that was refused for its world has no ranks."""
+
+    ranks: NotRequired[list[Rank]]
+    started: NotRequired[Text]
+    git: NotRequired[Git]
+    code_sha256: NotRequired[Sha256]
+    platform: NotRequired[Text]
+    versions: NotRequired[Texts]
+    env: NotRequired[Texts]
+    backend_env: NotRequired[Texts]
+    job: NotRequired[dict[Text, Text]]
+
+
+@_open
+class Start(TypedDict):
+    event: Literal["start"]
+    schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
+    config: dict[str, Any]  # checked as a RunConfig
+    host: Host
+    workload: dict[Text, Text | bool | Integer | Number | None]
+
+
+@_open
+class Steps(TypedDict):
+    event: Literal["steps"]
+    phase: Literal["warmup", "window"]
+    index: Count
+    seconds: list[list[Seconds]]
+
+
+@_open
+class Window(TypedDict):
+    event: Literal["window"]
+    index: Count
+    steps: Count
+    seconds: Seconds
+    input_seconds: NotRequired[list[Wait]]
+
+
+@_open
+class Error(TypedDict):
+    event: Literal["error"]
+    rank: Count
+    message: str
+    type: NotRequired[Text]
+
+
+@_open
+class End(TypedDict):
+    event: Literal["end"]
+    status: str
+    checks: NotRequired[dict[Text, bool]]
+    samples: NotRequired[Count]
+    signal: NotRequired[Text]
+    first_loss: NotRequired[float | str | None]
+    last_loss: NotRequired[float | str | None]
+    parameters_sha256: NotRequired[Sha256]
+    exchange_bytes: NotRequired[list[Count]]
+    peak_memory_bytes: NotRequired[list[Count]]
+    peak_device_memory_bytes: NotRequired[list[Count | None]]
+    sha256: NotRequired[Sha256]
+
+
+@_open
+class Exit(TypedDict):
+    event: Literal["exit"]
+    code: Integer
+    timed_out: NotRequired[bool]
+    interrupted: NotRequired[bool]
+    limit_s: NotRequired[Integer | Number]
+    wall_s: NotRequired[Integer | Number]
+    said: NotRequired[list[str]]
+    oom_kills: NotRequired[Integer]
+    sha256: NotRequired[Sha256]
+
+
+_EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")])
+
+
+class NoEvent(ValueError):
+    """A line that is no JSON: torn by a kill, or by a full disk."""
+
+
+class Damaged(ValueError):
+    """A line of JSON that does not hold what its event promises."""
+
+
+def parse(line: bytes) -> dict[str, Any]:
+    """One line as an event with at least the fields above. Raises NoEvent or Damaged, with the first reason."""
+    try:
+        event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
+        return event
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    if first["type"] == "json_invalid":
+        raise NoEvent(str(first["ctx"]["error"]))
+    where, value = ".".join(map(str, first["loc"])) or "event", repr(first["input"])
+    shown = "" if first["type"] == "missing" else f"={value[:60]}{' ...' * (len(value) > 60)}"
+    raise Damaged(f"{where}{shown}: {first['msg']}")
+
+
+def doubled_key(line: bytes) -> str | None:
+    """The first key that an object of this JSON line holds twice: readers disagree on which of the two counts."""
+    doubled: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        doubled.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+
+    json.loads(line.decode(), object_pairs_hook=look, parse_int=str)
+    return doubled[0] if doubled else None
