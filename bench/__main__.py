@@ -8,10 +8,16 @@ import signal
 import sys
 import time
 
-from bench import launch as launching
-from bench.config import RunConfig, UsageError, parse_argv
-from bench.record import SCHEMA, RunLog, append_event
-from bench.resources import advice, environment, require_unmodified
+from bench import without
+
+try:
+    from bench import launch as launching
+    from bench.config import RunConfig, UsageError, parse_argv
+    from bench.machine import require_fit
+    from bench.record import SCHEMA, RunLog, append_event
+    from bench.resources import advice, environment, require_unmodified
+except ModuleNotFoundError as missing:
+    without(missing)
 
 INPUT_ERROR = 2
 _RANK_0_SPEAKS_S = 2.0
@@ -31,6 +37,7 @@ def main(argv: list[str]) -> int:
         config = parse_argv(argv)
         _require_world(launch, config)
         require_unmodified(os.environ)
+        require_fit(config, launch, os.environ)
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:

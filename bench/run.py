@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench import backends, data, device, host, model, progress, train
+from bench import backends, data, device, host, machine, model, progress, train
 from bench.backends import Backend
 from bench.config import RunConfig
 from bench.device import Device
@@ -22,7 +22,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog) -> bool:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     images = data.load_images(config, launch.local_rank)
-    network = model.build_model(config, images.classes).to(place.torch_device)
+    network = model.build_model(config, images.classes)
+    machine.require_training_fit(config, launch, sum(p.numel() * p.element_size() for p in network.parameters()))
+    network = network.to(place.torch_device)
     backend = backends.load(config, launch, place)
     watch = place.stopwatch()
     samples = train.Input(config, data.batches(config, launch.rank, images), place.torch_device, watch.now)
