@@ -95,6 +95,8 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
     """Leave at once: other ranks may be waiting for this one, and the exit handlers of a broken world may wait for them."""
     message = (str(error).strip().splitlines() or [type(error).__name__])[0]
     wrong_input = isinstance(error, UsageError)
+    own = getattr(error, "trace", "")  # that of the user's own code follows the line that names it
+    trace = f"\n{own}" if own else ""
     if not wrong_input:
         message = f"{type(error).__name__}: {message}"
     try:
@@ -109,11 +111,11 @@ def _record_failure(config: RunConfig, rank: int, log: RunLog, error: Exception)
 
         traceback.print_exc()
     if rank == 0:
-        _say_error(0, message)
+        _say_error(0, message + trace)
         time.sleep(_LAUNCHER_READS_S if config.world_size > 1 else 0)
     else:
         time.sleep(_RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
-        print(f"error: rank {rank}: {message}", file=sys.stderr, flush=True)
+        print(f"error: rank {rank}: {message}{trace}", file=sys.stderr, flush=True)
     os._exit(INPUT_ERROR if wrong_input else 1)
 
 
