@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from bench.config import make_config
 from bench.launch import Launch
 from bench.rendezvous import open_store
+from tests.bench.ranks import bench
 
 
 def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,3 +32,19 @@ def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, mo
         thread.join(30)
     assert {number: store.timeout for number, store in stores.items()} == dict.fromkeys((0, 1), timedelta(seconds=40))
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("address", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_store_that_torchrun_does_not_serve_is_one_line(address: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = str(taken.getsockname()[1])
+        half = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
+        extra = {**half, "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": address}
+        argv = ["--model", "tests.bench.tiny:plain", "--backend", "ddp", "--transport", "gloo", "--batch-per-rank", "4"]
+        done = bench(1, *argv, "--rendezvous-timeout-s", "0.5", extra=extra)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert f"MASTER_ADDR='{address}' MASTER_PORT={port}: torchrun's store did not answer there within 0.5 s" in done.stderr
+    assert "unset TORCHELASTIC_USE_AGENT_STORE" in done.stderr
