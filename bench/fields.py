@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -19,13 +19,27 @@ _MOST = 10**9  # of anything that is counted: more is a slip, and some arithmeti
 
 
 def _split_commas(value: object) -> object:
-    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return tuple(filter(None, value.split(",")))
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Fields(BaseModel):
     """Every option of a run; which of them go together is in bench/rules.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # in --help, each group begins with this field and ends before the next
+    groups: ClassVar[dict[str, str]] = {
+        "backend": "what is compared",
+        "model": "workload",
+        "device": "device and numbers",
+        "base_lr": "training",
+        "warmup_steps": "measuring",
+        "threads": "resources",
+        "bucket_mib": "knobs of a framework, with settings=tuned",
+        "log_path": "bookkeeping",
+        "study": "set by python -m slurm for the runs of a study",
+    }
 
     backend: Backend = Field("single", description="who averages the gradients: nobody (one process), DDP or Horovod")
     transport: Transport = Field(
