@@ -9,7 +9,12 @@ if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from bench.command import main
+    from bench import without
+
+    try:
+        from bench.command import main
+    except ModuleNotFoundError as missing:
+        without(missing)
     from bench.streams import secure
 
     secure()

@@ -11,6 +11,7 @@ from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.ending import FAILED, INPUT_ERROR, LAUNCHER_READS_S, RANK_0_SPEAKS_S, Ending, alarm
 from bench.interrupt import on_interrupt
+from bench.machine import require_fit
 from bench.peers import Launcher
 from bench.progress import make_screen, opening
 from bench.pulse import Pulse
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
         config = parse_argv(argv)
         _require_world(launch, config)
         require_unmodified(os.environ)
+        require_fit(config, launch, os.environ)
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:

@@ -7,13 +7,16 @@ import difflib
 import json
 import sys
 import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_args
 
 from pydantic import ValidationError, model_validator
 
+from bench import version
 from bench.fields import MATCHED_BUCKET_MIB, Backend, Curve, Fields, Settings, Transport
-from bench.rules import ON_DISK, check
+from bench.rules import ON_DISK, check, require_text
 
 __all__ = [
     "MATCHED_BUCKET_MIB",
@@ -37,6 +40,14 @@ class UsageError(ValueError):
 
 class RunConfig(Fields):
     """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a rule is broken."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_text(cls, data: Any) -> Any:
+        for name, value in data.items() if isinstance(data, dict) else ():
+            if isinstance(value, str | Path) and name != "curves":  # a list, and none is no curve
+                require_text(name, str(value))
+        return data
 
     @model_validator(mode="before")
     @classmethod
@@ -94,43 +105,80 @@ def _value_hint(annotation: Any) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bench",
+        usage="python -m bench [--config FILE] [options]    or: python -m bench doctor [options]",
         description="Measure one configuration, alone or under mpirun, srun or torchrun, and write one run log.",
         epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 --batch-per-rank 16",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="store_true", help="print the version and stop")
     parser.add_argument("--config", type=Path, metavar="FILE", help="read fields from a .toml or .json file; flags override it")
-    parser.add_argument("--show-config", action="store_true", help="print the checked configuration as TOML and stop")
+    parser.add_argument(
+        "--show-config", action="store_true", help="print the configuration that the other options make, checked, as TOML; stop"
+    )
+    group = parser.add_argument_group()
     for name, field in RunConfig.model_fields.items():
+        if name in RunConfig.groups:
+            group = parser.add_argument_group(RunConfig.groups[name])
         default = "" if field.default in (None, ()) else f" (default: {field.default})"
         text = ((field.description or "") + default).replace("%", "%%")
         flag = "--" + name.replace("_", "-")
         if field.annotation is bool:
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            parser.add_argument(flag, help=text, metavar=_value_hint(field.annotation) or name.upper())
+            group.add_argument(flag, help=text, metavar=_value_hint(field.annotation) or name.upper())
     return parser
 
 
-def read_fields(path: Path) -> dict[str, Any]:
-    """Fields of a config file by its ending, .toml or .json; raises UsageError when unreadable or of another kind."""
-    loaders = {".toml": tomllib.loads, ".json": json.loads}
-    if path.suffix not in loaders:
-        raise UsageError(f"{path}: a config file ends in .toml or .json")
-    try:
-        fields = loaders[path.suffix](path.read_text())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from error
-    if not isinstance(fields, dict):
-        raise UsageError(f"{path}: must hold one table of fields, not a {type(fields).__name__}")
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
     return fields
 
 
-def make_config(fields: dict[str, Any]) -> RunConfig:
-    """RunConfig from plain values; raises UsageError with one line instead of pydantic's report."""
+_LOADERS: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": partial(json.loads, object_pairs_hook=_once)}
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not; which go together is not checked.
+
+    Raises UsageError where the file is neither .toml nor .json, cannot be read, or holds anything else.
+    """
+    if path.suffix not in _LOADERS:
+        raise UsageError(f"{path}: a config file ends in .toml or .json")
+    try:
+        fields = _LOADERS[path.suffix](path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply; a config file is one flat table of fields") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    if not isinstance(fields, dict):
+        raise UsageError(f"{path}: must hold one table of fields, not a {type(fields).__name__}")
+    _require_known(fields)
+    try:
+        for name, value in fields.items():
+            if isinstance(value, str):
+                require_text(name, value)
+        # as JSON, in which a path and a list have no other form; a date has none at all, and is no field's type
+        checked = Fields.model_validate_json(json.dumps(fields, default=lambda value: {"date": str(value)}), strict=True)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {explain(error)}") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+    return {name: getattr(checked, name) for name in fields}
+
+
+def _require_known(fields: Mapping[str, Any]) -> None:
     for name in fields.keys() - RunConfig.model_fields.keys():
         near = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
-        raise UsageError(f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise UsageError(f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help"))
+
+
+def make_config(fields: Mapping[str, Any]) -> RunConfig:
+    """RunConfig from plain values; raises UsageError with one line instead of pydantic's report."""
+    _require_known(fields)
     try:
         return RunConfig(**fields)
     except ValidationError as error:
@@ -138,7 +186,7 @@ def make_config(fields: dict[str, Any]) -> RunConfig:
 
 
 def parse_argv(argv: list[str]) -> RunConfig:
-    """RunConfig from a command line. --help and --show-config print and exit 0; raises UsageError on bad input."""
+    """RunConfig from a command line. --help, --version and --show-config print and exit 0; raises UsageError on bad input."""
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -146,9 +194,15 @@ def parse_argv(argv: list[str]) -> RunConfig:
         near = difflib.get_close_matches(unknown[0], flags, n=1)
         raise UsageError(f"unknown option {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help"))
     fields = vars(given)
+    if fields.pop("version", False):
+        _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)
     config = make_config({**(read_fields(path) if path else {}), **fields})
     if show:
-        print(config.to_toml(), end="")
-        sys.exit(0)
+        _print_and_exit(config.to_toml())
     return config
+
+
+def _print_and_exit(text: str) -> NoReturn:
+    sys.stdout.buffer.write(text.encode())  # UTF-8 in every locale, as TOML is
+    sys.exit(0)

@@ -116,6 +116,8 @@ class Ending:
                 time.sleep(RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
+            if wrong_input and (own := getattr(error, "trace", "")):
+                say(own)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
         """mpirun and torchrun end all ranks by SIGTERM when one has died: then that one is the cause."""

@@ -3,15 +3,75 @@
 from __future__ import annotations
 
 import importlib
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from bench.config import UsageError
 
+_BENCH = Path(__file__).parent
+_WAY_OUT = "give package.module:factory, importable from here"
 
-def find(field: str, name: str) -> Any:
-    """The callable that `name` means. Raises UsageError, naming `field`, if it cannot be imported."""
+
+class OwnCodeError(UsageError):
+    """The user's own code failed: one line says where, and `trace` is its traceback, empty where none of its lines ran."""
+
+    def __init__(self, message: str, error: Exception) -> None:
+        self.trace = _trace(error)
+        super().__init__(f"{message} ({in_words(error)}); mend it" + (", its traceback follows" if self.trace else ""))
+
+
+def make(field: str, name: str, argument: object) -> Any:
+    """What the factory called `name` gives for `argument`. Raises UsageError, naming `field`, where there is no such thing."""
+    factory = _find(field, name)
+    try:
+        return factory(argument)
+    except Exception as error:
+        raise OwnCodeError(f"{field}={name!r}: the factory, called with one argument, failed", error) from None
+
+
+def _find(field: str, name: str) -> Callable[[object], Any]:
     module_name, _, factory_name = name.partition(":")
     try:
-        return getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"{field}={name!r}: {error}; give package.module:factory, importable from here") from None
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        if _absent(error, module_name):
+            raise UsageError(f"{field}={name!r}: {in_words(error)}; {_WAY_OUT}") from None
+        raise OwnCodeError(f"{field}={name!r}: importing {module_name} failed", error) from None
+    factory = getattr(module, factory_name, None)
+    if factory is None:
+        raise UsageError(f"{field}={name!r}: module {module_name!r} has no attribute {factory_name!r}; {_WAY_OUT}")
+    if not callable(factory):
+        raise UsageError(f"{field}={name!r} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
+    return factory  # type: ignore[no-any-return]
+
+
+def _absent(error: Exception, module_name: str) -> bool:
+    """Whether it is the named module itself, or its package, that is not there, or cannot be a module's name."""
+    if isinstance(error, ModuleNotFoundError):
+        return error.name is None or f"{module_name}.".startswith(f"{error.name}.")
+    return not _trace(error)
+
+
+def in_words(error: BaseException) -> str:
+    """Type and first line of an error, also of one whose text fails."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    return ": ".join([type(error).__name__, *lines[:1]])
+
+
+def _trace(error: Exception) -> str:
+    """The traceback from the first line that is the user's; a module that cannot be parsed has none and yet much to say."""
+    place = error.__traceback__
+    while place is not None and _ours(place.tb_frame.f_code.co_filename):
+        place = place.tb_next
+    if place is None and not isinstance(error, SyntaxError):
+        return ""
+    return "".join(traceback.format_exception(type(error), error, place)).rstrip()
+
+
+def _ours(file: str) -> bool:
+    return Path(file).is_relative_to(_BENCH) or file == importlib.__file__ or file.startswith("<frozen importlib")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,16 +15,31 @@ Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 
 MATCHED_BUCKET_MIB = 25.0
+_MOST = 10**9  # of anything that is counted: more is a slip, and some arithmetic on it would end in a traceback
 
 
 def _split_commas(value: object) -> object:
-    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return tuple(filter(None, value.split(",")))
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Fields(BaseModel):
     """Every option of a run; which of them go together is in bench/rules.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # in --help, each group begins with this field and ends before the next
+    groups: ClassVar[dict[str, str]] = {
+        "backend": "what is compared",
+        "model": "workload",
+        "device": "device and numbers",
+        "base_lr": "training",
+        "warmup_steps": "measuring",
+        "threads": "resources",
+        "bucket_mib": "knobs of a framework, with settings=tuned",
+        "log_path": "bookkeeping",
+        "study": "set by python -m slurm for the runs of a study",
+    }
 
     backend: Backend = Field("single", description="who averages the gradients: nobody (one process), DDP or Horovod")
     transport: Transport = Field(
@@ -59,10 +74,10 @@ class Fields(BaseModel):
         "inside", description="'inside' the clock, or 'outside': every batch of the run is made and kept in memory beforehand"
     )
     loader_only: bool = Field(False, description="measure the input pipeline alone: batches are made, nothing is trained")
-    image_size: int = Field(32, ge=8, description="edge of the square input image, pixels")
-    global_batch: int | None = Field(None, ge=1, description="images per step over all ranks (strong scaling)")
-    batch_per_rank: int | None = Field(None, ge=1, description="images per step on each rank (weak scaling)")
-    world_size: int = Field(1, ge=1, description="ranks this run must have; any other number is an error")
+    image_size: int = Field(32, ge=8, le=2**16, description="edge of the square input image, pixels")
+    global_batch: int | None = Field(None, ge=1, le=_MOST, description="images per step over all ranks (strong scaling)")
+    batch_per_rank: int | None = Field(None, ge=1, le=_MOST, description="images per step on each rank (weak scaling)")
+    world_size: int = Field(1, ge=1, le=_MOST, description="ranks this run must have; any other number is an error")
     device: Literal["cpu", "cuda"] = Field("cpu", description="where the model lives; 'cuda' is ROCm's name in torch as well")
     precision: Precision = Field(
         "float32",
@@ -71,7 +86,7 @@ class Fields(BaseModel):
     )
     memory_format: Literal["contiguous", "channels_last"] = Field("contiguous", description="layout of weights and activations")
     compile: bool = Field(False, description="torch.compile the model (takes away Horovod's overlap: compare apart)")
-    accumulate: int = Field(1, ge=1, description="micro-batches of a step; each has batch_per_rank / accumulate images")
+    accumulate: int = Field(1, ge=1, le=_MOST, description="micro-batches of a step; each has batch_per_rank / accumulate images")
     clip_norm: float | None = Field(None, gt=0, description="clip the gradients to this global L2 norm after the exchange")
     compression: Literal["none", "fp16", "bf16"] = Field("none", description="type in which float32 gradients travel")
     sync_batchnorm: bool = Field(False, description="BatchNorm statistics over all ranks (CUDA, where both frameworks have it)")
@@ -84,16 +99,16 @@ class Fields(BaseModel):
         gt=0,
         description="the learning rate never rises above this; for studies of throughput, whose largest batches diverge",
     )
-    lr_warmup_steps: int = Field(0, ge=0, description="steps over which the learning rate rises linearly to that value")
+    lr_warmup_steps: int = Field(0, ge=0, le=_MOST, description="steps over which the learning rate rises linearly to that value")
     momentum: float = Field(0.9, ge=0, lt=1, description="SGD momentum")
     weight_decay: float = Field(1e-4, ge=0, description="SGD weight decay (L2)")
     nesterov: bool = Field(False, description="Nesterov momentum")
-    warmup_steps: int = Field(10, ge=3, description="steps before the first window, recorded but not counted")
-    windows: int = Field(4, ge=1, description="timed windows")
-    steps_per_window: int = Field(5, ge=1, description="optimiser updates in a window")
+    warmup_steps: int = Field(10, ge=3, le=_MOST, description="steps before the first window, recorded but not counted")
+    windows: int = Field(4, ge=1, le=_MOST, description="timed windows")
+    steps_per_window: int = Field(5, ge=1, le=_MOST, description="optimiser updates in a window")
     seed: int = Field(0, ge=0, lt=2**62, description="seed of the initial weights, the data and its order")
     threads: int = Field(1, ge=1, le=4096, description="compute threads of each rank")
-    num_workers: int = Field(0, ge=0, description="data-loading processes of each rank; 0 loads in the training process")
+    num_workers: int = Field(0, ge=0, le=4096, description="data-loading processes of each rank; 0 loads in the training process")
     bucket_mib: float | None = Field(
         None, gt=0, le=2**20, description="MiB per gradient exchange: DDP's bucket cap; with settings=matched, of both frameworks"
     )
@@ -103,7 +118,7 @@ class Fields(BaseModel):
     rendezvous_dir: Path | None = Field(
         None, description="folder all ranks see, where they find each other; default: the log's folder, or /tmp on one node"
     )
-    rendezvous_timeout_s: float = Field(60.0, gt=0, le=86_400, description="seconds to wait for the other ranks")
+    rendezvous_timeout_s: float = Field(60.0, ge=0.1, le=86_400, description="seconds to wait for the other ranks")
     stall_timeout_s: float = Field(
         600.0,
         gt=0,
@@ -111,8 +126,8 @@ class Fields(BaseModel):
         description="seconds without a finished step, or phase of the start, after which the run is ended as failed",
     )
     study: str | None = Field(None, description="name of the study this run belongs to")
-    block: int | None = Field(None, ge=0, description="index of the block this run belongs to")
-    position: int | None = Field(None, ge=0, description="place of this run in its block's random order")
+    block: int | None = Field(None, ge=0, le=_MOST, description="index of the block this run belongs to")
+    position: int | None = Field(None, ge=0, le=_MOST, description="place of this run in its block's random order")
     curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = Field(
         (), description="curves of the study that this run is a point of, comma-separated: weak, strong, batch"
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 
 from bench.config import UsageError
 
 _MAX_BRACKETS = 2
+_MOST_DIGITS = 9
+_MOST_HOSTS = 100_000  # ten times the largest machines
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 
 
@@ -39,6 +42,8 @@ def _expand_part(part: str, text: str) -> list[str]:
     if ranges and prefixes[-1]:
         raise _invalid(text, f"{prefixes[-1]!r} follows a bracket")
     numbers = [[number for item in inside.split(",") for number in _numbers(item, text)] for inside in ranges]
+    if math.prod(map(len, numbers)) > _MOST_HOSTS:
+        raise _invalid(text, f"{part!r} counts more than {_MOST_HOSTS} hosts")
     ends = prefixes[:-1] if ranges else prefixes
     return [
         "".join(word for pair in itertools.zip_longest(ends, choice, fillvalue="") for word in pair)
@@ -48,10 +53,12 @@ def _expand_part(part: str, text: str) -> list[str]:
 
 def _numbers(item: str, text: str) -> list[str]:
     """'08-10' -> 08 09 10; '7' -> 7."""
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", item)
+    match = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", item)
     if match is None:
         raise _invalid(text, f"{item!r} is neither a number nor a range")
     first, last = match[1], match[2] or match[1]
+    if len(last) > _MOST_DIGITS or int(last) - int(first) >= _MOST_HOSTS:
+        raise _invalid(text, f"{item!r} counts more than {_MOST_HOSTS} hosts")
     if int(last) < int(first) or (len(first) != len(last) and last.startswith("0")):
         raise _invalid(text, f"{item!r} is not a rising range of one width")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]

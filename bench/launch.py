@@ -50,6 +50,7 @@ def _family(source: str, prefix: str, key: tuple[str, ...]) -> _Row:
     return _Row(source, names, key, own=names)
 
 
+_MOST_NODES = 100_000  # ten times the largest machines
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 # First complete row wins. mpirun's variables stand before Slurm's because ranks started by mpirun inside a Slurm job
@@ -81,6 +82,7 @@ def discover(env: Mapping[str, str]) -> Launch:
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
+            _require_agent(row.source, env)
             return _launch(row.source, [_integer(env, name) for name in row.names], _key(env, row.key))
         if there := [name for name in row.own if name in env]:
             raise UsageError(
@@ -96,6 +98,28 @@ def discover(env: Mapping[str, str]) -> Launch:
         return _launch("srun", [*values, sizes[node]], _key(env, ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")))
     _require_nobody(env)
     return Launch("none", 0, 1, 0, 1, "alone")
+
+
+def agent_store(source: str, env: Mapping[str, str]) -> bool:
+    """Whether torchrun's agent serves a store for its ranks; whoever sets torchrun's variables by hand has no agent."""
+    return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _require_agent(source: str, env: Mapping[str, str]) -> None:
+    """Raise UsageError where that store is promised, and not said where."""
+    if not agent_store(source, env):
+        return
+    wrong = {name: env.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")}
+    if wrong["MASTER_PORT"].isdecimal() and 0 < int(wrong["MASTER_PORT"]) < 2**16:
+        del wrong["MASTER_PORT"]
+    if wrong["MASTER_ADDR"]:
+        del wrong["MASTER_ADDR"]
+    for name, value in wrong.items():
+        how = f"{name}={value!r} is no port" if value else f"{name} is not"
+        raise UsageError(
+            f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {how}: a half-set launch; start through torchrun, or unset "
+            "TORCHELASTIC_USE_AGENT_STORE"
+        )
 
 
 def _require_nobody(env: Mapping[str, str]) -> None:
@@ -154,10 +178,15 @@ def expand_tasks_per_node(text: str) -> list[int]:
     """Slurm's run-length form to one number per node: '3,1(x2)' -> [3, 1, 1]. Raises UsageError on anything else."""
     sizes: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
         if match is None:
-            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is not of the form 3,1(x2)")
-        sizes += [int(match[1])] * int(match[2] or 1)
+            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is not of the form 3,1(x2); unset it, or start through srun")
+        count = int(match[2] or 1)
+        if len(sizes) + count > _MOST_NODES:
+            raise UsageError(
+                f"SLURM_STEP_TASKS_PER_NODE={text!r} counts more than {_MOST_NODES} nodes; unset it, or start through srun"
+            )
+        sizes += [int(match[1])] * count
     return sizes
 
 

@@ -20,7 +20,7 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config` with `classes` outputs, initial weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
-    module = _own(config.model, classes) if ":" in config.model else _torchvision_model(config, classes)
+    module = _own(config, classes) if ":" in config.model else _torchvision_model(config, classes)
     module = module.to(dtype=parameter_dtype(config))
     # an overload that torch's stubs lack
     return module.to(memory_format=memory_format(config))  # type: ignore[call-overload, no-any-return]
@@ -42,10 +42,14 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
     return model
 
 
-def _own(name: str, classes: int) -> torch.nn.Module:
-    model = factory.find("model", name)(classes)
+def _own(config: RunConfig, classes: int) -> torch.nn.Module:
+    model = factory.make("model", config.model, classes)
     if not isinstance(model, torch.nn.Module):
-        raise UsageError(f"model={name!r}: the factory gave a {type(model).__name__}, not a torch.nn.Module")
+        raise UsageError(
+            f"model={config.model!r}: the factory gave a {type(model).__name__}, not a torch.nn.Module; return the model"
+        )
+    if not config.loader_only and not any(p.requires_grad for p in model.parameters()):
+        raise UsageError(f"model={config.model!r} has no parameter to train; use --loader-only to measure the input alone")
     return model
 
 

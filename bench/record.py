@@ -94,9 +94,7 @@ def _create(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        if not path.is_file():
-            raise UsageError(f"log_path={str(path)!r} cannot be written: a file is in the way; choose another folder") from None
-        raise UsageError(f"log_path={str(path)!r} exists and is never overwritten; choose another name") from None
+        raise UsageError(f"log_path={str(path)!r} {_in_the_way(path)}; choose another name") from None
     except OSError as error:
         raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
 
@@ -146,6 +144,19 @@ def _finite(value: Any) -> Any:
         case list() | tuple():
             return [_finite(one) for one in value]
     return value
+
+
+def _in_the_way(path: Path) -> str:
+    """What stands where a log was to be created."""
+    if path.is_dir():
+        return "is a folder, not the name of a file"
+    if path.is_file():
+        return "exists and is never overwritten"
+    if path.exists():
+        return "is a device or a pipe, and a log is read back"
+    if path.is_symlink():
+        return f"is a link to {str(path.readlink())!r}, which is not there"
+    return "cannot be written: a file is where its folder should be"
 
 
 def allocation(job: object, restart: object) -> str:

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from bench.agree import disagreement, shared_fields
 from bench.config import RunConfig, UsageError
 from bench.ending import temporary
-from bench.launch import Launch, WrongWorld, meeting_folder
+from bench.launch import Launch, WrongWorld, agent_store, meeting_folder
 
 _POLL_S = 0.05
 # launchers whose key no other launch has at the same time; the others say too little to tell two of their launches apart
@@ -50,9 +50,8 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:
     timeout = timedelta(seconds=config.rendezvous_timeout_s)
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # torchrun's agent already serves a store for its ranks; whoever sets torchrun's variables by hand has no agent
-        return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False, timeout)
+    if agent_store(launch.source, os.environ):
+        return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout)
     if launch.size == 1:
         return dist.HashStore()
     folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
@@ -65,6 +64,30 @@ def _run_name(config: RunConfig, launch: Launch) -> str:
     if launch.source in _OWN_KEY and launch.key != "unnamed":
         return ""
     return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+
+
+def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
+    """The store of torchrun's agent. Raises WrongWorld where there is none; torch would print a C++ stack for that."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    try:
+        while not _listens(address, port):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(_POLL_S)
+        return dist.TCPStore(address, port, None, False, timeout)
+    except (TimeoutError, RuntimeError):  # torch's own errors of the network are kinds of the latter
+        raise WrongWorld(
+            f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there within "
+            f"{timeout.total_seconds():g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+        ) from None
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def host_address(launch: Launch) -> str:

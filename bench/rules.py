@@ -5,11 +5,22 @@ What one framework cannot do as the other does it is refused here, rather than m
 
 from __future__ import annotations
 
+import unicodedata
+
 from bench.fields import Fields
 
 DIGITS_SAMPLES = 1797
 BUILT_IN = ("synthetic", "digits")  # need no folder
 ON_DISK = ("svhn", "cifar10", "cifar100", "imagefolder")
+
+
+def require_text(name: str, value: str) -> None:
+    """Raise ValueError for what no log, file name or terminal can hold: control characters, and bytes that are no UTF-8."""
+    if not value:
+        raise ValueError(f"{name}='' is empty; leave it out, or give a value")
+    if bad := next((c for c in value if unicodedata.category(c) in ("Cc", "Cs")), None):
+        what = "bytes that are no UTF-8" if unicodedata.category(bad) == "Cs" else f"the control character {bad!r}"
+        raise ValueError(f"{name}={value!r} holds {what}; use another name")
 
 
 def check(c: Fields) -> None:

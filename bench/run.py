@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from bench import backends, data, device, host, model, train
+from bench import backends, data, device, host, machine, model, train
 from bench.agree import disagreement, flat
 from bench.backends import Backend
 from bench.config import RunConfig, UsageError
@@ -31,7 +31,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     pulse.enter("loading data")
     images = data.load_images(config, launch.local_rank)
     pulse.enter("building the model")
-    network = model.build_model(config, images.classes).to(place.torch_device)
+    network = model.build_model(config, images.classes)
+    machine.require_training_fit(config, launch, sum(p.numel() * p.element_size() for p in network.parameters()))
+    network = network.to(place.torch_device)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ

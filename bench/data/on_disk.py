@@ -14,7 +14,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from bench.config import RunConfig, UsageError
-from bench.data import augment
+from bench.data import augment, pickled
 from bench.data.augment import CHANNELS, FLIPS, EpochCrops, Pixels
 from bench.data.fetch import Published, provide
 from bench.data.images import Batch, epoch_of, image_dtype
@@ -127,13 +127,14 @@ def _cifar(dataset: str) -> Any:
 def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
     """Images [n, 3, 32, 32] and labels of one file, checked; any defect is a UsageError that names the file.
 
-    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is read as well.
+    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is read as well: a file that
+    anybody may have written, so nothing in it is called.
     """
     path = folder / file.name
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the parsers' remarks on old or broken files; what came of it is checked below
-            pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(dataset, folder, path.name)
+            pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
@@ -146,18 +147,18 @@ def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
 
 
 def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
+    """scipy reads MATLAB's format, in which nothing can be called."""
     svhn = _datasets().SVHN
     url, name, _ = svhn.split_list["train"]
     parsed = type("SVHN", (svhn,), {"split_list": {"train": [url, name, None]}})(folder)
     return np.ascontiguousarray(parsed.data), np.atleast_1d(parsed.labels).tolist()
 
 
-def _parse_cifar(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
-    """One of the files at a time, so that an error tells which; the checksums and the test images are left out."""
-    known = _cifar(dataset)
-    asked = {"train_list": [[name, None]], "test_list": [], "meta": {**known.meta, "md5": None}}
-    parsed = type("CIFAR", (known,), asked)(folder)
-    return np.ascontiguousarray(parsed.data.transpose(0, 3, 1, 2)), [index(label) for label in parsed.targets]
+def _parse_cifar(path: Path) -> tuple[Pixels, list[int]]:
+    """Not by torchvision, which unpickles the file and so runs what it holds; the table of class names is not read at all."""
+    table = pickled.read(path)
+    labels = table["labels"] if "labels" in table else table["fine_labels"]
+    return table["data"].reshape(-1, 3, 32, 32), [index(label) for label in labels]
 
 
 def _corrupt(dataset: str, path: Path, reason: str) -> UsageError:

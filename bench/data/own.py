@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import index as whole_number
 from typing import Any
 
 import torch
@@ -26,11 +27,14 @@ class Own(Dataset[Batch]):
 
     def __init__(self, config: RunConfig, made: Any) -> None:
         self._config, self._made = config, made
-        self._whole = callable(getattr(made, "__getitems__", None)) and isinstance(getattr(made, "samples", "none"), int | None)
+        given: Any = getattr(made, "samples", "none")
+        self._whole = callable(getattr(made, "__getitems__", None)) and (given is None or _is_count(given))
         if not self._whole and not all(callable(getattr(made, name, None)) for name in ("__getitem__", "__len__")):
-            raise UsageError(f"dataset={config.dataset!r}: the factory gave a {type(made).__name__}, which has no len() and [i]")
+            raise UsageError(
+                f"dataset={config.dataset!r}: the factory gave a {type(made).__name__}, which has no len() and [i]; add them"
+            )
         self.classes = _classes(config, made)
-        self.samples: int | None = made.samples if self._whole else len(made)
+        self.samples: int | None = given if self._whole else len(made)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         if self._whole:
@@ -47,7 +51,7 @@ class Own(Dataset[Batch]):
         name, size = self._config.dataset, self._config.image_size
         if not (isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], torch.Tensor)):
             raise UsageError(f"dataset={name!r}: sample {index} is no pair of an image tensor and a label")
-        image, label = item[0], int(item[1])
+        image, label = item[0], _label(name, index, item[1])
         if not image.is_floating_point() or image.shape != (3, size, size):
             raise UsageError(
                 f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not floats [3, {size}, {size}]; "
@@ -58,21 +62,40 @@ class Own(Dataset[Batch]):
         return image, label
 
 
+def _label(name: str, index: int, label: Any) -> int:
+    """A whole number as Python, numpy and torch have them; 3.9 is not made 3."""
+    try:
+        return whole_number(label)
+    except TypeError:
+        raise UsageError(f"dataset={name!r}: sample {index} has label {label!r}, which is no whole number; make it one") from None
+
+
+def _is_count(value: Any) -> bool:
+    """True is 1 to Python, but nobody's number of classes or samples."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def load(config: RunConfig) -> Own:
     """What the factory makes, its first sample tried. Raises UsageError if it is no data set."""
-    images = Own(config, factory.find("dataset", config.dataset)(config))
-    if images.samples != 0:
-        _try_sample(config, images)
+    made = factory.make("dataset", config.dataset, config)
+    try:
+        images = Own(config, made)
+        if images.samples != 0:
+            _try_sample(config, images)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise factory.OwnCodeError(f"dataset={config.dataset!r}: asked for its size and first sample, it failed", error) from None
     return images
 
 
 def _classes(config: RunConfig, made: Any) -> int:
     """`classes` is a number, or a sequence of names as torchvision's data sets have it."""
     given = getattr(made, "classes", None)
-    classes = given if isinstance(given, int) else len(given) if isinstance(given, tuple | list) else 0
-    if classes < 1:
+    classes = len(given) if isinstance(given, tuple | list) else given
+    if not _is_count(classes) or not classes:
         raise UsageError(f"dataset={config.dataset!r}: {type(made).__name__} needs `classes`, their number; it has {given!r}")
-    return classes
+    return int(classes)
 
 
 def _try_sample(config: RunConfig, images: Own) -> None:
@@ -81,3 +104,6 @@ def _try_sample(config: RunConfig, images: Own) -> None:
     shapes = [list(part.shape) if isinstance(part, torch.Tensor) else type(part).__name__ for part in batch]
     if shapes != wanted:
         raise UsageError(f"dataset={config.dataset!r}: a batch of one sample is {shapes}, not {wanted}")
+    image, label = batch
+    if not image.is_floating_point() or label.dtype != torch.int64:
+        raise UsageError(f"dataset={config.dataset!r}: a batch is {image.dtype} and {label.dtype}, not floats and torch.int64")

@@ -79,3 +79,43 @@ def images_only(config: RunConfig) -> Any:
 
 def misshapen(config: RunConfig) -> Any:
     return type("Misshapen", (Endless,), {"__getitems__": lambda self, indices: (torch.zeros(len(indices), 32, 32), 0)})()
+
+
+def true_classes(config: RunConfig) -> Ramp:
+    return Ramp(config, classes=True)
+
+
+def broken_labels(config: RunConfig) -> Any:
+    return type("Broken", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), 0.9)})(config)
+
+
+def tensor_labels(config: RunConfig) -> Any:
+    return type("Tensors", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), torch.tensor(index % 2))})(
+        config
+    )
+
+
+def broken_batches(config: RunConfig) -> Any:
+    def batch(self: object, indices: list[int]) -> Batch:
+        return torch.zeros(len(indices), 3, 32, 32), torch.full((len(indices),), 0.9)
+
+    return type("BrokenBatches", (Endless,), {"__getitems__": batch})()
+
+
+def true_samples(config: RunConfig) -> Any:
+    return type("TrueSamples", (Endless,), {"samples": True})()
+
+
+def fails_when_made(config: RunConfig) -> None:
+    raise LookupError("planted in the factory")
+
+
+def fails_when_read(config: RunConfig) -> Any:
+    def item(self: object, index: int) -> None:
+        raise LookupError("planted in the sample")
+
+    return type("FailsWhenRead", (Ramp,), {"__getitem__": item})(config)
+
+
+def without_length(config: RunConfig) -> Any:
+    return type("WithoutLength", (Ramp,), {"__len__": lambda self: 2.5})(config)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -118,6 +121,13 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
         (["--batch-per-rank", "4", "--base-lr", "nan"], ["base_lr"]),
         (["--batch-per-rank", "4", "--seed", "99999999999999999999"], ["seed", "less than"]),
         (["--batch-per-rank", "4", "--threads", "1000000"], ["threads", "4096"]),
+        (["--batch-per-rank", "1" + "0" * 400], ["batch_per_rank", "less than or equal"]),
+        (["--batch-per-rank", "4", "--rendezvous-timeout-s", "1e-9"], ["rendezvous_timeout_s", "greater than or equal to 0.1"]),
+        (["--batch-per-rank", "4", "--log-path", ""], ["log_path='' is empty", "leave it out"]),
+        (["--batch-per-rank", "4", "--model", ""], ["model='' is empty"]),
+        (["--batch-per-rank", "4", "--log-path", "a\0b"], ["log_path='a\\x00b'", "control character"]),
+        (["--batch-per-rank", "4", "--study", "a\nb"], ["study='a\\nb'", "control character"]),
+        (["--batch-per-rank", "4", "--data-dir", "a\udcff"], ["data_dir='a\\udcff'", "no UTF-8", "another name"]),
         (["--config", "nowhere.toml"], ["nowhere.toml", "No such file"]),
         (["--config", "nowhere.yaml"], [".toml or .json"]),
     ],
@@ -136,6 +146,95 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
     path.write_text("batch_per_rank = 4\nworldsize = 2\n")
     with pytest.raises(UsageError, match="unknown field 'worldsize'; did you mean 'world_size'"):
         parse_argv(["--config", str(path)])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"batch_per_rank": 4, "seed": 1, "batch_per_rank": 8}', ["'batch_per_rank' stands there twice"]),
+        ('{"batch_per_rank": true}', ["batch_per_rank=True", "integer"]),
+        ('{"batch_per_rank": "4"}', ["batch_per_rank='4'", "integer"]),
+        ('{"batch_per_rank": 4.0}', ["batch_per_rank=4.0", "integer"]),
+        ('{"batch_per_rank": 4, "compile": "yes"}', ["compile='yes'", "boolean"]),
+        ('{"batch_per_rank": 4, "compile": 1}', ["compile=1", "boolean"]),
+        ('{"batch_per_rank": 4, "base_lr": "0.1"}', ["base_lr='0.1'", "number"]),
+        ('{"batch_per_rank": 4, "base_lr": NaN}', ["base_lr", "finite"]),
+        ('{"batch_per_rank": 4, "model": 50}', ["model=50", "string"]),
+        ('{"batch_per_rank": 4, "log_path": "a\\u0000b"}', ["log_path='a\\x00b'", "control character"]),
+        ('{"batch_per_rank": 4, "log_path": "a\\udc80b"}', ["log_path"]),
+        ('{"batch_per_rank": 4, "model": "\\ud800"}', ["model"]),
+        ("[" * 100_000, ["nested too deeply", "one flat table"]),
+        ('{"seed":' * 100_000, ["nested too deeply"]),
+        ("[4]", ["one table of fields, not a list"]),
+        ("1" * 5000, ["digits"]),
+    ],
+)
+def test_a_file_is_read_strictly(text: str, words: list[str], tmp_path: Path) -> None:
+    (path := tmp_path / "run.json").write_text(text)
+    with pytest.raises(UsageError) as error:
+        parse_argv(["--config", str(path)])
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{path}: ") or "unknown" in str(error.value) or "holds" in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("batch_per_rank = true", ["batch_per_rank=True"]),
+        ("batch_per_rank = 4.0", ["batch_per_rank=4.0"]),
+        ("batch_per_rank = 4\nbatch_per_rank = 5", ["overwrite"]),
+        ("batch_per_rank = 4\nstudy = 2026-01-01", ["study=", "string"]),
+        ("seed = " + "[" * 100_000, ["nested too deeply"]),
+    ],
+)
+def test_toml_as_strictly_as_json(text: str, words: list[str], tmp_path: Path) -> None:
+    (path := tmp_path / "run.toml").write_text(text)
+    with pytest.raises(UsageError) as error:
+        parse_argv(["--config", str(path)])
+    assert "\n" not in str(error.value)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_the_command_line_is_text_and_is_parsed() -> None:
+    config = parse_argv(["--batch-per-rank", "4", "--base-lr", "1", "--compile", "--curves", "weak,batch"])
+    assert (config.batch_per_rank, config.base_lr, config.compile, config.curves) == (4, 1.0, True, ("weak", "batch"))
+
+
+def test_a_whole_number_in_a_file_is_a_number_too(tmp_path: Path) -> None:
+    (path := tmp_path / "run.toml").write_text('batch_per_rank = 4\nbase_lr = 1\ncurves = ["weak"]\nlog_path = "a/b"\n')
+    config = parse_argv(["--config", str(path)])
+    assert (config.base_lr, config.curves, config.log_path) == (1.0, ("weak",), Path("a/b"))
+
+
+def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    (path := tmp_path / "run.toml").write_text('batch_per_rank = 4\nstudy = "größe"\n', encoding="utf-8")
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "bench", "--config", str(path), "--show-config"]
+    done = subprocess.run(command, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(done.stdout.decode())["study"] == "größe"
+
+
+def test_help_is_in_groups_and_what_studies_set_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_argv(["--help"])
+    text = capsys.readouterr().out
+    heads = [text.index(f"\n{title}:\n") for title in RunConfig.groups.values()]
+    assert heads == sorted(heads)
+    assert next(iter(RunConfig.model_fields)) == next(iter(RunConfig.groups)), "no field stands before the first group"
+    last = text[heads[-1] :]
+    assert [flag in last for flag in ("--study", "--block", "--position", "--curves", "--log-path")] == [True] * 4 + [False]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse_argv(["--version"])
+    assert stop.value.code == 0
+    root = Path(__file__).parents[2]
+    assert capsys.readouterr().out == tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"] + "\n"
 
 
 def test_frozen() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from itertools import islice
 from pathlib import Path
 
@@ -232,3 +234,53 @@ def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) 
     assert torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 0))[0]), "also after another epoch"
     other = load_images(disk.config(dataset, tmp_path, seed=1))
     assert not torch.equal(first, other.__getitems__(Indices([3, 5, 7, 2], 0))[0])
+
+
+class Hostile:
+    """Unpickled, it leaves a file where it was told to."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.trace}",)
+
+
+@pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
+@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize("inside", [False, True])
+def test_nothing_that_a_file_holds_is_run(dataset: str, protocol: int, inside: bool, tmp_path: Path) -> None:
+    path, trace = write(dataset, tmp_path), tmp_path / "trace"
+    bad: object = Hostile(trace)
+    if inside:
+        bad = {"data": disk.pixels(SAMPLES), "labels": LABELS, "more": bad}
+    content = pickle.dumps(bad, protocol)
+    pickle.loads(content)
+    assert trace.exists(), "it would"
+    trace.unlink()
+    for file in path.parent.iterdir():
+        if file.is_file():  # the table of class names is a pickle as well
+            file.write_bytes(content)
+    line = complaint(disk.config(dataset, tmp_path))
+    assert "truncated or corrupt" in line
+    assert dataset == "svhn" or "it names posix.system" in line
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_set_that_somebody_pickled_today_is_read(protocol: int, tmp_path: Path) -> None:
+    path = write("cifar100", tmp_path)
+    images = disk.pixels(7, seed=3)
+    for rows in (images.reshape(7, -1), np.asfortranarray(images.reshape(7, -1))):
+        path.write_bytes(pickle.dumps({"data": rows, "fine_labels": LABELS[:7]}, protocol))
+        read = arrays("cifar100", tmp_path)
+        assert np.array_equal(read.pixels.numpy(), images)
+        assert read.labels.tolist() == LABELS[:7]
+        assert not read.as_published
+
+
+@pytest.mark.parametrize("kind", ["O", "V8", "i4,O"])
+def test_arrays_of_anything_but_numbers_are_refused(kind: str, tmp_path: Path) -> None:
+    path = write("cifar100", tmp_path)
+    path.write_bytes(pickle.dumps({"data": np.zeros((7, 3072), kind), "fine_labels": LABELS[:7]}))
+    assert "truncated or corrupt" in complaint(disk.config("cifar100", tmp_path))

@@ -29,6 +29,10 @@ def test_a_map_style_data_set() -> None:
     assert describe(c, images)["augmentation"] == "the data set's own"
 
 
+def test_labels_as_torch_has_them() -> None:
+    assert load_images(config("tensor_labels")).__getitems__([5, 2])[1].tolist() == [1, 0]
+
+
 def test_an_object_that_makes_whole_batches() -> None:
     c = config("endless")
     images = load_images(c)
@@ -64,6 +68,15 @@ def test_the_runs_own_random_numbers_are_left_alone() -> None:
         ("one_class", "has label 1, but there are 1 classes"),
         ("other_size", r"sample 0 is torch.float32 \[3, 20, 20\], not floats \[3, 32, 32\]"),
         ("images_only", "sample 0 is no pair"),
+        ("true_classes", "Ramp needs `classes`, their number; it has True"),
+        ("broken_labels", r"sample 0 has label 0\.9, which is no whole number"),
+        ("broken_batches", r"a batch is torch.float32 and torch.float32, not floats and torch.int64"),
+        ("true_samples", "TrueSamples, which has no len"),
+        ("fails_when_made", r"the factory, called with one argument, failed \(LookupError: planted in the factory\)"),
+        ("fails_when_read", r"first sample, it failed \(LookupError: planted in the sample\); mend it, its traceback follows"),
+        ("without_length", r"first sample, it failed \(TypeError: 'float' object cannot be"),
+        ("os:sep", "is a str, not a function"),
+        ("builtins:abs", r"failed \(TypeError: bad operand type for abs\(\): 'RunConfig'\); mend it$"),
         ("misshapen", r"is \[\[1, 32, 32\], 'int'\], not \[\[1, 3, 32, 32\], \[1\]\]"),
     ],
 )

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from bench.launch import Launch, discover, expand_tasks_per_node, meeting_folder, require_mpi_world, require_world
+from bench.launch import (
+    Launch,
+    agent_store,
+    discover,
+    expand_tasks_per_node,
+    meeting_folder,
+    require_mpi_world,
+    require_world,
+)
 
 ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
@@ -20,6 +28,7 @@ TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none",
     "MASTER_PORT": "29500",
 }
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
 MPIRUN = {
     "OMPI_COMM_WORLD_RANK": "3",
     "OMPI_COMM_WORLD_SIZE": "4",
@@ -118,6 +127,13 @@ def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
         (TORCHRUN | {"LOCAL_WORLD_SIZE": "9"}, ["local rank 1 of 9", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3;1"}, ["'3;1'", "3,1(x2)"]),
+        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x99999999999999)"}, ["'2(x99999999999999)'", "form 3,1(x2)"]),
+        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x200000000)"}, ["'2(x200000000)'", "more than 100000 nodes", "unset it"]),
+        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1(x99999),1(x99999)"}, ["more than 100000 nodes"]),
+        (TORCHRUN | AGENT, ["TORCHELASTIC_USE_AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
+        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
+        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "x"}, ["MASTER_PORT='x' is no port"]),
+        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "65536"}, ["MASTER_PORT='65536' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -126,6 +142,14 @@ def test_half_set_and_impossible_launches(env: dict[str, str], words: list[str])
         discover(env)
     for word in words:
         assert word in str(error.value)
+
+
+def test_an_agents_store_is_torchruns_alone() -> None:
+    assert discover({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1"}) == discover(TORCHRUN)
+    assert discover(MPIRUN | AGENT).source == "mpirun", "what mpirun inherits from torchrun is not its own"
+    assert agent_store("torchrun", AGENT)
+    assert not agent_store("mpirun", AGENT)
+    assert not agent_store("torchrun", {"TORCHELASTIC_USE_AGENT_STORE": "False"})
 
 
 def test_tasks_per_node() -> None:

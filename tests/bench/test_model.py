@@ -43,12 +43,19 @@ def test_weights_come_from_the_seed() -> None:
         ("tests.bench.nowhere:net", "No module named"),
         (":net", "package.module:factory"),
         ("builtins:str", "gave a str"),
+        ("..:x", "give package.module:factory"),
+        (".x:y", "give package.module:factory"),
+        ("os:sep", "is a str, not a function"),
+        ("os:getcwd", "called with one argument, failed (TypeError: "),
+        ("tests.bench.tiny:", "has no attribute ''"),
+        ("tests.bench.tiny:idle", "has no parameter to train; use --loader-only"),
     ],
 )
 def test_unknown_models_are_the_users_mistake(name: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         build_model(RunConfig(batch_per_rank=1, model=name), 10)
     assert words in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_the_digest_sees_one_bit() -> None:

@@ -439,3 +439,22 @@ def test_without_a_path_nothing_is_kept() -> None:
 def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_run(Path("nowhere.jsonl"))
+
+
+def test_what_is_in_the_way_of_a_log_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
+    for path, words in {
+        Path(): "is a folder, not the name of a file; choose another name",
+        tmp_path: "is a folder",
+        tmp_path / "file": "exists and is never overwritten",
+        tmp_path / "file" / "below": "a file is where its folder should be",
+        tmp_path / "link": "is a link to ",
+        Path("/dev/null"): "is a device or a pipe",
+        Path("/dev/full"): "is a device or a pipe",
+    }.items():
+        with pytest.raises(UsageError) as error:
+            RunLog(path)
+        assert f"log_path={str(path)!r} " in str(error.value)
+        assert words in str(error.value)
+    assert (tmp_path / "file").read_text() == "kept"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 from bench.config import make_config
 from bench.launch import Launch
 from bench.rendezvous import open_store
-from tests.bench.ranks import ROOT, environment, run
+from tests.bench.ranks import ROOT, bench, environment, run
 
 
 def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +67,19 @@ def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(number: signal.Sign
     assert f"interrupted by {number.name}" in process.communicate(timeout=30)[1]
     assert process.returncode == 128 + number
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("address", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_store_that_torchrun_does_not_serve_is_one_line(address: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = str(taken.getsockname()[1])
+        half = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
+        extra = {**half, "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": address}
+        argv = ["--model", "tests.bench.tiny:plain", "--backend", "ddp", "--transport", "gloo", "--batch-per-rank", "4"]
+        done = bench(1, *argv, "--rendezvous-timeout-s", "0.5", extra=extra)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"MASTER_ADDR='{address}' MASTER_PORT={port}: torchrun's store did not answer there within 0.5 s" in done.stderr
+    assert "unset TORCHELASTIC_USE_AGENT_STORE" in done.stderr

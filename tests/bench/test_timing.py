@@ -9,6 +9,8 @@ import pytest
 from bench import device
 from bench.config import RunConfig
 from bench.launch import discover
+from bench.progress import Silent
+from bench.pulse import Pulse
 from bench.record import RunLog
 from bench.run import run
 from bench.timing import HostStopwatch, time_steps
@@ -58,5 +60,5 @@ def test_the_device_is_synced_twice_a_window_whatever_its_steps(monkeypatch: pyt
     monkeypatch.setattr(device.Cpu, "stopwatch", lambda self: watch)
     tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
     config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
-    assert run(config, discover({}), RunLog(None))
+    assert run(config, discover({}), RunLog(None), Pulse(Silent()))
     assert watch.syncs == 2 * (1 + config.windows), "the two edges of the warm-up and of each window"

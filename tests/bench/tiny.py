@@ -69,3 +69,11 @@ def fails_later(classes: int) -> nn.Module:
 
 def grows_later(classes: int) -> nn.Module:
     return _FailsLater(classes, _grow)
+
+
+def idle(classes: int) -> nn.Module:
+    return nn.Flatten()
+
+
+def breaks(classes: int) -> nn.Module:
+    raise LookupError(f"planted in the factory\nfor {classes} classes")
