@@ -82,7 +82,7 @@ def test_more_than_any_machine_has_is_one_line_and_allocates_nothing(argv: list[
     log = tmp_path / "run.jsonl"
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28));"
-        "import bench.__main__ as m; rc = m.main(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(rc)"
+        "import bench.command as m; rc = m.main(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(rc)"
     )
     done = run([sys.executable, "-c", code, *argv, "--log-path", str(log)])
     assert done.returncode == 2, done.stderr
@@ -134,7 +134,7 @@ def test_without_torch_a_run_says_so_in_one_line() -> None:
     code = (
         "import importlib.util as u, sys; find = u.find_spec;"
         "u.find_spec = lambda name, *more: None if name == 'torch' else find(name, *more);"
-        "import bench.__main__ as m; sys.exit(m.main(sys.argv[1:]))"
+        "import bench.command as m; sys.exit(m.main(sys.argv[1:]))"
     )
     done = run([sys.executable, "-c", code, "--batch-per-rank", "4"])
     assert done.returncode == 2

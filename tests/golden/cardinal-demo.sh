@@ -80,6 +80,7 @@ COMMON=(
   --warmup-steps 3
   --windows 3
   --steps-per-window 3
+  --max-lr 0.001
 )
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
@@ -114,6 +115,7 @@ image_size = 32
 warmup_steps = 3
 windows = 3
 steps_per_window = 3
+max_lr = 0.001
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi

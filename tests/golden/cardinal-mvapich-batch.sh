@@ -84,6 +84,7 @@ COMMON=(
   --warmup-steps 20
   --windows 5
   --steps-per-window 10
+  --max-lr 0.001
 )
 
 # Variables of one backend's runs alone, set behind the launcher, which takes no part in them. The run log keeps them, told by
@@ -123,6 +124,7 @@ image_size = 224
 warmup_steps = 20
 windows = 5
 steps_per_window = 10
+max_lr = 0.001
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -84,6 +84,7 @@ COMMON=(
   --warmup-steps 3
   --windows 3
   --steps-per-window 3
+  --max-lr 0.001
 )
 
 # Variables of one backend's runs alone, set behind the launcher, which takes no part in them. The run log keeps them, told by
@@ -126,6 +127,7 @@ image_size = 32
 warmup_steps = 3
 windows = 3
 steps_per_window = 3
+max_lr = 0.001
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -84,6 +84,7 @@ COMMON=(
   --warmup-steps 10
   --windows 4
   --steps-per-window 5
+  --max-lr 0.001
 )
 
 # Variables of one backend's runs alone, set behind the launcher, which takes no part in them. The run log keeps them, told by
@@ -123,6 +124,7 @@ threads = 1
 warmup_steps = 10
 windows = 4
 steps_per_window = 5
+max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi

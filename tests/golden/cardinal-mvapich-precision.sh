@@ -85,6 +85,7 @@ COMMON=(
   --warmup-steps 3
   --windows 3
   --steps-per-window 1
+  --max-lr 0.001
 )
 
 # Variables of one backend's runs alone, set behind the launcher, which takes no part in them. The run log keeps them, told by
@@ -125,6 +126,7 @@ threads = 1
 warmup_steps = 3
 windows = 3
 steps_per_window = 1
+max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 
 # Each variant runs in every cell and every block, and is compared with itself; what it gains over the first is described beside.
 [variants.float32]

@@ -32,6 +32,7 @@ COMMON=(
   --warmup-steps 20
   --windows 5
   --steps-per-window 10
+  --max-lr 0.001
 )
 
 give_up() {
@@ -84,6 +85,7 @@ download = false
 warmup_steps = 20
 windows = 5
 steps_per_window = 10
+max_lr = 0.001
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -31,6 +31,7 @@ COMMON=(
   --warmup-steps 20
   --windows 5
   --steps-per-window 10
+  --max-lr 0.001
 )
 
 give_up() {
@@ -79,6 +80,7 @@ image_size = 224
 warmup_steps = 20
 windows = 5
 steps_per_window = 10
+max_lr = 0.001
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi

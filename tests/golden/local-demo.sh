@@ -31,6 +31,7 @@ COMMON=(
   --warmup-steps 3
   --windows 3
   --steps-per-window 3
+  --max-lr 0.001
 )
 
 give_up() {
@@ -82,6 +83,7 @@ image_size = 32
 warmup_steps = 3
 windows = 3
 steps_per_window = 3
+max_lr = 0.001
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -32,6 +32,7 @@ COMMON=(
   --warmup-steps 10
   --windows 4
   --steps-per-window 5
+  --max-lr 0.001
 )
 
 give_up() {
@@ -84,6 +85,7 @@ threads = 1
 warmup_steps = 10
 windows = 4
 steps_per_window = 5
+max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -31,6 +31,7 @@ COMMON=(
   --warmup-steps 5
   --windows 2
   --steps-per-window 5
+  --max-lr 0.001
 )
 
 give_up() {
@@ -79,6 +80,7 @@ image_size = 32
 warmup_steps = 5
 windows = 2
 steps_per_window = 5
+max_lr = 0.001
 END_OF_STUDY
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi

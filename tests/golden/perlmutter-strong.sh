@@ -86,6 +86,7 @@ COMMON=(
   --warmup-steps 20
   --windows 5
   --steps-per-window 10
+  --max-lr 0.001
 )
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
@@ -120,6 +121,7 @@ download = false
 warmup_steps = 20
 windows = 5
 steps_per_window = 10
+max_lr = 0.001
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi

@@ -80,6 +80,7 @@ COMMON=(
   --warmup-steps 5
   --windows 2
   --steps-per-window 5
+  --max-lr 0.001
 )
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
@@ -110,6 +111,7 @@ image_size = 32
 warmup_steps = 5
 windows = 2
 steps_per_window = 5
+max_lr = 0.001
 END_OF_STUDY
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi
