@@ -23,8 +23,10 @@ from bench.doctor.meeting import Meeting
 from bench.doctor.options import Options, parse
 from bench.launch import Launch, discover, meeting_folder
 
+SCHEMA = 1  # of the JSON
 INPUT_ERROR = 2
 _LEAVE_S = 10.0
+_LOOK_S, _TRY_S = 10, 12
 _LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error at once
 
 
@@ -33,7 +35,11 @@ class _Ended(Exception):
 
 
 class _Answer:
-    """Findings in their order: printed as they come, or all at once as JSON."""
+    """Findings in their order: printed as they come, or all at once as JSON.
+
+    Progress goes between them on standard output, because launchers forward two streams in any order; beside JSON it goes
+    to standard error.
+    """
 
     def __init__(self, as_json: bool) -> None:
         self._json = as_json
@@ -41,9 +47,8 @@ class _Answer:
         self.doing = "starting"
 
     def say(self, doing: str) -> None:
-        """Progress: it goes to standard error, so that standard output holds findings only."""
         self.doing = doing
-        print(f"... {doing}", file=sys.stderr, flush=True)
+        print(f"... {doing}", file=sys.stderr if self._json else sys.stdout, flush=True)
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -55,7 +60,8 @@ class _Answer:
         status = exit_status(self.findings)
         if self._json:
             records = [finding.record() for finding in self.findings]
-            print(json.dumps({"launch": launch and launch.record(), "findings": records, "status": status}, indent=2), flush=True)
+            said = {"schema": SCHEMA, "launch": launch and launch.record(), "findings": records, "status": status}
+            print(json.dumps(said, indent=2), flush=True)
         else:
             levels = [finding.level for finding in self.findings]
             counts = ", ".join(f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
@@ -99,6 +105,12 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Ended
 
 
+def _duration(options: Options, launch: Launch) -> str:
+    """On two cores with nothing else to do: every try starts its ranks anew, and they import torch."""
+    tries = len(launcher.cells(launch, options.cells, 0))
+    return f"this takes about {_LOOK_S + _TRY_S * tries} s, more where the machine is busy"
+
+
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
     """What one rank knows of itself and its host, its findings included."""
     ended = child.run(child.python("bench.doctor.probe"), os.environ, probe.MARK, options.limit_s)
@@ -108,7 +120,8 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
         found = [failure("libraries", f"importing them {ended.problem}", cure)]
     else:
         seen = ended.answers[0]
-        found = machine.libraries(seen) + machine.horovod_build(machine.build_record(), seen) + machine.devices(seen)
+        found = machine.libraries(seen) + machine.torchvision_pair(seen)
+        found += machine.horovod_build(machine.build_record(), seen) + machine.devices(seen)
     if "mpi" in seen and launch.source != "none":
         found += launcher.library(launch, seen["mpi"], os.environ)
     found += machine.environment(os.environ)
@@ -137,6 +150,7 @@ def _folder(options: Options, launch: Launch) -> list[Finding]:
 
 
 def _alone(options: Options, launch: Launch, answer: _Answer) -> int:
+    answer.say(_duration(options, launch))
     answer.add(launcher.world(launch, options.world_size))
     answer.say("looking at this machine")
     facts = _look(options, launch)
@@ -160,6 +174,7 @@ def _version(mpirun: str) -> str:
 
 def _leading(options: Options, launch: Launch, answer: _Answer) -> int:
     """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
+    answer.say(_duration(options, launch))
     answer.add(launcher.world(launch, options.world_size))
     answer.say(f"looking at {launch.size} rank(s)")
     meeting = _open(options, launch)

@@ -14,6 +14,7 @@ from typing import Any
 from bench.config import UsageError
 from bench.doctor.findings import Finding, failure, ok, warning
 from bench.resources import GLOO_INTERFACE, require_unmodified
+from bench.setup import pair
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -32,6 +33,14 @@ def libraries(facts: Mapping[str, Any]) -> list[Finding]:
         text = f"Horovod and mpi4py load different MPIs: {', '.join(facts['mpi_files'])}"
         found.append(failure("MPI library", text, "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use"))
     return found
+
+
+def torchvision_pair(facts: Mapping[str, Any]) -> list[Finding]:
+    """Are torch and torchvision of one build? Runs work with any; the user's own scripts do not."""
+    if "torchvision_alone" not in facts or "torch" not in facts or "torchvision" not in facts:
+        return []
+    text, cure = pair.mismatch(facts["torch"], facts["torchvision"], facts["torchvision_alone"])
+    return [warning("torchvision", text, cure)]
 
 
 def build_record() -> dict[str, str] | None:

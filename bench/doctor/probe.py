@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -26,9 +27,17 @@ def _torch() -> dict[str, Any]:
 
 
 def _torchvision() -> dict[str, Any]:
+    """Its version, and why it does not import by itself where only we can import it."""
+    facts: dict[str, Any] = {}
+    try:
+        importlib.import_module("torchvision")
+    except Exception as error:
+        facts["torchvision_alone"] = _first_line(error)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]  # what the failed import left would be taken for the module
     from bench.model import import_torchvision
 
-    return {"torchvision": import_torchvision().__version__}
+    return {"torchvision": import_torchvision().__version__, **facts}
 
 
 def _mpi4py() -> dict[str, Any]:
@@ -66,6 +75,10 @@ def _mpi_files() -> list[str]:
     return sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
 
 
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def look() -> dict[str, Any]:
     """Versions and facts of every library; the first line of the error of each that does not import."""
     facts: dict[str, Any] = {"errors": {}}
@@ -73,7 +86,7 @@ def look() -> dict[str, Any]:
         try:
             facts |= ask()
         except Exception as error:
-            facts["errors"][name] = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            facts["errors"][name] = _first_line(error)
     return {**facts, "mpi_files": _mpi_files()}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.setup import needs, wheels
+from bench.setup import needs, pair, wheels
 from bench.setup.runner import Runner
 from bench.setup.state import Pins, ordinary_requirements, save_state
 
@@ -17,7 +17,6 @@ HERE = Path(__file__).resolve().parent
 MPI_SCRIPTS = ("mpirun", "mpiexec", "mpicc", "mpicxx", "ompi_info")
 MPI_TIMEOUT_SECONDS = 180.0
 NETWORK_CURE = "read the lines below; `pip config list` shows which indexes pip uses"
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 FRESH_CURE = "make clean, then run it again"
 MPI_CURE = (
     "where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's module is loaded, "
@@ -86,6 +85,7 @@ class Setup:
         self.torch()
         self.torchvision()
         self.others()
+        self.pair()
         self.horovod()
         self.verify()
 
@@ -135,8 +135,6 @@ class Setup:
             self.pip_install(*extra, requirement)
             build = self.runner.run([self.venv / "bin" / "python", "-c", TORCH_PROBE], cure=FRESH_CURE)
             result(f"build {build.splitlines()[-1]}")
-        if "CUDA" in build and not Path("/dev/nvidiactl").exists():
-            print(f"    (no GPU here: make setup TORCH_INDEX_URL={CPU_INDEX} would take 5 GB less)")
 
     def torchvision(self) -> None:
         """Without its dependencies: it names a torch of its own liking, and numpy and pillow are pinned below."""
@@ -151,6 +149,12 @@ class Setup:
             self.pip_install(*requirements)
             if self.mpi_home:
                 point_to_mpi(self.venv / "bin", self.mpi_home)
+
+    def pair(self) -> None:
+        """Say where torch and torchvision do not match; pip cannot know, because both builds have one version."""
+        output = self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE)
+        if note := pair.read(output):
+            print(f"    note: {note}", flush=True)
 
     def horovod(self) -> None:
         built = {"horovod": self.pins["bench"]["horovod"]}

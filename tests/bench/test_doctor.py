@@ -27,6 +27,7 @@ def said(done: subprocess.CompletedProcess[str], status: int) -> Found:
     assert done.returncode == status, done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert answer["status"] == status
+    assert answer["schema"] == 1
     findings: Found = answer["findings"]
     assert all(finding["cure"] for finding in findings if finding["level"] != "ok")
     return findings
@@ -54,7 +55,13 @@ def test_a_fit_machine_alone() -> None:
         "mpirun",
         *("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"),
     }
-    assert {f["name"] for f in findings if f["level"] == "warning"} <= {"cores"}
+    warnings = {f["name"]: f for f in findings if f["level"] == "warning"}
+    assert set(warnings) <= {"cores", "torchvision"}
+    alone = run([sys.executable, "-W", "ignore", "-c", "import torchvision"])
+    assert ("torchvision" in warnings) == (alone.returncode != 0)
+    if alone.returncode:
+        assert alone.stderr.splitlines()[-1].split(": ", 1)[1] in warnings["torchvision"]["text"]
+        assert "TORCH_INDEX_URL=" in warnings["torchvision"]["cure"]
     assert any("2 ranks average 4 MiB" in f["text"] and "Open MPI" in f["text"] for f in findings if f["name"] == "horovod/mpi")
 
 
@@ -62,11 +69,16 @@ def test_a_fit_launch_in_plain_lines() -> None:
     words = [word for word in DOCTOR if word != "--json"]
     done = run(mpirun(2, *words, "--world-size", "2"))
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    said = done.stdout.splitlines()
+    assert said[0] == "... this takes about 58 s, more where the machine is busy"
+    assert said.index("... trying ddp/gloo (at most 60 s)") < said.index("... trying horovod/gloo (at most 60 s)")
+    between = said[said.index("... trying ddp/gloo (at most 60 s)") + 1]
+    assert between.split()[:2] == ["ok", "ddp/gloo"], "one stream: each finding follows what it was looked for in"
+    lines = [line for line in said if not line.startswith("...")]
     assert lines[0].split() == ["ok", "launcher", "mpirun:", "2", "rank(s)"]
     assert [line.split()[1] for line in lines[-5:-1]] == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
     assert lines[-1].endswith("0 failure")
-    assert "... trying ddp/gloo" in done.stderr
+    assert "..." not in done.stderr
     assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
 
 
@@ -187,6 +199,22 @@ def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
     found = failures(run([*ALONE, "--limit-s", "20", "--rendezvous-dir", str(tmp_path)], step(0)))
     assert "rank 1 of 2 did not report" in found["ranks"]
     assert "nothing from host n1, n2" in found["ranks"]
+
+
+def test_torchvision_of_another_build_is_found(tmp_path: Path) -> None:
+    """A torchvision before ours that fails alone, as one does whose compiled part is missing, and imports where we help."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(
+        "import torch\n"
+        "if not hasattr(torch.ops.torchvision, 'nms'):\n"
+        "    raise RuntimeError('operator torchvision::nms is not here')\n"
+        "__version__ = '0.28.0+cu130'\n"
+    )
+    findings = said(run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)}), 0)
+    (found,) = [finding for finding in findings if finding["name"] == "torchvision"]
+    assert found["level"] == "warning"
+    assert "operator torchvision::nms is not here" in found["text"]
+    assert "make setup TORCH_INDEX_URL=" in found["cure"]
 
 
 def test_nothing_to_try_ends_at_once() -> None:

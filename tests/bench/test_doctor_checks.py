@@ -114,6 +114,10 @@ def test_libraries() -> None:
     two = machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40", "/b/libmpi.so.40"]})
     assert levels(two) == ["ok", "failure"]
     assert "/b/libmpi.so.40" in two[1].text
+    assert machine.torchvision_pair(good) == []
+    (other,) = machine.torchvision_pair({**good, "torchvision_alone": "no nms"})
+    assert (other.name, other.level) == ("torchvision", "warning")
+    assert machine.torchvision_pair({"torchvision_alone": "no nms", "errors": {}}) == [], "that it is absent is said elsewhere"
     missing = machine.libraries({**good, "errors": {"mpi4py": "no libmpi"}, "mpi_files": []})
     assert [(f.name, f.level) for f in missing] == [("mpi4py", "failure")]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.setup import active, needs, runner, state, steps, wheels
+from bench.setup import active, needs, pair, runner, state, steps, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "setup"
@@ -203,6 +203,58 @@ def test_compilers_fit_cores_and_memory() -> None:
     assert wheels.jobs(cores=64, free_bytes=512 * gib) == 8
     assert wheels.jobs(cores=8, free_bytes=5 * gib) == 3
     assert wheels.jobs(cores=1, free_bytes=0) == 1
+
+
+# torch and torchvision
+
+
+def imports(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False)
+
+
+def test_a_pair_that_does_not_match_is_said_with_the_way_to_one_that_does() -> None:
+    """Asked of this environment, whatever it holds, against what happens in it."""
+    alone, probe = imports("import torchvision"), imports(pair.PROBE)
+    assert probe.returncode == 0, probe.stderr
+    note = pair.read(probe.stdout)
+    assert (note is not None) == (alone.returncode != 0)
+    if note:
+        assert alone.stderr.splitlines()[-1].split(": ", 1)[1] in note
+
+
+def test_the_words_for_a_pair_that_does_not_match() -> None:
+    note = pair.read("a warning\npair|2.13.0+cpu|0.28.0+cu130|operator torchvision::nms does not exist\n")
+    assert note is not None
+    assert "torch 2.13.0+cpu and torchvision 0.28.0+cu130 are no pair" in note
+    assert "make setup TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu" in note
+    assert "\n" not in note
+    assert pair.read("pair|2.13.0+cpu|0.28.0+cpu|\n") is None
+
+
+def test_set_up_says_it_after_installing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    executable(tmp_path / "bin" / "python", "#!/bin/sh\necho 'pair|2.13.0+cpu|0.28.0+cu130|no nms'\n")
+    setup = steps.Setup(tmp_path, PINS, state.choices({}, {}), {}, doer(tmp_path))
+    setup.pair()
+    assert capsys.readouterr().out.startswith("    note: torch 2.13.0+cpu and torchvision 0.28.0+cu130 are no pair")
+
+
+@pytest.mark.parametrize(
+    ("index", "gpu", "cuda", "spare"),
+    [
+        ("https://download.pytorch.org/whl/cpu", False, False, False),
+        ("https://download.pytorch.org/whl/cu130", False, True, False),
+        ("", True, True, False),
+        ("", False, True, True),
+    ],
+)
+def test_sizes_are_named_before_the_download(index: str, gpu: bool, cuda: bool, spare: bool) -> None:
+    from bench.setup.install import sizes
+
+    text = sizes(index, gpu)
+    assert "0.4 GB" in text
+    assert "1.7 GB" in text
+    assert ("5 GB more" in text) == cuda
+    assert ("TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu" in text) == spare
 
 
 # Into an environment that is there already
