@@ -8,13 +8,25 @@ from typing import Annotated
 
 import typer
 
+from bench import version
 from bench.config import UsageError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version())
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="print the version and stop", callback=_show_version, is_eager=True)
+]
+
+
 @app.callback()
-def _plots() -> None:
+def _plots(show_version: VersionOption = False) -> None:
     """Run logs to statistics, figures and a report; needs no torch."""
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from bench import version
 from bench.config import UsageError
 from slurm import batch, submit
 from slurm.folder import StudyFolder, write_whole
@@ -50,6 +51,21 @@ app = typer.Typer(
 )
 site_app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Describe a cluster.", no_args_is_help=False)
 app.add_typer(site_app, name="site")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(version())
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="print the version and stop", callback=_show_version, is_eager=True)
+]
+
+
+@app.callback()
+def _slurm(show_version: VersionOption = False) -> None: ...
 
 
 @app.command()
