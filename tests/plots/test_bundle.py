@@ -282,7 +282,7 @@ def test_a_folder_that_changes_meanwhile_is_refused(
 ) -> None:
     make = report.make
 
-    def late(study: Path, out: Path) -> list[Path]:
+    def late(study: Path, out: Path) -> list[str]:
         (folder / "runs" / "b00-07-late.jsonl").write_text("")
         return make(study, out)
 
@@ -341,7 +341,7 @@ def test_a_failed_log_may_hold_anything(folder: Path, tmp_path: Path, host: str)
 @pytest.mark.parametrize(
     ("out", "part"),
     [
-        ("small.tar.gz", "is there with other contents and is never overwritten"),
+        ("small.tar.gz", "is there with other contents; replace it with --force"),
         ("no/where.tar.gz", "cannot be written: No such file or directory"),
     ],
 )

@@ -1,0 +1,15 @@
+"""What to say where a package that a command needs is not installed; loads none itself."""
+
+from __future__ import annotations
+
+import sys
+
+
+def explain_missing(error: ModuleNotFoundError) -> str:
+    """One line with the package and the way out."""
+    package = str(error.name or error).partition(".")[0]
+    if package in sys.stdlib_module_names:
+        return f"{package} is not part of Python on this system ({sys.platform}); run this command on Linux"
+    return (
+        f"{package} is not installed for {sys.executable}; `make setup` and `. .venv/bin/activate`, or `pip install .`, brings it"
+    )
