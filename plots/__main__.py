@@ -12,7 +12,7 @@ try:
     import typer
 
     from bench.config import UsageError
-except ModuleNotFoundError as error:
+except ImportError as error:
     print(f"error: {explain_missing(error)}", file=sys.stderr)
     sys.exit(2)
 
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> int:
         return done.exit_code
     except typer.Abort:
         return 130
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         message = explain_missing(error)
     except UsageError as error:
         message = str(error)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import sys
 
 
-def explain_missing(error: ModuleNotFoundError) -> str:
+def explain_missing(error: ImportError) -> str:
     """One line with the package and the way out."""
-    package = str(error.name or error).partition(".")[0]
+    first: BaseException = error
+    while (before := first.__cause__ or first.__context__) is not None:  # pandas hides which package it lacks
+        first = before
+    if not isinstance(first, ModuleNotFoundError) or first.name is None:
+        return f"{error.name or 'a package'} does not import: {first}"
+    package = first.name.partition(".")[0]
     if package in sys.stdlib_module_names:
         return f"{package} is not part of Python on this system ({sys.platform}); run this command on Linux"
     return (
