@@ -104,6 +104,16 @@ def test_an_odd_summary_of_an_earlier_report_is_ignored(tmp_path: Path, text: st
     assert (tmp_path / "mine.svg").exists()
 
 
+def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
+    folder = logs.study(tmp_path, blocks=1)
+    assert main(["report", str(folder)]) == 0
+    assert "several studies" not in (folder / "report.md").read_text()
+    logs.write(folder / "runs" / "x.jsonl", logs.config("single", study="other", model="resnet18"), 0.1)
+    logs.write(folder / "runs" / "y.jsonl", logs.config("single", study=None, model="resnet18"), 0.1)
+    assert main(["report", str(folder)]) == 0
+    assert "**Note:** The runs are of several studies: test (10), other (1), none (1)." in (folder / "report.md").read_text()
+
+
 WITHOUT = """
 import importlib.abc, runpy, sys
 package = sys.argv[1]
