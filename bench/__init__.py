@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import NoReturn
 
 
 def version() -> str:
@@ -18,12 +16,3 @@ def version() -> str:
         )
     except OSError:
         return metadata.version("horovod-vs-ddp")
-
-
-def without(missing: ModuleNotFoundError) -> NoReturn:
-    """End a command whose own packages are not there. Raises `missing` again where it is a module of ours."""
-    name = (missing.name or "").partition(".")[0]
-    if name in ("", "bench", "slurm", "plots"):
-        raise missing
-    print(f"error: {sys.executable} has no {name}; run make setup, then . .venv/bin/activate", file=sys.stderr)
-    sys.exit(2)

@@ -9,12 +9,12 @@ if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from bench import without
+    from bench.missing import give_up
 
     try:
         from bench.command import main
     except ModuleNotFoundError as missing:
-        without(missing)
+        give_up(missing)
     from bench.streams import secure
 
     secure()

@@ -6,10 +6,15 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bench import version
-from bench.config import UsageError
+from bench.missing import explain_missing, give_up
+
+try:
+    import typer
+
+    from bench.config import UsageError
+except ImportError as missing:
+    give_up(missing)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -35,12 +40,16 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY, with runs/*.jsonl in it")],
     out: Annotated[Path | None, typer.Option(help="folder to write to; default: the study's own")] = None,
 ) -> None:
-    """Write figures, report.md and summary.json of one study beside its logs."""
+    """Write figures, report.md and summary.json of one study beside its logs, and print the answer."""
     _require(folder)  # before the slow imports
+    if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
+        raise UsageError(
+            f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name a folder with --out"
+        )
     from plots.report import make
 
-    written = make(folder, out or folder)
-    typer.echo(f"{written[-1]} and {len(written) - 1} other files")
+    for line in make(folder, out or folder):
+        typer.echo(line)
 
 
 @app.command()
@@ -49,6 +58,7 @@ def bundle(
     out: Annotated[
         Path | None, typer.Option(help="archive to write, or the folder for it; default: STUDY.tar.gz beside STUDY")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace an archive that holds something else")] = False,
 ) -> None:
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 
@@ -57,7 +67,7 @@ def bundle(
     _require(folder)
     from plots.bundle import bundle as pack
 
-    typer.echo(pack(folder, out))
+    typer.echo(pack(folder, out, force))
 
 
 def _require(folder: Path) -> None:
@@ -66,17 +76,19 @@ def _require(folder: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code; the user's mistakes are one line on stderr and 2."""
+    """Exit code; the user's mistakes are one line on stderr and 2, Ctrl-C is 130."""
     try:
-        app(argv, standalone_mode=False)
+        return app(argv, standalone_mode=False) or 0
     except typer.Exit as done:
         return done.exit_code
+    except typer.Abort:
+        return 130
+    except ImportError as error:
+        message = explain_missing(error)
     except UsageError as error:
         message = str(error)
     except typer.TyperException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-    else:
-        return 0
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return 2
 

@@ -63,7 +63,11 @@ class Analysis:
         """What had to be assumed, and what is not as planned."""
         lost = self.loaded.study.primary is not None and not any(c.primary for c in self.comparisons)
         lines = ["The primary comparison that the study names is not exactly one here, so none is left out of Holm's correction."]
-        return [*self.loaded.notes, *(lines if lost else []), *(f"not the same in all runs: {v}" for v in self.varying)]
+        studies = Counter(self.loaded.runs["study"].fillna("none")).most_common()
+        foreign = (
+            [f"The runs are of several studies: {', '.join(f'{name} ({n})' for name, n in studies)}."] if studies[1:] else []
+        )
+        return [*self.loaded.notes, *foreign, *(lines if lost else []), *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
     def tests(self) -> int:

@@ -16,16 +16,18 @@ from pathlib import Path, PurePath
 from bench.config import UsageError
 from bench.record import Run, read_run
 from plots import consistent, report
+from plots.files import write
 from plots.manifest import NAME, manifest
 
 _BELONGS = ("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out", "jobs/*", "calibration/*")
 _REPORT = ("report.md", "summary.json", "figures/*", report.CALIBRATION)  # made afresh
 
 
-def bundle(folder: Path, out: Path | None) -> Path:
+def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
-    Raises UsageError where the folder contradicts itself or is being worked in, or the archive cannot be written.
+    Raises UsageError where the folder contradicts itself, is being worked in or holds a link that leads out of it, or where the
+    archive cannot be written, or is there with other contents and not to be replaced (`force`).
     """
     name = folder.resolve().name
     place = folder.resolve().parent if out is None else out
@@ -44,7 +46,7 @@ def bundle(folder: Path, out: Path | None) -> Path:
     runs = {PurePath(path).stem: run for path, run in logs.items() if consistent.is_last(path)}
     left_out = sorted(there - contents.keys() - made.keys())
     facts = manifest(name, contents | made, runs, consistent.promises(contents), left_out)
-    _write(target, archive(name, {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()}, _newest(logs)))
+    _write(target, archive(name, {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()}, _newest(logs)), force)
     return target
 
 
@@ -70,6 +72,8 @@ def _newest(logs: Mapping[str, Run]) -> int:
 
 def _read(folder: Path, patterns: tuple[str, ...]) -> dict[str, bytes]:
     paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and path.suffix != ".tmp"}
+    if away := sorted(path for path in paths if not path.resolve().is_relative_to(folder.resolve())):
+        raise UsageError(f"{away[0]} leads out of the folder, to {away[0].resolve()}; put a copy in its place, or remove it")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -104,12 +108,10 @@ def _refuse_changed(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise UsageError(f"{folder}: {changed[0]} changed while the study was read; bundle it when nobody works in it")
 
 
-def _write(target: Path, data: bytes) -> None:
+def _write(target: Path, data: bytes, force: bool) -> None:
     try:
-        if target.exists() and target.read_bytes() != data:
-            raise UsageError(f"{target} is there with other contents and is never overwritten; move it, or name another --out")
-        temporary = target.with_name(target.name + ".tmp")
-        temporary.write_bytes(data)
-        temporary.replace(target)
+        if not force and target.exists() and target.read_bytes() != data:
+            raise UsageError(f"{target} is there with other contents; replace it with --force, or name another --out")
+        write(target, data)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}; choose another --out") from None

@@ -7,7 +7,7 @@ import io
 from collections import Counter
 
 from plots.calibration import DRIFT, FLOOR, MAX_SCORE, MIN_NODES, MOST, WHEN, Calibrated, Node
-from plots.words import interval, percent, rate, ratio, table
+from plots.words import count, interval, percent, rate, ratio, table
 
 _SHOWN = 24  # nodes, the slowest first; the rest are in the file
 _FIELDS = ("job", "allocation", "when", "node", "host", "samples_per_step", "images_per_s", "reason", "log")
@@ -69,7 +69,7 @@ def _drift(c: Calibrated) -> list[str]:
 
 def _missing(c: Calibrated) -> str:
     usable = sum(one.usable for one in c.all)
-    return f"{usable} calibrations are usable" + (
+    return f"usable: {count(usable, 'calibration')}" + (
         f", **{len(c.all) - usable} failed or are missing**." if usable < len(c.all) else "."
     )
 

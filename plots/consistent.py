@@ -60,7 +60,7 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
     except ValidationError as error:
         yield f"study.toml: {explain(error)}"
         return
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         yield f"study.toml: {error}"
         return
     yield from _job_problems(contents)
@@ -82,7 +82,7 @@ def _job_problems(contents: Contents) -> Iterator[str]:
     for number, line in enumerate(contents.get("jobs.jsonl", b"").decode(errors="replace").splitlines(), start=1):
         try:
             job = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             job = None
         script = job.get("script") if isinstance(job, dict) else None
         if isinstance(script, str):
@@ -161,8 +161,9 @@ def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
         yield "report.md is not what the logs say; make it again: python -m plots report"
     if "summary.json" in kept:
         try:
-            where = _contradiction(json.loads(kept["summary.json"]), fresh)
-        except ValueError:
+            earlier = json.loads(kept["summary.json"])
+            where = _contradiction(earlier, fresh) if isinstance(earlier, dict) else "it is no table"
+        except (ValueError, RecursionError):
             where = "it is no JSON"
         if where is not None:
             yield f"summary.json is not what the logs say ({where}); make it again: python -m plots report"

@@ -4,68 +4,98 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from plots.stats import Estimate
 
-# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in every figure.
+# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in every figure. Cells that
+# agree lie on one another at their true place, so what is drawn first is larger and open: DDP's markers hold Horovod's, whose
+# are filled, and its lines are wider. A transport has one style of line.
 CELLS = {
-    "single": ("#000000", "P"),
-    "ddp/mpi": ("#0072B2", "o"),
-    "horovod/mpi": ("#D55E00", "^"),
-    "ddp/gloo": ("#56B4E9", "s"),
-    "horovod/gloo": ("#E69F00", "D"),
+    "single": ("#000000", "+", 13.0, 1.0),
+    "ddp/mpi": ("#0072B2", "o", 8.0, 2.0),
+    "horovod/mpi": ("#D55E00", "^", 4.5, 1.2),
+    "ddp/gloo": ("#56B4E9", "s", 10.5, 2.5),
+    "horovod/gloo": ("#E69F00", "D", 5.5, 1.6),
+    "ddp/nccl": ("#009E73", "v", 12.0, 2.9),
+    "horovod/nccl": ("#CC79A7", "X", 7.0, 1.8),
 }
-_OTHERS = (("#009E73", "v"), ("#CC79A7", "X"), ("#F0E442", "h"))
+_OTHERS = (("#999933", "h", 9.5, 2.2), ("#882255", "*", 7.5, 1.9), ("#44AA99", "p", 6.0, 1.7))
+_LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}
 _LONGEST = 1.8  # times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
-_LOG_FROM = 4  # from more than this ratio of ranks on, a true scale crowds the small ones and both axes become logarithmic
+_LOG_FROM = 4  # from more than this ratio on, a linear axis crowds the small values and becomes logarithmic
+_DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_MOST_STEPS = 8
 
 
 def look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
-    """Colour and marker of a cell; one that has none of its own takes the next of the spare ones."""
+    """How a cell's line, markers and bars look; one that has no look of its own takes the next of the spare ones."""
     others = [c for c in cells if c not in CELLS]
-    colour, marker = CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
-    return {"color": colour, "marker": marker}
+    colour, marker, points, width = CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
+    backend, _, transport = cell.partition("/")
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": points,
+        "markerfacecolor": "none" if backend == "ddp" else colour,
+        "markeredgewidth": 1.0,  # of caps as well
+        "linestyle": _LINES.get(transport, "-"),
+        "linewidth": width,
+        "elinewidth": 0.9,
+        "capsize": 0.5 * points,  # wider than a marker that lies inside
+        "zorder": 3 - points / 20,
+    }
 
 
-class Scale:
-    """Where a rank count or batch stands on the x axis: equally spaced, or true to scale where an ideal line is drawn."""
+def is_log(values: Sequence[int]) -> bool:
+    """Whether an axis of these ranks or batches is logarithmic."""
+    return max(values) / min(values) > _LOG_FROM
 
-    def __init__(self, values: Iterable[int], true_scale: bool, axis_inches: float) -> None:
-        self.values = sorted(set(values))
-        self.log = true_scale and self.values[-1] / self.values[0] > _LOG_FROM
-        self._true = true_scale
-        at = [self.at(v) for v in self.values]
-        gaps = [b - a for a, b in itertools.pairwise(at)] or [1.0]
-        self.ends = at[0] - 0.45 * min(gaps), at[-1] + 0.45 * min(gaps)
-        marker = 0.11 * (self.ends[1] - self.ends[0]) / axis_inches
-        # neighbours' intervals stay apart, and nearer to their own tick than to the next
-        self.dodge = min(marker, 0.16 * min(gaps))
 
-    def at(self, value: int) -> float:
-        if self.log:
-            return math.log2(value)
-        return float(value if self._true else self.values.index(value))
+def ends(values: Sequence[int]) -> tuple[float, float]:
+    """Ends of an axis on which each of these ranks or batches stands at its true place, with room at both."""
+    at = [math.log2(v) if is_log(values) else float(v) for v in sorted(set(values))]
+    room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
+    low, high = at[0] - room, at[-1] + room
+    return (2**low, 2**high) if is_log(values) else (low, high)
 
 
 def bars(values: Sequence[Estimate]) -> list[list[float]] | None:
-    """Lengths below and above each value; None where no value has an interval."""
-    if all(e.low is None for e in values):
+    """Lengths below and above each value; None where no value has an interval to show."""
+    if all(e.shown is None for e in values):
         return None
-    low = [0.0 if e.low is None else e.value - e.low for e in values]
-    return [low, [0.0 if e.high is None else e.high - e.value for e in values]]
+    shown = [e.shown or (e.value, e.value) for e in values]
+    return [
+        [e.value - low for e, (low, _) in zip(values, shown, strict=True)],
+        [s[1] - e.value for e, s in zip(values, shown, strict=True)],
+    ]
+
+
+def dots(e: Estimate) -> tuple[float, ...]:
+    """The single blocks, where they are too few for an interval."""
+    return e.blocks if e.shown is None and e.n > 1 else ()
 
 
 def reach(estimates: Sequence[Estimate], *others: float) -> tuple[float, float]:
-    """Ends of an axis that holds every value, and every bar unless it is so long (n = 2) that the values would flatten."""
-    values = [*(e.value for e in estimates), *others]
-    low = min([*others, *(e.value if e.low is None else e.low for e in estimates)])
-    high = max([*others, *(e.value if e.high is None else e.high for e in estimates)])
-    return max(low, min(values) / _LONGEST) / 1.03, min(high, max(values) * _LONGEST) * 1.03
+    """Ends of a logarithmic axis that holds every value and block, and every bar that is not so long as to flatten the values."""
+    values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
+    low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
+    high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
+    low, high = max(low, min(values) / _LONGEST), min(high, max(values) * _LONGEST)
+    room = max(1.02, (high / low) ** 0.06)
+    return low / room, high * room
 
 
-def cut_bars(estimates: Sequence[Estimate], low: float, high: float) -> list[str]:
-    """The note that a figure owes its reader where a bar leaves the frame."""
-    out = any(e.low is not None and e.high is not None and (e.low < low or e.high > high) for e in estimates)
-    return ["Bars that leave the frame are cut at it; the tables have their ends."] if out else []
+def cut(e: Estimate, low: float, high: float) -> list[float]:
+    """Ends of the frame at which an estimate's bar is cut."""
+    return [] if e.shown is None else [end for end, out in ((low, e.shown[0] < low), (high, e.shown[1] > high)) if out]
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Marks of a logarithmic axis of ratios: round steps where it is short, else powers of two; 1 is among them if on it."""
+    if high / low > _DOUBLE_FROM:
+        return [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])
+    return [round(k * step, 2) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -147,7 +147,9 @@ def _row(run: Run) -> dict[str, Any]:
     median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
     return {
         "log": run.path.name,
-        **{k: getattr(config, k) for k in ("cell", "backend", "transport", "settings", "world_size", "seed", "position")},
+        **{
+            k: getattr(config, k) for k in ("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study")
+        },
         **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")},
         "curves": _curves(config),
         "block": NO_BLOCK if config.block is None else config.block,

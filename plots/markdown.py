@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel
 
-from plots import calibration_tables, gaps, stats, versus
+from plots import answer, calibration_tables, gaps, stats, versus
 from plots.analysis import Analysis, machine, workload
 from plots.equal import DigestCheck
 from plots.load import Unusable
-from plots.points import NO_SETTINGS, Point, describe, ranks
+from plots.points import NO_SETTINGS, Point, Table, describe, ranks
 from plots.scaling import Scaled
 from plots.stats import Estimate
-from plots.words import interval, ms, or_dash, p_value, percent, rate, ratio, table
+from plots.words import count, escape, interval, ms, or_dash, p_value, percent, rate, ratio, table
+
+_MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
+T = TypeVar("T")
 
 
 def markdown(a: Analysis, drawn: list[str]) -> str:
@@ -25,13 +29,14 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
     environment = Environment(
         loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
+    raw, a = a, told(a)
     loaded = a.loaded
     return environment.get_template("report.md.j2").render(
         study=loaded.study,
         answers=_answers(a),
         blocks=a.blocks,
-        machine=machine(loaded.host),
-        workload=workload(a),
+        machine=escape(machine(raw.loaded.host)),
+        workload=escape(workload(raw)),
         notes=a.notes,
         primary=any(c.primary for c in a.comparisons),
         figures=drawn,
@@ -45,7 +50,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         gains=_gains(a) if a.gains else "",
         pipelines=_pipelines(a) if a.pipelines else "",
         scaling=_scaling(a, a.efficiency),
-        planned=len(gaps.planned(loaded.study)) if loaded.study.blocks else 0,
+        planned=len(gaps.planned(raw.loaded.study)) if loaded.study.blocks else 0,
         gaps=a.gaps,
         gaps_table=_gaps(a),
         calibrated=a.calibrated,
@@ -54,7 +59,9 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         calibration_unusable=calibration_tables.unusable(a.calibrated) if a.calibrated else "",
         same_nodes=_scaling(a, a.calibrated.scaling) if a.calibrated and a.calibrated.scaling else "",
         step_times=_step_times(a),
-        not_steady=[f"`{r['log']}`: {r['not_steady_reason']}" for r in loaded.runs.to_dict("records") if not r["steady"]],
+        not_steady=[
+            f"`{escape(r['log'])}`: {escape(r['not_steady_reason'])}" for r in loaded.runs.to_dict("records") if not r["steady"]
+        ],
         equal_work=_equal_work(a),
         usable=len(loaded.runs),
         loader_runs=len(loaded.pipelines),
@@ -63,10 +70,39 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         superseded=loaded.superseded,
         unusable_table=_logs(loaded.unusable),
         superseded_table=_logs(loaded.superseded),
-        provenance=_provenance(loaded.host),
+        provenance=_provenance(raw.loaded.host),
         min_blocks=stats.MIN_BLOCKS,
         percent=lambda x: f"{100 * x:g} %",
+        count=count,
     )
+
+
+def told(x: T) -> T:
+    """A copy in which every text is escaped: logs, studies and sites were written by anybody.
+
+    Frames and the table of points stay as they are: nothing is printed from them unescaped.
+    """
+    return cast(T, _told(x))
+
+
+def _told(x: Any) -> Any:
+    match x:
+        case str():
+            return escape(x)
+        case Table():
+            return x
+        case BaseModel():
+            return x.model_copy(update={name: _told(getattr(x, name)) for name in type(x).model_fields})
+        case Mapping():
+            return {_told(k): _told(v) for k, v in x.items()}
+        case tuple() if hasattr(x, "_fields"):
+            return type(x)(*map(_told, x))
+        case tuple() | list():
+            return type(x)(map(_told, x))
+        case _ if is_dataclass(x) and not isinstance(x, type):
+            return replace(x, **{f.name: _told(getattr(x, f.name)) for f in fields(x)})
+        case _:
+            return x
 
 
 def _settings(p: Point) -> str:
@@ -140,20 +176,15 @@ def _answers(a: Analysis) -> list[str]:
         f"**The environments are not equal:** {said}, as the site asks; every ratio marked so compares these settings as well."
         for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
     ]
-    violated = len(lines)
-    # the primary one is what was asked about, then the largest worlds
-    for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
-        where = (
-            f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} "
-            f"({'; '.join([', '.join(c.curves), c.settings, *c.variant])})"
-        )
-        said = versus.sentence(c, a.loaded.study.margin, a.tests)
-        numbers = (
-            f"Horovod / DDP = {interval(c.paired.estimate, ratio)}, n = {c.paired.n}, margin {100 * a.loaded.study.margin:g} %"
-        )
-        lines.append(f"**{'Primary: ' if c.primary else ''}{where}:** {said}. {numbers}.")
-    if len(lines) == violated:
-        lines += ["Horovod and DDP were not compared: no block holds usable, comparable runs of both on one transport."]
+    compared = answer.first(a)
+    lines += [f"**{answer.headline(a)}**"] if len(compared) > 1 else [] if compared else [answer.NOT_COMPARED]
+    lines += [f"**{answer.where(c)}:** {answer.said(c, a)}" for c in compared[:_MOST_ANSWERS]]
+    lines += (
+        [f"The other {count(len(compared) - _MOST_ANSWERS, 'comparison')}: see the table below."]
+        if len(compared) > _MOST_ANSWERS
+        else []
+    )
+    lines += ["What the variants gain over the plainest one stands under [Variants](#variants)."] if a.gains else []
     return lines + _scaling_answers(a)
 
 
@@ -193,7 +224,11 @@ def _ratios(a: Analysis) -> str:
     ]
     rows = []
     for c in a.comparisons:
-        ci90 = "-" if c.paired.ci90 is None else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
+        ci90 = (
+            "-"
+            if c.paired.ci90 is None or not c.paired.estimate.shown
+            else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
+        )
         said = versus.sentence(c, a.loaded.study.margin, a.tests)
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant), ", ".join(c.curves)]
         rows.append([*where, interval(c.paired.estimate, ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
@@ -214,7 +249,7 @@ def _checks(a: Analysis) -> str:
     head += ["t test p", "Holm p", "sign flip p", "Wilcoxon p"]
     rows = []
     for c in a.comparisons:
-        noise = [c.paired.sd_log, c.half_width]
+        noise = [c.paired.sd_log, c.half_width if c.paired.estimate.shown else None]
         price = c.blocks_for_visible_effect if c.paired.n > 1 else None
         p = [p_value(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant)]
@@ -242,7 +277,7 @@ def _scaling(a: Analysis, scaled: Sequence[Scaled]) -> str:
     for s in scaled:
         where = [s.curve, s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
         base = f"{s.kind}: {describe(s.baseline)}"
-        overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+.1f}"
+        overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+,.1f}"
         values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n]
         rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values, "; ".join(s.flags) or "-"])
     return table(head, rows)
@@ -305,7 +340,7 @@ def _parameters(d: DigestCheck) -> str:
         return f"{what}: not checked, no block holds two cells that did the same training."
     if d.mismatches:
         return f"{what}: **NO**, {len(d.mismatches)} of {d.groups} groups differ: {'; '.join(d.mismatches)}."
-    return f"{what}: yes, {d.groups} groups of {d.runs} runs checked."
+    return f"{what}: yes, {count(d.groups, 'group')} of {count(d.runs, 'run')} checked."
 
 
 def _logs(logs: Sequence[Unusable]) -> str:
@@ -314,15 +349,15 @@ def _logs(logs: Sequence[Unusable]) -> str:
 
 def _why(log: Unusable) -> str:
     lines = [log.reason, *(words for words in log.words if words not in log.reason)]
-    return "<br>".join(html.escape(" ".join(line.split())[:300], quote=False) for line in lines)
+    return "<br>".join(lines)
 
 
 def _provenance(host: Mapping[str, Any]) -> str:
     """What the widest run recorded about where it ran."""
-    rows: list[list[str]] = [["machine", machine(dict(host))]]
+    rows: list[list[str]] = [["machine", escape(machine(dict(host)))]]
     for part in ("versions", "git", "env"):
         found = host.get(part)
         if isinstance(found, dict) and found:
-            rows.append([part, ", ".join(f"{k} {v}" for k, v in found.items())])
-    rows += [["platform", str(host["platform"])]] if "platform" in host else []
+            rows.append([part, ", ".join(escape(f"{k} {v}") for k, v in found.items())])
+    rows += [["platform", escape(str(host["platform"]))]] if "platform" in host else []
     return table(["of the run with most ranks", ""], rows)

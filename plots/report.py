@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field
 
 from bench.config import UsageError
-from plots import calibration_tables, figures, jobs
+from plots import answer, calibration_tables, figures, jobs
 from plots.analysis import analyse
+from plots.files import write
 from plots.load import Loaded, load
 from plots.markdown import markdown
 from plots.summary import summary
@@ -16,10 +20,16 @@ from plots.summary import summary
 CALIBRATION = "calibration.csv"
 
 
-def make(folder: Path, out: Path) -> list[Path]:
+class _Earlier(BaseModel):
+    """What a summary.json must say for the figures that it lists to be removed."""
+
+    figures: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]]
+
+
+def make(folder: Path, out: Path) -> list[str]:
     """Analyse a study's folder and write figures/, report.md, summary.json and calibration.csv into `out`.
 
-    Raises UsageError, with the reasons, where no log is usable.
+    Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
     """
     loaded = load(folder)
     if loaded.runs.empty and not loaded.pipelines.empty:
@@ -33,13 +43,13 @@ def make(folder: Path, out: Path) -> list[Path]:
         drawn = figures.draw(a)
         _remove_stale(out, set(drawn))
         written = figures.save(drawn, out / "figures")
-        written.append(_write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n"))
+        written.append(write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n"))
         if a.calibrated:
-            written.append(_write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
-        written.append(_write(out / "report.md", markdown(a, list(drawn))))
+            written.append(write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
+        page = write(out / "report.md", markdown(a, list(drawn)))
     except OSError as error:
         raise UsageError(f"{out}: cannot be written: {error.strerror}; choose another folder with --out") from error
-    return written
+    return answer.terminal(a, page, len(written))
 
 
 def _reasons(loaded: Loaded) -> str:
@@ -51,15 +61,9 @@ def _reasons(loaded: Loaded) -> str:
 def _remove_stale(out: Path, names: set[str]) -> None:
     """A figure of an earlier report that this one no longer makes would contradict it; only files we listed are removed."""
     try:
-        earlier = json.loads((out / "summary.json").read_text())["figures"]
-    except (OSError, ValueError, KeyError):
+        earlier = _Earlier.model_validate_json((out / "summary.json").read_bytes()).figures
+    except (OSError, ValueError):  # not there, or not ours
         return
     for name in set(earlier) - names:
         for ending in ("svg", "png"):
-            (out / "figures" / f"{Path(name).name}.{ending}").unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> Path:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    return temporary.replace(path)
+            (out / "figures" / f"{name}.{ending}").unlink(missing_ok=True)

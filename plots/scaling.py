@@ -145,12 +145,8 @@ def scaled(
 ) -> Scaled:
     """Efficiency and speed-up that follow from step seconds of the baseline and the point, and their ratio T(p0)/T(p)."""
     p = point.world_size
-    e = ratio if curve == "weak" else _times(ratio, 1 / p)
+    e = ratio if curve == "weak" else ratio.times(1 / p)
     rate = stats.geometric_mean([baseline.samples_per_step / s for s in before])
     overhead = None if curve == "strong" else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
     flags = ("above 100 %",) if e.value > 1 else ()
-    return Scaled(curve, point, kind, baseline, rate, e, _times(e, p), overhead, paired, flags)
-
-
-def _times(e: Estimate, factor: float) -> Estimate:
-    return Estimate(e.value * factor, None if e.low is None else e.low * factor, None if e.high is None else e.high * factor, e.n)
+    return Scaled(curve, point, kind, baseline, rate, e, e.times(p), overhead, paired, flags)

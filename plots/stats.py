@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -23,12 +23,26 @@ Verdict = Literal["too few blocks", "equivalent", "small difference", "different
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval over `n` blocks; `low` and `high` are None where n = 1 gives no interval."""
+    """A value with its 95 % interval over `n` blocks; `low` and `high` are None where n = 1 gives no interval.
+
+    `blocks` are the values that it is the mean of, one per block, where they are paired or of one point.
+    """
 
     value: float
     low: float | None
     high: float | None
     n: int
+    blocks: tuple[float, ...] = field(default=(), compare=False)
+
+    @property
+    def shown(self) -> tuple[float, float] | None:
+        """The interval as a page shows it: below MIN_BLOCKS it can span orders of magnitude, and `blocks` say more."""
+        return None if self.low is None or self.high is None or self.n < MIN_BLOCKS else (self.low, self.high)
+
+    def times(self, factor: float) -> Estimate:
+        """The same estimate in another unit."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Estimate(self.value * factor, low, high, self.n, tuple(b * factor for b in self.blocks))
 
 
 @dataclass(frozen=True)
@@ -44,12 +58,13 @@ class Paired:
     t_p: float | None
     signflip_p: float | None
     wilcoxon_p: float | None
+    ratios: tuple[float, ...] = ()
 
     @property
     def estimate(self) -> Estimate:
         """The ratio with its 95 % interval."""
         low, high = self.ci95 or (None, None)
-        return Estimate(self.ratio, low, high, self.n)
+        return Estimate(self.ratio, low, high, self.n, self.ratios)
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -71,6 +86,7 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
         None if low is None else math.exp(low),
         None if high is None else math.exp(high),
         len(values),
+        tuple(values),
     )
 
 
@@ -80,15 +96,15 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Paired:
     Hoefler & Belli 2015, rule 7 (compare statistically); the order inside a block is random (Abedi & Brecht 2017).
     """
     d = np.log(np.asarray(b, float)) - np.log(np.asarray(a, float))
-    n, mean = len(d), float(np.mean(d))
+    n, mean, ratios = len(d), float(np.mean(d)), tuple(np.exp(d).tolist())
     if n < 2:
-        return Paired(math.exp(mean), n, None, None, None, None, None, None, None)
+        return Paired(math.exp(mean), n, None, None, None, None, None, None, None, ratios)
     sd = float(np.std(d, ddof=1))
     t = mean / (sd / math.sqrt(n)) if sd > 0 else math.copysign(math.inf, mean) if mean else 0.0
     intervals = [t_interval(d.tolist(), level) or (mean, mean) for level in (0.95, 0.90)]
     ci95, ci90 = ((math.exp(low), math.exp(high)) for low, high in intervals)
     p = float(2 * stats.t.sf(abs(t), n - 1))
-    return Paired(math.exp(mean), n, sd, ci95, ci90, t, p, signflip_p(d.tolist()), wilcoxon_p(d.tolist()))
+    return Paired(math.exp(mean), n, sd, ci95, ci90, t, p, signflip_p(d.tolist()), wilcoxon_p(d.tolist()), ratios)
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:

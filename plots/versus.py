@@ -10,6 +10,7 @@ from plots import equal, stats
 from plots.blocks import Block, block_name
 from plots.points import CURVES, NotCompared, Point, Table, describe, shared_blocks
 from plots.stats import Paired, Verdict
+from plots.words import count
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
 
@@ -170,3 +171,24 @@ def _words(c: Comparison) -> str:
     if c.verdict == "different":
         return "Horovod faster" if c.paired.ratio > 1 else "DDP faster"
     return "equivalent" if c.verdict == "small difference" else c.verdict
+
+
+def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
+    """All verdicts in one line: 'DDP faster at 22 of 26 points, equivalent at 4'; with `sizes` by how much the faster is."""
+    groups: dict[str, list[Comparison]] = {}
+    for c in rows:
+        groups.setdefault(label(c), []).append(c)
+    total = count(len(rows), "point")
+    said: list[str] = []
+    for word, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        where = f"all {total}" if 1 < len(group) == len(rows) else f"{len(group)}" if said else f"{len(group)} of {total}"
+        said.append(f"{word} at {total if len(rows) == 1 else where}{_sizes(word, group) if sizes else ''}")
+    return ", ".join(said)
+
+
+def _sizes(word: str, rows: Sequence[Comparison]) -> str:
+    if "faster" not in word:
+        return ""
+    gains = sorted(gain(c)[0] for c in rows)
+    ends = dict.fromkeys(f"{100 * g:,.1f}" for g in (gains[0], gains[-1]))
+    return f" (by {' to '.join(ends)} %)"

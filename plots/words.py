@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import html
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from plots.stats import Estimate
@@ -13,15 +16,52 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
+def clean(text: str, limit: int = 300) -> str:
+    """Text of a log or a study as one line of printable characters; what is cut off is told apart by a digest."""
+    head = " ".join(text[: 2 * limit].split())
+    line = "".join(c if c.isprintable() else "?" for c in head)
+    if len(text) <= 2 * limit and len(line) <= limit:
+        return line
+    return f"{line[:limit]}... ({len(text):,} characters, {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]})"
+
+
+def escape(text: str) -> str:
+    """The same for Markdown: shown as it is, and never a tag, a link, a heading, emphasis or mathematics."""
+    line = html.escape(clean(text).replace("`", "'").replace("\\", "\\\\"), quote=False)
+    line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
+    line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
+    return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)
+
+
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]', or the value and why it has no interval."""
-    if e.low is None or e.high is None:
-        return f"{form(e.value)} (n={e.n}, no interval)"
-    return f"{form(e.value)} [{form(e.low)}, {form(e.high)}]".replace(" %,", ",").replace(" %]", "]")
+    """'64.7 % [62.3, 67.2]'; below six blocks the value and those it is the mean of, as an interval would say nothing."""
+    if e.shown is None:
+        return f"{form(e.value)} ({_too_few(e, form)})"
+    low, high = map(form, e.shown)
+    return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
+
+
+def _too_few(e: Estimate, form: Callable[[float], str]) -> str:
+    if e.n == 1:
+        return "n=1, no interval"
+    if not e.blocks:  # of two groups that share no block
+        return f"n={e.n}, too few for an interval"
+    return f"n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)}"
+
+
+def short(e: Estimate, form: Callable[[float], str]) -> str:
+    """As `interval`, with n alone where there is none to show."""
+    return f"{form(e.value)} (n = {e.n})" if e.shown is None else interval(e, form)
+
+
+def count(n: int, noun: str) -> str:
+    """'1 point', '2 points', '1,000 points'."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def rate(x: float) -> str:
-    return f"{x:.1f}" if x < 1000 else f"{x:.0f}"
+    """Images per second: '67.4', '3,760'."""
+    return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.3g}"
 
 
 def ratio(x: float) -> str:
@@ -29,11 +69,11 @@ def ratio(x: float) -> str:
 
 
 def percent(x: float) -> str:
-    return f"{100 * x:.1f} %"
+    return f"{100 * x:,.1f} %"
 
 
 def ms(x: float) -> str:
-    return f"{1000 * x:.1f}"
+    return f"{1000 * x:,.1f}"
 
 
 def p_value(x: float | None) -> str:

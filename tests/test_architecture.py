@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 ALLOWED = {
     "bench": {"bench"},
-    "slurm": {"slurm", "bench.version", "bench.config", "bench.record", "plots.stats"},
-    "plots": {"plots", "bench.version", "bench.config", "bench.events", "bench.record"},
+    "slurm": {"slurm", "bench.version", "bench.missing", "bench.config", "bench.record", "plots.stats"},
+    "plots": {"plots", "bench.version", "bench.missing", "bench.config", "bench.events", "bench.record"},
 }
 # third-party modules that only the named files may import; torch is bench's alone, and absent from its light part
 ONLY_IN = {

@@ -303,7 +303,7 @@ def test_a_folder_that_changes_meanwhile_is_refused(
 ) -> None:
     make = report.make
 
-    def late(study: Path, out: Path) -> list[Path]:
+    def late(study: Path, out: Path) -> list[str]:
         (folder / "runs" / "b00-07-late.jsonl").write_text("")
         return make(study, out)
 
@@ -362,7 +362,7 @@ def test_a_failed_log_may_hold_anything(folder: Path, tmp_path: Path, host: str)
 @pytest.mark.parametrize(
     ("out", "part"),
     [
-        ("small.tar.gz", "is there with other contents and is never overwritten"),
+        ("small.tar.gz", "is there with other contents; replace it with --force"),
         ("no/where.tar.gz", "cannot be written: No such file or directory"),
     ],
 )
@@ -372,6 +372,52 @@ def test_nothing_is_overwritten(folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert part in capsys.readouterr().err
     assert (tmp_path / "small.tar.gz").read_bytes() == b"mine"
     assert main(["bundle", str(tmp_path / "nowhere")]) == 2
+
+
+def test_force_replaces_an_archive(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.tar.gz").write_bytes(b"mine")
+    assert main(["bundle", str(folder), "--force"]) == 0
+    assert "small/report.md" in members(tmp_path / "small.tar.gz")
+
+
+@pytest.mark.parametrize("link", ["runs/x.out", "jobs", "figures/mine.svg", "job-9.sh"])
+def test_a_link_that_leads_out_of_the_folder_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("secret")
+    (folder / link).symlink_to(tmp_path / "secret" / ("" if link == "jobs" else "key"))
+    assert main(["bundle", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {folder / link}")
+    assert f"leads out of the folder, to {tmp_path / 'secret' / 'key'}; put a copy in its place, or remove it\n" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "small.tar.gz").exists()
+
+
+def test_a_link_inside_the_folder_is_packed(folder: Path, tmp_path: Path) -> None:
+    (folder / "runs" / "x.out").symlink_to(folder / "study.toml")
+    assert main(["bundle", str(folder)]) == 0
+    assert members(tmp_path / "small.tar.gz")["small/runs/x.out"] == (folder / "study.toml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("summary.json", "[" * 100_000, "summary.json is not what the logs say (it is no JSON)"),
+        ("summary.json", "[]", "summary.json is not what the logs say (it is no table)"),
+        ("summary.json", "3", "summary.json is not what the logs say (it is no table)"),
+        ("jobs.jsonl", "[" * 100_000 + "\n", "jobs.jsonl: line 1 is no record of a job"),
+    ],
+)
+def test_odd_files_are_refused_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, part: str
+) -> None:
+    (folder / name).write_text(text)
+    assert main(["bundle", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert part in error
+    assert error.count("\n") == 1
 
 
 def test_a_newer_summary_may_say_more_and_round_otherwise(folder: Path) -> None:

@@ -204,7 +204,7 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
     assert [d.nodes for d in c.jobs] == [1, 1, 1]
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
-    assert "10 calibrations are usable, **8 failed or are missing**." in text
+    assert "usable: 10 calibrations, **8 failed or are missing**." in text
     assert "| n002-b01 | job 2 | start | r2 | exit code 0: loss is nan |" in text
     assert "on: no usable calibration" not in text
     rows = list(csv.DictReader((tmp_path / "calibration.csv").read_text().splitlines()))
@@ -261,7 +261,7 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
     for words in (
         "r6, slow",
         "images/s of one plain process on the node",
-        "n = 12 calibrations, 6 nodes, 1 jobs; 0 failed or missing",
+        "n = 12 calibrations, 6 nodes, 1 job; 0 failed or missing",
     ):
         assert words in svg
     values = json.loads((tmp_path / "summary.json").read_text())["calibration"]

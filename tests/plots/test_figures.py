@@ -1,6 +1,7 @@
 """Figures show what the analysis says: looked at through the Figure objects, not through the existence of files."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,15 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from plots import figures
 from plots.analysis import Analysis, analyse
+from plots.layout import look, ratio_ticks
 from plots.load import load
 from tests.plots import logs
 
@@ -91,11 +95,104 @@ def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figur
     assert len({colour for colour, _ in unique}) == len({marker for _, marker in unique}) == len(looks) == 3
 
 
-def test_intervals_do_not_hide_each_other(drawn: dict[str, Figure]) -> None:
-    (ax,) = drawn["weak-throughput"].axes
-    at = sorted(xs(c.lines[0])[0] for c in bars(ax).values())
-    assert min(np.diff(at)) > 0.02
-    assert all(abs(x - 1) < 0.5 for x in at)
+RANKS = (1, 2, 4, 8, 16, 32, 64)
+FOUR = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
+Place = tuple[float, float]
+
+
+def equal_cells(folder: Path, cells: tuple[str, ...], blocks: int) -> Analysis:
+    """Weak, strong and batch curves on which every cell is as fast as the others in every block, bit for bit."""
+    points = [("weak", p, 16) for p in RANKS] + [("strong", p, 1024 // p) for p in RANKS]
+    points += [("batch", 2, batch) for batch in RANKS]
+    for block in range(blocks):
+        for cell in ("single", *cells):
+            for curve, p, batch in points:
+                if cell == "single" and p > 1:
+                    continue
+                run = logs.config(cell, p, batch, block, curves=(curve,), windows=1, steps_per_window=1, seed=block)
+                name = f"{block}-{curve}-{cell.replace('/', '-')}-{p}-{batch}.jsonl"
+                logs.write(folder / name, run, 0.1 * batch / 16 * (1 + 0.02 * math.log2(p)) * (1 + 0.07 * block))
+    return analyse(load(folder))
+
+
+def places(ax: Axes) -> dict[str, list[list[Place]]]:
+    """Where everything of each cell is drawn, by colour: lines, markers, caps, bars, dots and arrows, in pixels."""
+    found: dict[str, list[list[Place]]] = {}
+    for line in ax.get_lines():
+        at = line.get_transform().transform(np.column_stack([xs(line), ys(line)]))
+        found.setdefault(to_hex(line.get_color()), []).append([(float(x), float(y)) for x, y in at])
+    for bar in ax.collections:
+        assert isinstance(bar, LineCollection)
+        ends = [bar.get_transform().transform(segment) for segment in bar.get_segments()]
+        found.setdefault(to_hex(tuple(np.ravel(bar.get_color()))), []).extend(
+            [(float(x), float(y)) for x, y in end] for end in ends
+        )
+    return {colour: sorted(marks) for colour, marks in found.items()}
+
+
+@pytest.mark.parametrize("blocks", [2, 6], ids=["dots", "bars"])
+@pytest.mark.parametrize("cells", [FOUR[:2], FOUR], ids=["two", "four"])
+def test_equal_cells_stand_at_the_same_place(tmp_path: Path, cells: tuple[str, ...], blocks: int) -> None:
+    """A shift sideways beside a slope of one reads as a difference in speed: nothing is drawn beside its ranks or batch."""
+    drawn = {k: v for k, v in figures.draw(equal_cells(tmp_path, cells, blocks)).items() if not k.startswith("ratio")}
+    assert [name.split("-")[0] + "-" + name.split("-")[-1] for name in drawn] == [
+        "weak-throughput", "strong-throughput", "batch-throughput", "weak-efficiency", "strong-speedup"
+    ]  # fmt: skip
+    for name, figure in drawn.items():
+        for ax in figure.axes:
+            found = places(ax)
+            marks = [found[to_hex(look(cell, cells)["color"])] for cell in cells]
+            assert all(one == marks[0] for one in marks), name
+            assert len(marks[0]) >= 1 + len(RANKS) - (ax is figure.axes[-1]), name  # a line, and bars or dots
+            single = found.get("#000000", [])
+            assert all(any(at in mark for mark in marks[0]) for point in single for at in point), name
+            for line in ax.get_lines():
+                assert set(xs(line)) <= {*RANKS} or to_hex(line.get_color()) == "#666666", (name, xs(line))
+            assert ax.get_xscale() == "log"
+
+
+MANY = (*FOUR, "ddp/nccl", "horovod/nccl", "single")
+
+
+def test_marks_that_coincide_can_all_be_seen() -> None:
+    """What is drawn first is larger, and open where another framework's filled marker may lie in it; caps differ as well."""
+    looks = [look(cell, MANY) for cell in MANY]
+    for key in ("color", "marker", "markersize", "capsize", "linewidth", "zorder"):
+        assert len({one[key] for one in looks}) == len(looks), key
+    by_size = sorted(looks, key=lambda one: one["markersize"])
+    assert by_size == sorted(looks, key=lambda one: -one["zorder"])
+    assert min(np.diff([one["markersize"] for one in by_size])) >= 1
+    assert all((look(cell, MANY)["markerfacecolor"] == "none") == cell.startswith("ddp") for cell in MANY)
+
+
+def test_half_and_double_are_equally_far_from_one(tmp_path: Path) -> None:
+    for world_size, slower in ((1, 2.0), (2, 0.5)):
+        for cell, factor in (("ddp/mpi", 1.0), ("horovod/mpi", slower)):
+            logs.write(tmp_path / f"{cell[0]}{world_size}.jsonl", logs.config(cell, world_size), 0.1 * factor)
+    (ax,) = figures.draw(analyse(load(tmp_path)))["ratio"].axes
+    half, one, double = (ax.transData.transform((x, 0))[0] for x in (0.5, 1, 2))
+    assert one - half == pytest.approx(double - one)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.5", "1", "2"]
+
+
+def test_marks_of_a_ratio_axis() -> None:
+    assert ratio_ticks(0.78, 1.03) == [0.8, 0.85, 0.9, 0.95, 1.0]
+    assert ratio_ticks(0.97, 1.03) == [0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.03]
+    assert ratio_ticks(0.2, 5) == [0.25, 0.5, 1, 2, 4]
+    assert all(1 in ratio_ticks(1 / x, x) for x in np.linspace(1.02, 30, 50))
+
+
+def test_no_marker_is_cut_by_the_frame(drawn: dict[str, Figure]) -> None:
+    for name, figure in drawn.items():
+        for ax in figure.axes:
+            box = ax.get_window_extent()
+            for container in bars(ax).values():
+                line = container.lines[0]
+                at = line.get_transform().transform(np.column_stack([xs(line), ys(line)]))
+                inside = box.padded(-line.get_markersize() / 2)
+                whole = [inside.contains(x, y) for x, y in at]
+                assert all(whole) or not line.get_clip_on(), name
+                assert all(box.contains(x, y) for x, y in at), name
 
 
 def test_efficiency_shows_both_baselines_side_by_side(analysis: Analysis, drawn: dict[str, Figure]) -> None:
@@ -109,7 +206,7 @@ def test_efficiency_shows_both_baselines_side_by_side(analysis: Analysis, drawn:
     assert {cell: values(c)[-1] for cell, c in bars(common).items()} == expected
     assert all(values(c)[0] == 1.0 for c in bars(own).values())
     base = next(s for s in analysis.efficiency if s.curve == "weak" and s.kind == "common").baseline_images_per_s.value
-    assert f"Common baseline: single, 1 rank, 16 images per step: {base:.4g} images/s" in drawn["weak-efficiency"].get_supxlabel()
+    assert f"Common baseline: single, 1 rank, 16 images per step: {base:.1f} images/s" in drawn["weak-efficiency"].get_supxlabel()
 
 
 def test_speedup_has_an_ideal_of_p(drawn: dict[str, Figure]) -> None:
@@ -184,7 +281,7 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
     (ax,) = drawn["weak-shipped-throughput"].axes
     assert ax.get_yscale() == "log"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]
-    assert list(ax.get_xticks()) == [math.log2(p) for p in (1, 2, 4, 8, 16)]
+    assert list(ax.get_xticks()) == [1, 2, 4, 8, 16]
     assert list(bars(ax)) == ["single", "ddp/mpi", "ddp/gloo", "horovod/gloo"]
 
 
@@ -214,14 +311,62 @@ def test_drawing_again_gives_the_same_bytes(analysis: Analysis, tmp_path: Path) 
     assert b"<dc:date>" not in first["ratio.svg"]
 
 
-def test_endless_bars_do_not_flatten_the_values(tmp_path: Path) -> None:
+def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:
     """Two blocks of different speed: t intervals of one degree of freedom span orders of magnitude."""
     for block, factor in enumerate((1.0, 2.0)):
-        for p in (1, 2):
-            logs.write(tmp_path / f"{block}-{p}.jsonl", logs.config("ddp/mpi", p, block=block), 0.1 * factor)
-    figure = figures.draw(analyse(load(tmp_path)))["weak-throughput"]
-    (ax,) = figure.axes
-    points = values(bars(ax)["ddp/mpi"])
-    assert ends(bars(ax)["ddp/mpi"])[0][1] > 10 * max(points)
-    assert max(points) < ax.get_ylim()[1] < 2 * max(points)
-    assert "Bars that leave the frame are cut" in figure.get_supxlabel()
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            for p in (1, 2):
+                more = factor if cell == "ddp/mpi" else 1.0
+                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", logs.config(cell, p, block=block), 0.1 * more)
+    drawn = figures.draw(analyse(load(tmp_path)))
+    (ax,) = drawn["weak-throughput"].axes
+    found = bars(ax)["ddp/mpi"]
+    assert len(found.lines[2]) == 0
+    dots = [line for line in ax.get_lines() if line.get_linestyle() == "None" and line.get_marker() == "o"]
+    at_two = [ys(line) for line in dots if xs(line) == [2, 2]]
+    assert at_two[0] == pytest.approx([320, 160])
+    assert max(values(found)) < ax.get_ylim()[1] < 2 * 320
+    foot = drawn["weak-throughput"].get_supxlabel()
+    assert "n = 2 blocks; dots: single blocks, as fewer than 6 bear no interval" in foot
+    assert "Student" not in foot
+    assert "Images/s at 2 ranks, weak scaling: n = 2, too few blocks for an interval" in words(drawn["weak-throughput"])
+    (ax,) = drawn["ratio"].axes
+    assert [xs(line) for line in ax.get_lines() if line.get_marker() == "o"] == [pytest.approx([1, 2])] * 2
+    assert any(t.get_text().startswith("1.414 (n = 2)\ntoo few") for t in ax.texts)
+
+
+def test_an_arrow_where_the_frame_cuts_an_interval(tmp_path: Path) -> None:
+    for block in range(6):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            for p in (1, 2):
+                wild = 6.0 ** (block % 2 * 2 - 1) if p == 2 and cell == "horovod/mpi" else 1.0
+                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", logs.config(cell, p, block=block), 0.1 * wild)
+    drawn = figures.draw(analyse(load(tmp_path)))
+    (ax,) = drawn["ratio"].axes
+    arrows = {line.get_marker(): line for line in ax.get_lines() if line.get_marker() in (4, 5)}
+    assert {marker: xs(line)[0] for marker, line in arrows.items()} == {4: ax.get_xlim()[0], 5: ax.get_xlim()[1]}
+    (ax,) = drawn["weak-throughput"].axes
+    (up,) = [line for line in ax.get_lines() if line.get_marker() == 6]
+    assert (xs(up), ys(up)) == ([2], [ax.get_ylim()[1]])
+    for name in ("ratio", "weak-throughput"):
+        assert "Arrows: the interval goes on; the tables have its end." in drawn[name].get_supxlabel()
+
+
+def test_titles_have_numbers_for_people_and_their_intervals(drawn: dict[str, Figure]) -> None:
+    for name in ("weak-throughput", "weak-efficiency", "strong-speedup"):
+        title = drawn[name].texts[0].get_text()
+        assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", title)) == 2, title
+    for figure in drawn.values():
+        legend = [t.get_text() for ax in figure.axes if (found := ax.get_legend()) for t in found.get_texts()]
+        assert not any(re.search(r"\de[+-]\d", text) for text in [words(figure), figure.get_supxlabel(), *legend])
+
+
+def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+    """Dollars are no mathematics, and a name of a megabyte leaves the page readable."""
+    for p in (1, 2):
+        host = logs.host(p, ranks=[{"rank": r, "hostname": "n", "cpu": "$\\bad$ \ud800"} for r in range(p)])
+        logs.write(tmp_path / f"{p}.jsonl", logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 10**6), 0.1, provenance=host)
+    drawn = figures.draw(analyse(load(tmp_path)))
+    figures.save(drawn, tmp_path)
+    assert "$\\bad$ ?" in drawn["weak-throughput"].get_supxlabel()
+    assert max(len(line) for figure in drawn.values() for line in words(figure).splitlines()) < 300

@@ -51,7 +51,8 @@ def rows(text: str, heading: str) -> list[list[str]]:
 
 def test_the_answer_comes_first(study: Path) -> None:
     text = page(study)
-    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **2 ranks, ")
+    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **Horovod against DDP: ")
+    assert "- **Horovod against DDP: DDP faster at all 3 points (by " in text
     for c in summary(study)["comparisons"]:
         line = next(
             x for x in text.splitlines() if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
@@ -98,10 +99,10 @@ def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> No
 
 def test_nothing_is_dropped_silently(study: Path) -> None:
     text, values = page(study), summary(study)
-    assert "60 usable runs in 6 blocks; 1 unusable logs; 1 superseded attempts" in text
+    assert "60 usable runs in 6 blocks; 1 unusable log; 1 superseded attempt, kept" in text
     assert r"| `x.jsonl` | failed | exit code 0: loss \| is nan |" in text
     assert "| `x.attempt-1.jsonl` | interrupted | killed together with its job |" in text
-    assert "1 usable runs ended with an exit code other than 0" in text
+    assert "1 usable run ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60
 
@@ -135,7 +136,7 @@ def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: 
     (tmp_path / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
     assert main(["report", str(tmp_path)]) == 0
     text = page(tmp_path)
-    assert "## Answer\n\n- **Primary: 1 rank, 16 images per rank, mpi (" in text
+    assert text.split("## Answer\n")[1].splitlines()[2].startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
     assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [True, False, False]
     assert "all comparisons of this page but the primary one" in text
     assert "primary" not in page(study)
@@ -145,13 +146,14 @@ def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: 
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("variants")
+    (folder / "runs").mkdir()
     for compiled in (False, True):
         for cell in ("single", "ddp/mpi", "horovod/mpi"):
             for world_size in (1,) if cell == "single" else (1, 2):
                 run = logs.config(cell, world_size, compile=compiled)
-                path = folder / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
+                path = folder / "runs" / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
                 logs.write(path, run, 0.1 * world_size, input_seconds=[0.125] * world_size)
-    logs.write(folder / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
+    logs.write(folder / "runs" / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
     assert main(["report", str(folder)]) == 0
     return folder
 
@@ -197,9 +199,10 @@ def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
 
 def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
     """The one process has nothing to compress: no variant, one figure, and its speed is what efficiency is against."""
-    logs.write(tmp_path / "single.jsonl", logs.config("single"), 0.1)
+    (tmp_path / "runs").mkdir()
+    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
     for cell in ("ddp/mpi", "horovod/mpi"):
-        logs.write(tmp_path / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125)
+        logs.write(tmp_path / "runs" / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125)
     assert main(["report", str(tmp_path)]) == 0
     text = page(tmp_path)
     assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
@@ -217,15 +220,15 @@ def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study
 
 
 def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
-    assert rows(page(variants), "Input pipeline alone") == [["synthetic", "16", "0", "8000 (n=1, no interval)", "1", "1"]]
+    assert rows(page(variants), "Input pipeline alone") == [["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]]
     assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
-    assert "10 usable runs in 1 blocks; 1 of the input pipeline alone; 0 unusable logs" in page(variants)
+    assert "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs" in page(variants)
     assert "pipeline" not in page(study)
 
 
 def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs.write(tmp_path / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
-    assert main(["report", str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
     assert "put training runs beside them" in capsys.readouterr().err
 
 
@@ -294,7 +297,7 @@ def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
     """A real log, alone, without block, study file or a launcher's exit event."""
     real = (ROOT / "tests" / "fixtures" / "run-schema-1.jsonl").read_text()
     (tmp_path / "run.jsonl").write_text("\n".join(line for line in real.splitlines() if '"exit"' not in line))
-    assert main(["report", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 0
     assert "squeezenet1_1" in page(tmp_path)
     assert summary(tmp_path)["runs"][0]["exit_code"] is None
     assert "weak-throughput" not in summary(tmp_path)["figures"]  # one point is no curve
@@ -310,7 +313,7 @@ def test_no_usable_log_names_the_reasons(tmp_path: Path, capsys: pytest.CaptureF
     for i in range(3):
         logs.write(tmp_path / f"{i}.jsonl", logs.config("single"), 0.1, end={"status": "failed: loss is nan"})
     logs.write(tmp_path / "4.jsonl", logs.config("single"), 0.1, windows=1)
-    assert main(["report", str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: killed or still running" in error

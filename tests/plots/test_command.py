@@ -1,0 +1,173 @@
+"""The commands as a user meets them: the answer on the terminal, nothing littered or left over, one line where they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from plots.__main__ import main
+from tests.plots import logs
+
+ROOT = Path(__file__).parents[2]
+
+
+def many(folder: Path) -> Path:
+    """26 comparisons at one block; half have a second."""
+    for p in (1, 2, 4, 8, 16, 32, 64):
+        for batch in (16, 32, 64, 128):
+            for cell, slower in (("ddp/mpi", 1.0), ("horovod/mpi", 1.05)):
+                logs.write(folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl", logs.config(cell, p, batch), 0.1 * slower)
+    return folder
+
+
+def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = logs.study(tmp_path / "test", blocks=6)
+    logs.study_toml(folder, blocks=8)
+    text = (folder / "study.toml").read_text()
+    (folder / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
+    assert main(["report", str(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    (primary,) = [c for c in json.loads((folder / "summary.json").read_text())["comparisons"] if c["primary"]]
+    low, high = primary["ci95"]
+    assert lines[0].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
+    assert lines[0].endswith(" %); margin 2 %.")
+    assert lines[1].startswith("Primary: 1 rank, 16 images per rank, mpi (weak; shipped): ddp/mpi faster by ")
+    assert f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %." in lines[1]
+    assert lines[2].startswith("2 ranks, ")
+    assert lines[3] == "Nothing is missing; 60 usable runs in 6 blocks."  # this study.toml plans no points
+    assert lines[4] == f"{folder / 'report.md'} and 11 other files"
+
+
+def test_many_comparisons_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1, end={"status": "failed: loss is nan"})
+    assert main(["report", str(many(tmp_path))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert lines[0] == "Horovod against DDP: too few blocks at all 28 points; margin 2 %."
+    assert lines[1].startswith("64 ranks, ")
+    assert lines[3] == "Missing: 1 unusable log; 56 usable runs in 1 block."
+    head = (tmp_path / "report.md").read_text().split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
+    assert head[0] == f"- **{lines[0]}**"
+    assert head[9] == "- The other 20 comparisons: see the table below."
+    assert "at 1 points" not in (tmp_path / "report.md").read_text()
+
+
+def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
+    for block, factor in enumerate((1.0, 4.0)):
+        logs.write(tmp_path / "runs" / f"d{block}.jsonl", logs.config("ddp/mpi", 2, block=block), 0.1 * factor)
+        logs.write(tmp_path / "runs" / f"h{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.1)
+    assert main(["report", str(tmp_path)]) == 0
+    text = (tmp_path / "report.md").read_text()
+    assert "2.000 (n=2: 1.000, 4.000)" in text
+    assert "160.0 (n=2: 320.0, 80.0)" in text
+    (c,) = json.loads((tmp_path / "summary.json").read_text())["comparisons"]
+    assert c["ci95"][1] > 10_000  # unrounded, and of no use on a page
+    assert f"{c['ci95'][1]:.3f}" not in text
+    assert f"{100 * c['half_width_ratio']:,.1f} %" not in text
+
+
+def test_a_folder_that_is_no_study_is_not_littered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.write(tmp_path / "a.jsonl", logs.config("single"), 0.1)
+    assert main(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path} is no study (no study.toml, no runs/), so nothing is written into it; name a folder with --out\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "3", "{}", '{"figures": 3}', '{"figures": [[]]}', '{"figures": ["../../mine"]}', '{"figures": ["\\u0000"]}'),
+        *("[" * 100_000, '{"figures": ' * 50_000, '{"figures": ["' + "x" * 5000 + '"]}', "\udcff"),
+    ],
+    ids=range(11),
+)
+def test_an_odd_summary_of_an_earlier_report_is_ignored(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / "a" / "test"
+    logs.write(folder / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    (tmp_path / "mine.svg").write_text("mine")
+    (folder / "summary.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert main(["report", str(folder)]) == 0
+    assert json.loads((folder / "summary.json").read_text())["figures"] == []
+    assert (tmp_path / "mine.svg").exists()
+
+
+def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
+    folder = logs.study(tmp_path, blocks=1)
+    assert main(["report", str(folder)]) == 0
+    assert "several studies" not in (folder / "report.md").read_text()
+    logs.write(folder / "runs" / "x.jsonl", logs.config("single", study="other", model="resnet18"), 0.1)
+    logs.write(folder / "runs" / "y.jsonl", logs.config("single", study=None, model="resnet18"), 0.1)
+    assert main(["report", str(folder)]) == 0
+    assert "**Note:** The runs are of several studies: test (10), other (1), none (1)." in (folder / "report.md").read_text()
+
+
+WITHOUT = """
+import importlib.abc, runpy, sys
+package = sys.argv[1]
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker())
+sys.modules.pop(package, None)
+sys.argv = ['plots', *sys.argv[2:]]
+runpy.run_module('plots', run_name='__main__', alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("package", ["typer", "pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2", "fcntl"])
+def test_a_package_that_is_not_there_is_one_line(tmp_path: Path, package: str) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    command = "bundle" if package == "fcntl" else "report"
+    argv = [sys.executable, "-c", WITHOUT, package, command, str(tmp_path)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {package} is not ")
+    assert done.stderr.count("\n") == 1
+    assert ("on Linux" if package == "fcntl" else "`make setup`") in done.stderr
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("ddp/mpi"), 0.1)
+    logs.write(tmp_path / "runs" / "b.jsonl", logs.config("ddp/mpi", 2), 0.1)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    argv = [sys.executable, "-m", "plots", "report", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=limit)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {tmp_path / 'out'}: cannot be written: File too large; choose another folder with --out\n"
+    assert not [*tmp_path.rglob("*.tmp")]
+
+
+@pytest.mark.parametrize("command", ["report", "bundle"])
+def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
+    """While files are read: one of them is a pipe that nobody fills."""
+    (tmp_path / "runs").mkdir()
+    os.mkfifo(tmp_path / ("runs/a.jsonl" if command == "report" else "jobs.jsonl"))
+    argv = [sys.executable, "-X", "importtime", "-m", "plots", command, str(tmp_path)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr
+        for line in running.stderr:
+            if line.rstrip().endswith("plots.answer" if command == "report" else "plots.bundle"):
+                break
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        out, error = running.communicate(timeout=120)
+    assert running.returncode == 130, error
+    assert "Traceback" not in error
+    assert out.strip() in ("", "Aborted!")

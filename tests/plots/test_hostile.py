@@ -1,0 +1,164 @@
+"""Text of logs, studies and jobs is anybody's: it reaches a page as text, and never as a tag, a link, a heading or a crash."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from plots.__main__ import main
+from plots.words import clean, escape
+from tests.plots import logs
+
+EVIL = (
+    "<script>alert(1)</script><img src=x onerror=alert(2)>](javascript:alert(3))[x](javascript:alert(4))\n\n"
+    "# Faster\n- **Horovod is 500 % faster**\n\n| a | b |\n| --- | --- |\n$\\bad$ `code` &lt;b&gt; \ud800 \x1b[31m"
+)
+Spoil = Callable[[dict[str, Any], dict[str, Any]], None]  # of a start event's config and host
+
+
+def _config(name: str, value: object) -> Spoil:
+    return lambda config, host: config.__setitem__(name, value)
+
+
+def _host(*path: str | int) -> Spoil:
+    def spoil(config: dict[str, Any], host: dict[str, Any]) -> None:
+        place: Any = host
+        for key in path[:-1]:
+            place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
+        place[path[-1]] = EVIL
+
+    return spoil
+
+
+def _nested(config: dict[str, Any], host: dict[str, Any]) -> None:
+    host["versions"]["torch"] = {"a": [EVIL]}
+
+
+IN_LOGS = {
+    "model": _config("model", f"x.y:{EVIL}"),
+    "dataset": _config("dataset", f"x.y:{EVIL}"),
+    "data_dir": _config("data_dir", EVIL),
+    "study": _config("study", EVIL),
+    "cpu": _host("ranks", 0, "cpu"),
+    "hostname": _host("ranks", 0, "hostname"),
+    "platform": _host("platform"),
+    "version": _host("versions", "torch"),
+    "name of a version": _host("versions", EVIL),
+    "commit": _host("git", "commit"),
+    "tree": _host("git", "bench_tree"),
+    "env": _host("env", "OMP_NUM_THREADS"),
+    "name in env": _host("env", EVIL),
+    "backend_env": _host("backend_env", "A"),
+    "name in backend_env": _host("backend_env", EVIL),
+    "job": _host("job", "SLURM_JOB_ID"),
+    "nested": _nested,
+}
+IN_STUDY = ("name", "question", "site")
+
+
+def _spoil_log(path: Path, spoil: Spoil) -> None:
+    first, *rest = path.read_text().splitlines(keepends=True)
+    event = json.loads(first)
+    spoil(event["config"], event["host"])
+    path.write_text("".join([json.dumps(event) + "\n", *rest]))
+
+
+def _check(folder: Path) -> None:
+    """What a reader of Markdown would make of the page, without a reader: no sign of it stands unescaped."""
+    text = (folder / "report.md").read_text()
+    bare = re.sub(r"`[^`\n]*`", "", text)  # all is literal inside
+    assert not re.search(r"<(?!br>|0\.0001)", bare)
+    assert not re.search(r"(?<!\\)\]\(javascript", bare)
+    assert not re.search(r"(?<!\\)(\\\\)*\$", bare)
+    assert not re.search(r"\*\*Horovod is 500", re.sub(r"\\\*", "", bare))
+    assert not [line for line in text.splitlines() if re.match(r"\s*(# Faster|- \*\*Horovod is|\| a \| b)", line)]
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) < 20_000
+    for path in (folder / "figures").glob("*.svg"):
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter() if isinstance(element.tag, str)}
+        assert not tags & {"script", "img", "a"}, path.name
+
+
+@pytest.mark.parametrize("everywhere", [True, False], ids=["all runs", "one run"])
+@pytest.mark.parametrize("field", IN_LOGS)
+def test_text_of_a_log_stays_text(tmp_path: Path, field: str, everywhere: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    for cell in ("single", "ddp/mpi", "horovod/mpi"):
+        for world_size in (1,) if cell == "single" else (1, 2):
+            path = tmp_path / "runs" / f"{cell.replace('/', '-')}-{world_size}.jsonl"
+            logs.write(path, logs.config(cell, world_size), 0.1)
+            if everywhere or cell == "horovod/mpi":
+                _spoil_log(path, IN_LOGS[field])
+    logs.study_toml(tmp_path)
+    assert main(["report", str(tmp_path)]) in (0, 2)  # 2 where no run is left that may be compared
+    out, error = capsys.readouterr()
+    assert "\x1b" not in out
+    assert len(out.splitlines()) <= 5
+    assert error.count("\n") <= 1
+    assert (tmp_path / "report.md").exists() != bool(error)
+    if not error:
+        _check(tmp_path)
+
+
+@pytest.mark.parametrize("field", IN_STUDY)
+def test_text_of_a_study_stays_text(tmp_path: Path, field: str) -> None:
+    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
+    said = {"name": "test", field: EVIL.replace("\ud800", "")}
+    (tmp_path / "study.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in said.items()))
+    assert main(["report", str(tmp_path)]) == 0
+    _check(tmp_path)
+
+
+def test_names_and_reasons_stay_text(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
+    name = EVIL.replace("/", "").replace("\ud800", "")[:120]
+    logs.write(tmp_path / "runs" / f"{name}.jsonl", logs.config("single"), 0.1, end={"status": f"failed: {EVIL}"})
+    logs.write(tmp_path / "runs" / f"{name}.attempt-1.jsonl", logs.config("single"), 0.1, end={"status": f"failed: {EVIL}"})
+    job = logs.Job("7", 0, {EVIL.split("/")[0]: 1.0})
+    (tmp_path / "calibration").mkdir()
+    logs.in_job(tmp_path, job, {"ddp/mpi": (1, 1.0)})
+    assert main(["report", str(tmp_path)]) == 0
+    _check(tmp_path)
+
+
+def test_a_megabyte_of_name_is_cut(tmp_path: Path) -> None:
+    for world_size in (1, 2):
+        run = logs.config("ddp/mpi", world_size, model="x.y:" + "z" * 10**6)
+        logs.write(tmp_path / "runs" / f"{world_size}.jsonl", run, 0.1)
+    logs.write(tmp_path / "runs" / "other.jsonl", logs.config("ddp/mpi", 2), 0.1)
+    assert main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / "report.md").stat().st_size < 50_000
+    assert max(len(path.name) for path in (tmp_path / "figures").iterdir()) < 160
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, 2.13.0+cpu", "plain, 2.13.0+cpu"),
+        ("memory_format=channels_last", "memory_format=channels_last"),
+        ("-", "-"),
+        ("_a_ *b* [c](d) ~e~ $f$", r"\_a\_ \*b\* \[c\](d) \~e\~ \$f\$"),
+        ("a <b> & c", "a &lt;b&gt; &amp; c"),
+        (r"a\[b](c)", r"a\\\[b\](c)"),
+        ("# a", r"\# a"),
+        ("- a", r"\- a"),
+        ("12. a", r"12\. a"),
+        ("`a`", "'a'"),
+        ("a\n\n# b\u2028c", "a # b c"),
+        ("\ud800\x1b\u202e", "???"),
+    ],
+)
+def test_escape(text: str, shown: str) -> None:
+    assert escape(text) == shown
+
+
+def test_what_is_cut_is_still_told_apart() -> None:
+    one, other = (clean("a" * 1000 + end) for end in "bc")
+    assert one != other
+    assert one.startswith("a" * 300 + "... (1,001 characters, ")
+    assert len(one) < 350
