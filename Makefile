@@ -12,7 +12,7 @@ RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 # A study of which some runs failed (exit code 1) is reported on as well, and the code kept.
 define run_study
 $(RUN) && export PATH && \
-python -m slurm run $(1) --site local --results "$(RESULTS)"; code=$$?; \
+STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $(1) --site local --results "$(RESULTS)"; code=$$?; \
 if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/$(1)" || code=$$?; fi; exit $$code
 endef
 

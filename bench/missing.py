@@ -20,9 +20,7 @@ def explain_missing(error: ImportError) -> str:
         raise error
     if package in sys.stdlib_module_names:
         return f"{package} is not part of Python on this system ({sys.platform}); run this command on Linux"
-    return (
-        f"{package} is not installed for {sys.executable}; `make setup` and `. .venv/bin/activate`, or `pip install .`, brings it"
-    )
+    return f"{package} is not installed for {sys.executable}; run `make setup` and start .venv/bin/python, or `pip install .`"
 
 
 def give_up(error: ImportError) -> NoReturn:

@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shlex
+import shutil
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bench import version
-from bench.config import UsageError
-from slurm import batch, submit
-from slurm.folder import StudyFolder, write_whole
-from slurm.load import find_study, read_study
-from slurm.request import REPORT, report_minutes
-from slurm.status import count, table
-from slurm.tables import Layout
-from slurm.work import Asked, Work, open_work, parse_nodes, short
+from bench.missing import give_up
 
+try:
+    import typer
+
+    from bench.config import UsageError
+    from slurm import batch, submit
+    from slurm.folder import RESULTS, write_whole
+    from slurm.request import REPORT, report_minutes
+    from slurm.status import count, table
+    from slurm.study import MAX_BLOCKS, MAX_SECONDS
+    from slurm.tables import Layout
+    from slurm.work import Asked, Work, open_work, parse_nodes, short
+except ModuleNotFoundError as absent:
+    give_up(absent)
+
+GO_ON = "STUDY_GO_ON"  # in the environment: the command that goes on with a study, where it is not this one
 _COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # any other is red
 
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")]
 SiteOption = Annotated[str, typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own")]
 BlocksOption = Annotated[
-    int | None, typer.Option(min=1, help="blocks in all; default: as many as the study plans, or as were added before")
+    int | None,
+    typer.Option(min=1, max=MAX_BLOCKS, help="blocks in all; default: as many as the study plans, or as were added before"),
 ]
-ResultsOption = Annotated[Path, typer.Option(help="folder that holds one folder per study")]
+
+
+def _results(text: str | Path) -> Path:
+    if not str(text):
+        raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
+    return Path(text)
+
+
+ResultsOption = Annotated[Path, typer.Option(help="folder that holds one folder per study", parser=_results, metavar="FOLDER")]
 NodesOption = Annotated[str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="seconds a run may take, instead of the study's")]
-MinutesOption = Annotated[int | None, typer.Option(min=1, help="minutes each job asks for; default: as it needs")]
+LimitOption = Annotated[int | None, typer.Option(min=1, max=MAX_SECONDS, help="seconds a run may take, instead of the study's")]
+MinutesOption = Annotated[
+    int | None, typer.Option(min=1, max=MAX_SECONDS // 60, help="minutes each job asks for; default: as it needs")
+]
 LayoutOption = Annotated[
     Layout | None,
     typer.Option(
@@ -40,7 +60,10 @@ LayoutOption = Annotated[
 ]
 AccountOption = Annotated[str, typer.Option(help="project that is charged, where the site wants one")]
 NoiseOption = Annotated[
-    float | None, typer.Option(min=0, help="paired sd to price with, 0.01 is 1 %; default: measured, or 1 %", show_default=False)
+    float | None,
+    typer.Option(
+        min=0, max=10, help="paired sd to price with, 0.01 is 1 %; default: measured, else the site's", show_default=False
+    ),
 ]
 
 app = typer.Typer(
@@ -73,7 +96,7 @@ def render(
     study: StudyArgument,
     site: SiteOption = "local",
     blocks: BlocksOption = None,
-    results: ResultsOption = Path("results"),
+    results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
     minutes: MinutesOption = None,
@@ -128,7 +151,7 @@ def run(
     study: StudyArgument,
     site: SiteOption = "local",
     blocks: BlocksOption = None,
-    results: ResultsOption = Path("results"),
+    results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
 ) -> int:
@@ -140,8 +163,9 @@ def run(
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.request.site.scheduler != "none":
         raise UsageError(f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit {study} --site {site}")
+    work.folder.check_own()
     submit.find_launcher(work.request.site.hostfile)
-    with StudyFolder(short(results), read_study(find_study(study))).lock() as lock:
+    with work.folder.lock() as lock:
         work = open_work(asked, locked=True)
         _check_machine(work)
         work.folder.keep_study(work.text)
@@ -151,8 +175,9 @@ def run(
         for status in work.statuses:
             if status.state not in ("ok", "planned"):
                 work.folder.set_aside(status.run.log)
-        script = work.folder.add_job(lock, work.script(), work.blocks, len(work.todo))
-        print(f"{script}: {len(work.todo)} runs, {work.estimate}", flush=True)
+        site_name = work.request.site.name
+        script = work.folder.add_job(lock, work.script(), site=site_name, blocks=work.blocks, runs=len(work.todo))
+        print(f"{work.study.name}: {len(work.todo)} runs on {work.request.site.title}, {work.estimate}; {script}", flush=True)
         stopped_by = submit.execute(script, lock, work.statuses, work.todo, work.study.expected_run_s)
         return _close(open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by)
 
@@ -177,10 +202,16 @@ def _close(work: Work, again: str, stopped_by: int | None) -> int:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if work.todo:
-        print(f"go on with: {Path(sys.executable).name} -m slurm {again}")
+        print(f"go on with: {os.environ.get(GO_ON) or f'{_python()} -m slurm {again}'}")
     if stopped_by is not None:
         return 128 + stopped_by
     return 1 if work.todo else 0
+
+
+def _python() -> str:
+    """This Python as it is started from here: by its name if that finds it, else by its path."""
+    name = Path(sys.executable).name
+    return name if shutil.which(name) == sys.executable else shlex.quote(str(short(Path(sys.executable), follow=False)))
 
 
 @app.command("submit")
@@ -188,7 +219,7 @@ def submit_jobs(
     study: StudyArgument,
     site: SiteOption,
     blocks: BlocksOption = None,
-    results: ResultsOption = Path("results"),
+    results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
     minutes: MinutesOption = None,
@@ -204,9 +235,7 @@ def submit_jobs(
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
     work = open_work(asked)
-    batch.require_scheduler(work)
-    for each in work.jobs:
-        work.batch_script(each)  # a missing account or a forbidden option comes out before the price
+    batch.scripts(work)  # a missing account or a forbidden option comes out before the price
     from slurm.price import lines
 
     for line in lines(work, noise) if work.jobs else []:
@@ -233,7 +262,7 @@ def wait(
     study: StudyArgument,
     site: SiteOption,
     blocks: BlocksOption = None,
-    results: ResultsOption = Path("results"),
+    results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
     poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between two looks at the queue")] = 10,
@@ -254,7 +283,7 @@ def wait(
 
 
 @app.command()
-def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = Path("results"), nodes: NodesOption = None) -> None:
+def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = RESULTS, nodes: NodesOption = None) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
     for line in batch.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
         print(line)
@@ -265,7 +294,7 @@ def status(
     study: StudyArgument,
     site: SiteOption = "local",
     blocks: BlocksOption = None,
-    results: ResultsOption = Path("results"),
+    results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
 ) -> None:
@@ -286,6 +315,8 @@ def status(
         for line in words:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
     print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
+    if all(status.state == "planned" for status in statuses):
+        print(f"no runs in {work.folder.path} yet; --results names another folder")
 
 
 def _say_jobs(states: Mapping[str, batch.JobState]) -> None:
@@ -312,22 +343,34 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake in one line, 128 + n stopped by signal n."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         return app(standalone_mode=False) or 0
     except typer.Abort:  # Ctrl-C before a job was started: nothing has been changed
         return 130
+    except ModuleNotFoundError as absent:  # some are loaded only where they are needed
+        give_up(absent)
     except (UsageError, OSError, typer.TyperException) as error:
         _say(f"error: {_one_line(error)}")
         return 2
 
 
+_MOST_CHARACTERS = 800
+
+
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    if isinstance(error, UsageError):
-        return " ".join(str(error).split())
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return " ".join(message.split()).rstrip(".") + "; see python -m slurm --help"
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    elif isinstance(error, UsageError):
+        text = str(error)
+    else:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        text = message.replace("Value error, ", "").rstrip(". \n") + "; see python -m slurm --help"
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+    half = _MOST_CHARACTERS // 2  # a file may hold a value of any length
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:half]} ... {line[-half:]}"
 
 
 if __name__ == "__main__":

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from bench.config import UsageError
 from slurm import submit
 from slurm.chain import chain
 from slurm.fit import Job, ids_with
-from slurm.folder import StudyFolder
+from slurm.folder import Number, StudyFolder
 from slurm.follow import display
 from slurm.request import REPORT, job_name
+from slurm.shared import check_shared
 from slurm.status import RunStatus, look, seconds_left
 from slurm.submit import Queued
 from slurm.work import Asked, Work, open_work
@@ -24,6 +27,17 @@ from slurm.work import Asked, Work, open_work
 _COMING = ("planned", "running", "interrupted")  # runs that a job in progress may still bring to an end
 REPORTED = "ended: complete"  # the state of a job that came to its end
 _IN_PROGRESS = ("submitted", "pending", "running")
+
+
+class _Event(BaseModel):
+    """One line of jobs/JOB.jsonl, as far as it matters here."""
+
+    event: str
+    job: Annotated[Number, BeforeValidator(str)]
+    reason: Annotated[str, AfterValidator(lambda text: " ".join(text.split()))] = ""
+
+
+_EVENT = TypeAdapter(_Event)
 
 
 @dataclass(frozen=True)
@@ -55,15 +69,14 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
     With `report`, a last job waits for all of them and writes the report. Raises Refused where Slurm does not take a job: those
     before it stay in the queue and are reported on.
     """
-    _scripts(work := open_work(asked))  # every mistake comes out before anything is made
+    scripts(work := open_work(asked))  # every mistake comes out before anything is made
     submit.find_sbatch()
+    _require_queue(work)
     lines = []
     with work.folder.lock() as lock:
         work = open_work(asked, locked=True)  # another submitter may have been faster, and its jobs too
-        scripts = _scripts(work)
-        queue = queue_of(work)
-        if queue is None:
-            raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
+        texts = scripts(work)
+        queue = _require_queue(work)
         _adopt(work, lock, queue)
         states = job_states(work.folder, queue, _clusters(work))
         work.folder.keep_study(work.text)
@@ -84,7 +97,7 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
                 lines.append(f"{job.id}  not submitted")
             else:
                 try:
-                    after.append(_submit(work, lock, job, scripts[job.id]))
+                    after.append(_submit(work, lock, job, texts[job.id]))
                 except UsageError as error:
                     refused = str(error)
                     lines.append(f"{job.id}  not submitted")
@@ -101,15 +114,23 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
 
 
-def _scripts(work: Work) -> dict[str, str]:
+def scripts(work: Work) -> dict[str, str]:
     """The script of every job that is left to do, by the job's id. Raises UsageError where the site or its file will not do."""
     require_scheduler(work)
+    work.folder.check_own()
+    check_shared(work.request.site, work.folder.path)
     return {job.id: work.batch_script(job) for job in work.jobs}
 
 
 def queue_of(work: Work) -> list[Queued] | None:
     """This user's jobs where the site's go; None where Slurm cannot be asked."""
     return submit.queue(_clusters(work))
+
+
+def _require_queue(work: Work) -> list[Queued]:
+    if (queue := queue_of(work)) is None:
+        raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
+    return queue
 
 
 def _clusters(work: Work) -> str:
@@ -138,20 +159,24 @@ def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
     job_id = submit.submit(script, work.folder.path / "jobs", lock)
-    work.folder.record_job(lock, script, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id)
+    work.folder.record_job(
+        lock, script, site=work.request.site.name, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id
+    )
     return job_id
 
 
 def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
     """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed after sbatch."""
-    recorded = {str(entry.get("slurm_id")) for entry in work.folder.read_jobs()}
+    recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
     runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.request.site))
     names = {job_name(work.study, name): name for name in (*runs, REPORT)}
     for queued in queue:
         name = names.get(queued.name)
         if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
             script = work.folder.keep_script(Path(queued.command), name)
-            work.folder.record_job(lock, script, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id)
+            work.folder.record_job(
+                lock, script, site=work.request.site.name, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id
+            )
 
 
 def _of_another_folder(command: str, folder: StudyFolder) -> bool:
@@ -167,8 +192,8 @@ def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: st
     """
     ids: dict[str, set[str]] = {}
     for entry in folder.read_jobs():
-        if "slurm_id" in entry:
-            ids.setdefault(str(entry["job"]), set()).add(str(entry["slurm_id"]))
+        if entry.slurm_id:
+            ids.setdefault(entry.job, set()).add(entry.slurm_id)
     for path in (folder.path / "jobs").glob("*.jsonl"):
         ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
     queued = {q.id for q in queue or ()}
@@ -198,18 +223,15 @@ def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
+    """Whole lines that a job wrote of itself; a kill tears one, and a person may have edited the file."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = path.read_bytes().splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:  # torn by a kill
-            continue
-        if isinstance(event, dict) and str(event.get("job", "")).isdecimal() and "event" in event:
-            found.append({**event, "job": str(event["job"])})
+        with suppress(ValidationError):
+            found.append(_EVENT.validate_json(line).model_dump())
     return found
 
 

@@ -28,9 +28,11 @@ def chain(work: Work, lock: Any, after: Sequence[str], pending: str, room: int) 
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         said = " ".join(str(error).split())
         return f"{REPORT}  not submitted: {said}; when they have ended: python -m plots report {work.folder.path}"
-    work.folder.record_job(lock, script, blocks=work.blocks, runs=0, job=REPORT, slurm_id=job_id, after=list(after))
+    work.folder.record_job(
+        lock, script, site=work.request.site.name, blocks=work.blocks, runs=0, job=REPORT, slurm_id=job_id, after=list(after)
+    )
     return f"{REPORT}  submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
 
 
 def _waits_for(work: Work, job_id: str) -> set[str]:
-    return {str(one) for entry in work.folder.read_jobs() if entry.get("slurm_id") == job_id for one in entry.get("after", ())}
+    return {one for entry in work.folder.read_jobs() if entry.slurm_id == job_id for one in entry.after}

@@ -18,8 +18,8 @@ from slurm.tables import Layout
 
 PREFLIGHT_S = 300  # limit of the look at the launch: loading torch on all nodes, and every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
-_START_S = 60  # what a job usually takes before its first run
-_CALIBRATIONS = 2
+START_S = 60  # what a job usually takes before its first run
+CALIBRATIONS = 2
 
 
 @dataclass(frozen=True)
@@ -158,18 +158,19 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 
 def expected_s(job: Job, study: Study) -> int:
-    """Seconds a job may well take; without an estimate in the study, half of each run's limit."""
-    return _START_S + (len(job.runs) + _CALIBRATIONS) * _run_s(study)
+    """Seconds a job may well take before any run has ended: what it asks for must not depend on where it is rendered."""
+    return START_S + (len(job.runs) + CALIBRATIONS) * assumed_s(study)
 
 
-def _run_s(study: Study) -> int:
+def assumed_s(study: Study) -> int:
+    """Seconds that the study expects of a run, else half of what it allows."""
     return study.expected_run_s or math.ceil(study.time_limit_s / 2)
 
 
 def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
     """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at most the site's limit."""
     most = site.limits.max_minutes
-    least = math.ceil((_START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
+    least = math.ceil((START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
     if least > (asked or most or least):
         raise UsageError(
             f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s and its surroundings; "

@@ -6,22 +6,45 @@ job-001.sh, ...      the job scripts as they were executed; job-n004-b00-001.sh:
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was done again
 jobs/, calibration/  under Slurm: what jobs say of themselves and print; plain processes on every node, before and after
+SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import itertools
 import json
 import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from bench.config import UsageError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from bench.config import UsageError, explain
 from slurm.load import read_study
-from slurm.study import Study
+from slurm.study import MAX_BLOCKS, Study
+
+RESULTS = Path("results/mine")  # what users measure; the studies that come with the project lie beside it
+
+Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
+
+
+class JobRecord(BaseModel):
+    """One line of jobs.jsonl: a job that was started here, or submitted; other keys are for people."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    script: str = ""
+    blocks: int = Field(ge=1, le=MAX_BLOCKS)
+    job: str = ""
+    site: str = ""
+    slurm_id: Number = ""
+    after: list[str] = []
+
+
+_RECORD = TypeAdapter(JobRecord)
 
 
 class StudyFolder:
@@ -33,19 +56,27 @@ class StudyFolder:
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
 
+    def check_own(self) -> None:
+        """Raise UsageError where nothing may be added: in a study that comes with the project, or where its lock is gone."""
+        if (self.path / "SHIPPED").exists():
+            raise UsageError(f"{self.path} comes with the project and is never added to; choose another --results, as {RESULTS}")
+        if self._copy.exists() and not self._jobs.exists():
+            raise UsageError(
+                f"{self._jobs} is gone, and with it the lock of a job that may still be running; if none is: touch {self._jobs}"
+            )
+
     def lock(self) -> IO[str]:
         """Take the folder for one job, until the returned file and all it was handed to are closed; makes the folder."""
+        self.check_own()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             file = self._jobs.open("a")
         except OSError as error:
             raise UsageError(f"{error.filename}: {error.strerror}; choose another --results") from None
         for _ in range(20):  # for a second: somebody may only be asking whether it is taken
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _take(file, alone=True):
                 return file
-            except BlockingIOError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         file.close()
         raise UsageError(f"{self.path}: another job of this study is running, or being submitted; wait for it or stop it")
 
@@ -53,12 +84,9 @@ class StudyFolder:
         """Whether a job of this study is running."""
         try:
             with self._jobs.open() as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return not _take(file, alone=False)
         except FileNotFoundError:
             return False
-        except BlockingIOError:
-            return True
-        return False
 
     def check_same(self, study: Study) -> None:
         """Raise UsageError where the folder holds runs of a study that differs in more than blocks and times."""
@@ -83,25 +111,23 @@ class StudyFolder:
 
     def asked_blocks(self, study: Study) -> int:
         """The study's blocks, or more if an earlier job added some."""
-        return max([study.blocks, *(int(job["blocks"]) for job in self.read_jobs())])
+        return max([study.blocks, *(job.blocks for job in self.read_jobs())])
 
     def planned_blocks(self, study: Study) -> int:
         """The number of blocks decided before the first run."""
         return (self.kept() or study).blocks
 
-    def read_jobs(self) -> list[dict[str, Any]]:
-        """One entry for each job that was started or submitted, in order."""
+    def read_jobs(self) -> list[JobRecord]:
+        """One record for each job that was started or submitted, in order."""
         try:
-            return [json.loads(line) for line in self._jobs.read_text().splitlines()]
+            return read_records(self._jobs)
         except FileNotFoundError:
             return []
-        except ValueError as error:
-            raise UsageError(f"{self._jobs}: {error}; remove the broken line") from None
 
-    def add_job(self, jobs: IO[str], script: str, blocks: int, runs: int) -> Path:
+    def add_job(self, jobs: IO[str], script: str, **facts: object) -> Path:
         """Keep a job script under the next free name, and record the job in the locked `jobs`."""
         path = self.add_script(script, "")
-        self.record_job(jobs, path, blocks=blocks, runs=runs)
+        self.record_job(jobs, path, **facts)
         return path
 
     def add_script(self, script: str, job: str) -> Path:
@@ -115,15 +141,21 @@ class StudyFolder:
         if script.resolve().parent == self.path.resolve():
             return script
         try:
-            return self.add_script(script.read_text(), job)
+            return self.add_script(script.read_text(encoding="utf-8"), job)
         except (OSError, ValueError):
             return None
 
     def record_job(self, jobs: IO[str], script: Path | None, **facts: object) -> None:
         """Record a job in the locked `jobs`; without `script` where nobody has it any more."""
         named = {} if script is None else {"script": script.name}
-        jobs.write(json.dumps({**named, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}) + "\n")
-        jobs.flush()
+        line = json.dumps({**named, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}) + "\n"
+        size = os.fstat(jobs.fileno()).st_size
+        try:
+            if os.write(jobs.fileno(), line.encode()) < len(line.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            os.ftruncate(jobs.fileno(), size)  # a torn line would stop every later command
+            raise UsageError(f"{self._jobs}: {error.strerror}; make room, then do the same again") from None
 
     def set_aside(self, log: Path) -> None:
         """Rename what is left of a run that must be done again."""
@@ -135,6 +167,17 @@ class StudyFolder:
                 file.rename(target)
 
 
+def read_records(path: Path) -> list[JobRecord]:
+    """The records of a jobs.jsonl. Raises UsageError on a line that is none."""
+    records = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            records.append(_RECORD.validate_json(line))
+        except ValidationError as error:
+            raise UsageError(f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line") from None
+    return records
+
+
 def _free(folder: Path, pattern: str) -> Path:
     return next(path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists())
 
@@ -143,13 +186,35 @@ def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file so that nobody ever sees a part of it. Raises FileExistsError if it is there and not to be replaced."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text)
+        temporary.write_text(text, encoding="utf-8")
         if replace:
             temporary.replace(path)
         else:
             os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; make room, or choose another folder") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _take(file: IO[str], alone: bool) -> bool:
+    """Lock an open file, `alone` or beside others who only look; False where somebody else has it."""
+    try:
+        import fcntl  # imported here: Windows has none, and only those who start jobs cannot do without
+    except ModuleNotFoundError:
+        if not alone:
+            return True
+        file.close()
+        raise UsageError(
+            "this system has no file locks (fcntl), so two jobs could run at once; run and submit on Linux or macOS, here render"
+        ) from None
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _flat(study: Study) -> dict[str, Any]:

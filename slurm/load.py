@@ -11,11 +11,12 @@ from typing import Any, TypeVar, get_args
 from pydantic import ValidationError
 
 from bench.config import UsageError, explain
-from slurm.plan import check_primary, plan
+from slurm.plan import check_primary, check_size, plan
 from slurm.site import Broken, Site
 from slurm.study import Study, Table, near
 
 _HERE = Path(__file__).parent
+_MAX_BYTES = 2**20
 _T = TypeVar("_T", bound=Table)
 
 
@@ -43,7 +44,8 @@ def read_study(path: Path) -> Study:
 def check_plan(study: Study, path: Path) -> None:
     """Raise UsageError unless every planned run is valid."""
     try:
-        plan(study, study.blocks, Path("runs"))
+        plan(study, 1, Path("runs"))  # the other blocks differ in their seeds and orders alone
+        check_size(study, study.blocks)
         check_primary(study)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
@@ -60,7 +62,7 @@ def read_site(name: str) -> Site:
     site = _read(path, Site)
     if site.name != path.stem:
         raise UsageError(
-            f"{path}, line {line_of(path.read_text(), ('name',))}: name={site.name!r} must be the file's: {path.stem!r}"
+            f"{path}, line {line_of(read_text(path), ('name',))}: name={site.name!r} must be the file's: {path.stem!r}"
         )
     return site
 
@@ -71,15 +73,29 @@ def _names(folder: str) -> list[str]:
 
 def _read(path: Path, kind: type[_T]) -> _T:
     try:
-        return kind(**tomllib.loads(text := path.read_text()))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        return kind(**tomllib.loads(text := read_text(path)))
     except ValidationError as error:
         if kind is Site:
             raise UsageError(_with_line(path, text, error)) from None
         raise UsageError(f"{path}: {_explain(error, kind)}") from None
+    except UsageError:
+        raise
     except ValueError as error:  # TOML or text that cannot be decoded
         raise UsageError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two levels") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError, ValueError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name another")
+    return data.decode("utf-8")
 
 
 def _with_line(path: Path, text: str, error: ValidationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
-from slurm.study import OWNED_FIELDS, Study
+from slurm.study import MAX_RUNS, OWNED_FIELDS, Study
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def points(study: Study) -> list[Point]:
 
     A configuration that several curves need is one point: at one rank weak and strong scaling often coincide.
     """
+    _check_points(study)
     curves: dict[tuple[str, Settings, int, int, str], list[Curve]] = {}
     for cell in study.cells:
         for settings in study.settings:
@@ -57,6 +59,26 @@ def points(study: Study) -> list[Point]:
                 for curve, world_size, batch_per_rank in _sizes(study, cell):
                     curves.setdefault((cell, settings, world_size, batch_per_rank, variant), []).append(curve)
     return [Point(*key[:4], tuple(through), key[4]) for key, through in curves.items()]
+
+
+def _check_points(study: Study) -> None:
+    """Raise UsageError before more are made than anybody can run."""
+    batch = study.batch
+    sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
+    sizes += len(batch.batch_per_rank) * len(batch.world_sizes) if batch else 0
+    most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * sizes
+    if most > MAX_RUNS:
+        raise UsageError(f"cells, settings, variants and sizes make up to {most} points; a study has at most {MAX_RUNS} runs")
+
+
+def check_size(study: Study, blocks: int) -> None:
+    """Raise UsageError where that many blocks are more runs than a study may have."""
+    each = len(points(study))
+    if each * blocks > MAX_RUNS:
+        raise UsageError(
+            f"blocks={blocks} of {each} runs are {each * blocks}; a study has at most {MAX_RUNS} runs, so at most "
+            f"{MAX_RUNS // each} blocks"
+        )
 
 
 def _variants(study: Study, cell: str) -> list[str]:
@@ -99,6 +121,7 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
             yield from (("batch", world_size, b) for b in study.batch.batch_per_rank)
 
 
+@functools.cache
 def _share(global_batch: int, world_size: int) -> int:
     """Batch per rank of a global batch, by RunConfig's own rule."""
     try:
@@ -112,9 +135,13 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
 
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier ones as they were.
     """
-    all_points = points(study)
+    check_size(study, blocks)
+    first = {point: _config(study, point) for point in points(study)}
     return [
-        [_run(study, point, block, position, runs_dir) for position, point in enumerate(_shuffled(all_points, study.seed, block))]
+        [
+            _run(study, p, first[p], block, position, runs_dir)
+            for position, p in enumerate(_shuffled(list(first), study.seed, block))
+        ]
         for block in range(blocks)
     ]
 
@@ -124,8 +151,16 @@ def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
     return sorted(all_points, key=lambda p: hashlib.sha256(f"{seed}/{block}/{p.name}".encode()).digest())
 
 
-def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) -> Run:
+def _run(study: Study, point: Point, config: RunConfig, block: int, position: int, runs_dir: Path) -> Run:
+    """The run of a point in one block; no rule speaks of what differs between blocks."""
     run_id = f"b{block:02d}-{position:02d}-{point.name}"
+    # the seed is equal for all cells of a block: same initial weights, same data, same order
+    own = {"seed": study.seed + block, "block": block, "position": position, "log_path": runs_dir / f"{run_id}.jsonl"}
+    return Run(run_id, point, config.model_copy(update=own))
+
+
+def _config(study: Study, point: Point) -> RunConfig:
+    """What all runs of a point share. Raises UsageError where such a run would be refused."""
     backend, _, transport = point.cell.partition("/")
     # The batch is always said per rank, also on the strong curve: one point has one description, whatever curves share it.
     alone = backend == "single"
@@ -136,16 +171,12 @@ def _run(study: Study, point: Point, block: int, position: int, runs_dir: Path) 
         "settings": point.settings,
         "batch_per_rank": point.batch_per_rank,
         "world_size": point.world_size,
-        # equal for all cells of a block: same initial weights, same data, same order
-        "seed": study.seed + block,
+        "seed": study.seed,
         "study": study.name,
-        "block": block,
-        "position": position,
         "curves": point.curves,
-        "log_path": runs_dir / f"{run_id}.jsonl",
     }
     try:
-        return Run(run_id, point, make_config(fields))
+        return make_config(fields)
     except UsageError as error:
         raise UsageError(f"{in_words_of(study, str(error))} (at {point.name})") from None
 

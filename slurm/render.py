@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import shlex
 import traceback
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.config import RunConfig, UsageError, make_config
 from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
@@ -16,10 +17,14 @@ from slurm.request import REPORT, Request, directives, exports, own_env, reachin
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
 
+if TYPE_CHECKING:
+    import jinja2
+
 TEMPLATES = Path(__file__).parent / "templates"
 
 # Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and names the study once.
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
+_OF_A_BLOCK = {"seed", "block", "position", "log_path"}  # all in which two runs of a point differ
 
 
 def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
@@ -29,7 +34,7 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
 
     Raises UsageError on a placeholder that the template names and nobody fills.
     """
-    shared = _shared(study, [run.config for run in runs])
+    shared = _shared(study, [run.config for run in _one_of_each(runs)])
     return _fill(
         templates,
         "local.sh.j2",
@@ -51,7 +56,7 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
     site, calibration = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in job.runs), calibration])
+    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
     ranks = max(run.config.world_size for run in job.runs)
     own = [name for name in study.fields if name not in shared]
     return _fill(
@@ -107,6 +112,17 @@ def render_report(study: Study, request: Request, folder: Path, templates: Path 
 def _fill(templates: Path, name: str, **values: object) -> str:
     import jinja2  # imported here: only rendering needs it, and the command line answers faster without
 
+    try:
+        return _environment(templates).get_template(name).render(**values)
+    except jinja2.TemplateError as error:
+        raise UsageError(f"{_place_in_template(error)}: {error}; correct the template") from None
+
+
+@functools.cache
+def _environment(templates: Path) -> jinja2.Environment:
+    """Templates are compiled once, not once for every job of a study."""
+    import jinja2
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
@@ -119,10 +135,7 @@ def _fill(templates: Path, name: str, **values: object) -> str:
     )
     environment.filters["quote"] = shlex.quote
     environment.filters["join_quoted"] = shlex.join
-    try:
-        return environment.get_template(name).render(**values)
-    except jinja2.TemplateError as error:
-        raise UsageError(f"{_place_in_template(error)}: {error}; correct the template") from None
+    return environment
 
 
 def _place_in_template(error: Exception) -> str:
@@ -177,12 +190,19 @@ def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
     return [name for name in ("study", *study.fields) if len({tuple(config.to_words(name)) for config in configs}) == 1]
 
 
+def _one_of_each(runs: Sequence[Run]) -> list[Run]:
+    """One run of every point: only `_OF_A_BLOCK` differs between its runs."""
+    return list({run.point: run for run in runs}.values())
+
+
 def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
+    names = [name for name in fields if name not in _NOT_ON_THE_LINE]
+    fixed = {run.point: {n: run.config.to_words(n) for n in names if n not in _OF_A_BLOCK} for run in _one_of_each(runs)}
     blocks: dict[int, dict[str, Any]] = {}
     for run in runs:
-        config = run.config
-        options = (config.to_words(name) for name in fields if name not in _NOT_ON_THE_LINE)
+        config, known = run.config, fixed[run.point]
+        options = (known[name] if name in known else config.to_words(name) for name in names)
         words = [run.id, str(config.world_size), *(word for option in options for word in option)]
         assert config.block is not None
         block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})

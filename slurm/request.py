@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from bench.config import UsageError
 from slurm.fit import Job, minutes
 from slurm.site import Site
 from slurm.study import Study
+from slurm.tables import WORD
 
 REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00
 _REPORT_MINUTES = 10
@@ -21,6 +23,12 @@ class Request:
     site: Site
     account: str = ""
     minutes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(WORD, self.account):
+            raise UsageError(
+                f"--account {self.account!r} would not reach sbatch as it is; write it without blanks, quotes and the like"
+            )
 
 
 def directives(study: Study, request: Request, job: Job) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bench.config import Transport
-from slurm.study import Table
-from slurm.tables import Access, Cpu, Directives, Gpu, Layout, Limits, Line, Network, Node, Paths, Policy, Setup, Word
+from slurm.study import Float, Table
+from slurm.tables import WORD, Access, Cpu, Directives, Gpu, Layout, Limits, Line, Network, Node, Paths, Policy, Setup, Word
 
 EnvName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -27,8 +27,8 @@ class Broken(ValueError):
 class Site(Table):
     """One machine or cluster. Every cell of a study starts under the same line: a launcher of its own would be a difference."""
 
-    name: str = Field(pattern="^[a-z0-9][a-z0-9_-]*$", description="the file's name without .toml")
-    title: str = Field(min_length=1, pattern=r"^[^\n]*$", description="what the machine is, in a few words")
+    name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's name without .toml")
+    title: Line = Field(min_length=1, description="what the machine is, in a few words")
     status: Literal["active", "retired"] = Field("active", description="whether it still takes jobs")
     scheduler: Literal["none", "slurm"] = Field(
         "none", description="who hands out nodes; 'none': the script runs where it is started"
@@ -48,6 +48,9 @@ class Site(Table):
     notes: tuple[Line, ...] = Field((), description="what a reader of a job script must know; printed into it")
     access: Access = Field(default_factory=Access, description="where jobs go and who pays")
     directives: Directives = Field(default_factory=Directives, description="what sbatch refuses")
+    noise: Float | None = Field(
+        None, gt=0, le=1, description="paired sd to price with before a pilot, 0.02 is 2 %; default: that of shared machines"
+    )
     node: Node = Field(default_factory=Node, description="one node")
     gpu: Gpu = Field(default_factory=Gpu, description="how GPUs are asked for")
     cpu: Cpu = Field(default_factory=Cpu, description="what a rank gets of the CPUs")
@@ -149,8 +152,10 @@ def _check_requests(s: Site) -> None:
                 key, f"{key.rstrip('.0123456789')} asks for --{name}, which directives.forbidden rules out; drop one of the two"
             )
     for index, option in enumerate(s.access.extra):
-        if not re.fullmatch(r"--[a-z][a-z-]*(=.*)?", option):
-            raise Broken(f"access.extra.{index}", f"access.extra: {option!r} is not of the form '--name=value'")
+        if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
+            raise Broken(
+                f"access.extra.{index}", f"access.extra: {option!r} is not of the form '--name=value' or '--name=\"a value\"'"
+            )
 
 
 def _asked_for(s: Site) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from bench.config import Backend, Curve, RunConfig, Settings, Transport
 
@@ -37,10 +37,19 @@ OWNED_FIELDS = {
 # Fields of [run] that `single` takes no part in, as it exchanges nothing: the common baseline runs without them.
 EXCHANGE_FIELDS = ("compression", "sync_batchnorm")
 
-_NAME = r"[a-z0-9][a-z0-9_-]*"
+_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # part of the names of files and jobs
 
-BatchPerRank = Annotated[int, Field(ge=1)]
-WorldSize = Annotated[int, Field(ge=1)]
+MAX_BLOCKS = 10_000
+MAX_RUNS = 100_000  # of one study: more than anybody waits for, and as many as a command still plans in seconds
+MAX_SECONDS = 30 * 86_400
+_MAX_LENGTH = 1000  # of a list
+
+Int = Annotated[int, Strict()]  # true is no number, "4" and 4.0 are none either
+Float = Annotated[float, Strict()]
+Bool = Annotated[bool, Strict()]
+BatchPerRank = Annotated[Int, Field(ge=1, le=2**24)]
+WorldSize = Annotated[Int, Field(ge=1, le=2**20)]
+Seconds = Annotated[Int, Field(ge=1, le=MAX_SECONDS)]
 
 
 class Table(BaseModel):
@@ -58,14 +67,18 @@ class Weak(Table):
 class Strong(Table):
     """Strong scaling: the ranks share one batch."""
 
-    global_batch: int = Field(ge=1, description="images per step over all ranks; divides by every world size")
+    global_batch: Int = Field(ge=1, le=2**40, description="images per step over all ranks; divides by every world size")
 
 
 class Batch(Table):
     """A sweep of the batch at fixed world sizes."""
 
-    batch_per_rank: tuple[BatchPerRank, ...] = Field(min_length=1, description="images per step on each rank, one point each")
-    world_sizes: tuple[WorldSize, ...] = Field((), description="ranks at which the batch is swept; or write nodes above")
+    batch_per_rank: tuple[BatchPerRank, ...] = Field(
+        min_length=1, max_length=_MAX_LENGTH, description="images per step on each rank, one point each"
+    )
+    world_sizes: tuple[WorldSize, ...] = Field(
+        (), max_length=_MAX_LENGTH, description="ranks at which the batch is swept; or write nodes above"
+    )
 
 
 class Primary(Table):
@@ -86,29 +99,42 @@ class Study(Table):
     """One study. Construction raises `pydantic.ValidationError` where a rule is broken."""
 
     name: str = Field(description="names the study and its folder: lower-case letters, digits, '-' and '_'")
-    question: str = Field(min_length=1, description="one sentence: what the numbers are to answer")
+    question: str = Field(min_length=1, max_length=1000, description="one sentence: what the numbers are to answer")
     cells: tuple[str, ...] = Field(
-        min_length=1, description="what is compared: single, and framework/transport; 'ddp' or 'horovod' alone: over the site's"
+        min_length=1,
+        max_length=_MAX_LENGTH,
+        description="what is compared: single, and framework/transport; 'ddp' or 'horovod' alone: over the site's",
     )
     settings: Annotated[tuple[Settings, ...], BeforeValidator(_one_or_many)] = Field(
-        ("shipped",), min_length=1, description="'shipped', 'matched' or both; never mixed, each is a point of its own"
+        ("shipped",),
+        min_length=1,
+        max_length=_MAX_LENGTH,
+        description="'shipped', 'matched' or both; never mixed, each is a point of its own",
     )
-    scaling: tuple[Curve, ...] = Field(min_length=1, description="curves to measure: weak, strong, batch; one table each")
-    world_sizes: tuple[WorldSize, ...] = Field((), description="ranks at which weak and strong scaling are measured")
-    nodes: tuple[WorldSize, ...] = Field((), description="instead of world_sizes: full nodes of the site, and one rank")
-    up_to_nodes: int | None = Field(None, ge=1, description="the same for 1, 2, 4, ... nodes up to this and the site's limit")
-    blocks: int = Field(8, ge=1, description="planned blocks: randomised passes over all points; below 6 there is no verdict")
-    seed: int = Field(0, ge=0, description="seed of the order of runs; block b trains every cell with seed + b")
-    margin: float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
-    time_limit_s: int = Field(300, ge=1, description="seconds a run may take, start-up included, before it is ended")
-    expected_run_s: int | None = Field(None, ge=1, description="seconds a run may well take: the estimate until one has ended")
+    scaling: tuple[Curve, ...] = Field(
+        min_length=1, max_length=_MAX_LENGTH, description="curves to measure: weak, strong, batch; one table each"
+    )
+    world_sizes: tuple[WorldSize, ...] = Field(
+        (), max_length=_MAX_LENGTH, description="ranks at which weak and strong scaling are measured"
+    )
+    nodes: tuple[WorldSize, ...] = Field(
+        (), max_length=_MAX_LENGTH, description="instead of world_sizes: full nodes of the site, and one rank"
+    )
+    up_to_nodes: WorldSize | None = Field(None, description="the same for 1, 2, 4, ... nodes up to this and the site's limit")
+    blocks: Int = Field(
+        8, ge=1, le=MAX_BLOCKS, description="planned blocks: randomised passes over all points; below 6 there is no verdict"
+    )
+    seed: Int = Field(0, ge=0, lt=2**61, description="seed of the order of runs; block b trains every cell with seed + b")
+    margin: Float = Field(0.02, gt=0, lt=1, description="relative difference below which two cells count as equivalent")
+    time_limit_s: Seconds = Field(300, description="seconds a run may take, start-up included, before it is ended")
+    expected_run_s: Seconds | None = Field(None, description="seconds a run may well take: the estimate until one has ended")
     primary: Primary | None = Field(None, description="the one comparison that Holm's correction leaves alone; default: none")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field(default_factory=dict, description="fields of bench's RunConfig that are the same in every run")
 
-    site: str = Field("", description="leave it out: what the site is, filled in when the study is fitted to it")
+    site: str = Field("", max_length=1000, description="leave it out: what the site is, filled in when the study is fitted to it")
     variants: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="one table [variants.NAME] for each set of fields that goes before those of [run]"
     )
@@ -143,7 +169,7 @@ def near(name: str, valid: Iterable[str]) -> str:
 
 def _check_names(s: Study) -> None:
     if not re.fullmatch(_NAME, s.name):
-        raise ValueError(f"name={s.name!r} also names a folder; use lower-case letters, digits, '-' and '_'")
+        raise ValueError(f"name={s.name!r} also names a folder; use lower-case letters, digits, '-' and '_', at most 64")
     if not s.question.isprintable():
         raise ValueError(f"question={s.question!r} must be one line; join it into one sentence")
 
@@ -204,12 +230,38 @@ def _check_run(s: Study) -> None:
             if name not in RunConfig.model_fields:
                 valid = RunConfig.model_fields.keys() - OWNED_FIELDS.keys()
                 raise ValueError(f"unknown key '{table}.{name}'{near(name, valid)}")
+            if not _fits(RunConfig.model_fields[name].annotation, value):
+                raise ValueError(f"{table}.{name}={value!r} is of another kind than the field; write it as {_form(name)}")
+
+
+def _fits(annotation: Any, value: object) -> bool:
+    """Whether a value of a file is of a field's kind: true is no number, and "4" and 4.0 are no whole one."""
+    kinds = {annotation, *get_args(annotation)}
+    if isinstance(value, bool | int | float):
+        return bool(kinds & ({bool} if isinstance(value, bool) else {int, float} if isinstance(value, int) else {float}))
+    return not kinds & {bool, int, float}
+
+
+def _form(name: str) -> str:
+    kinds = {RunConfig.model_fields[name].annotation, *get_args(RunConfig.model_fields[name].annotation)}
+    return "true or false" if bool in kinds else "a whole number" if int in kinds else "a number" if float in kinds else "text"
+
+
+def _default(field: str) -> object:
+    return RunConfig.model_fields[field].default
 
 
 def _check_variants(s: Study) -> None:
     for name in s.variants:
         if not re.fullmatch(_NAME, name):
-            raise ValueError(f"variants.{name} also names logs; use lower-case letters, digits, '-' and '_'")
+            raise ValueError(f"variants.{name} also names logs; use lower-case letters, digits, '-' and '_', at most 64")
+    if len(s.variants) > _MAX_LENGTH:
+        raise ValueError(f"variants has {len(s.variants)} tables; at most {_MAX_LENGTH}")
+    effective: dict[str, str] = {}
+    for name, values in s.variants.items():
+        same = effective.setdefault(repr({f: values.get(f, s.run.get(f, _default(f))) for f in s.fields}), name)
+        if same != name:
+            raise ValueError(f"variants.{same} and variants.{name} are the same runs; change a field of one, or leave it out")
     if len(s.variants) == 1:
         raise ValueError(
             f"variants has {next(iter(s.variants))!r} alone; add another to compare it with, or write its fields in [run]"

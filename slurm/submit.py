@@ -20,7 +20,7 @@ from slurm.follow import follow
 from slurm.plan import Run
 from slurm.status import RunStatus
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows lacks one
 _ANSWER_S = 60  # a busy controller takes its time
 _WHERE = ("SLURM_CONF",)  # says which Slurm to talk to; any other variable of an outer job would change the inner one
 
@@ -169,7 +169,8 @@ def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
             command,
             env=_clean(os.environ),
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             stdin=subprocess.DEVNULL,
             timeout=_ANSWER_S,
             pass_fds=pass_fds,

@@ -6,10 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from slurm.study import Table
+from slurm.study import Bool, Int, Table
 
-Line = Annotated[str, Field(pattern=r"^[^\n]*$")]
-Word = Annotated[str, Field(pattern=r"^[^\s]*$")]
+# One line of text; a control character would end a comment or a directive of a job script, or be lost in it.
+Line = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000)]
+# What may stand in an option of sbatch or srun as it is: both end an option at a blank, '#', a quote or a backslash.
+WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
+Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
 Layout = Literal["blocks", "single"]
 
 
@@ -17,7 +20,7 @@ class Access(Table):
     """Where jobs go and who pays."""
 
     account: Word = Field("", description="project that is charged: sbatch --account; the command line's --account wins")
-    account_required: bool = Field(False, description="refuse to render a job without an account")
+    account_required: Bool = Field(False, description="refuse to render a job without an account")
     partition: Word = Field("", description="sbatch --partition")
     qos: Word = Field("", description="sbatch --qos")
     constraint: Word = Field("", description="sbatch --constraint, as in 'gpu&hbm80g'")
@@ -35,9 +38,9 @@ class Directives(Table):
 class Node(Table):
     """One node as jobs may use it."""
 
-    cores: int | None = Field(None, ge=1, description="physical cores that jobs may use; left out: unknown")
-    threads_per_core: int = Field(1, ge=1, description="hardware threads of a core that Slurm counts as CPUs")
-    gpus: int = Field(0, ge=0, description="GPUs as Slurm counts them (on MI250X: 8 dies); 0: ranks compute on the CPU")
+    cores: Int | None = Field(None, ge=1, le=2**20, description="physical cores that jobs may use; left out: unknown")
+    threads_per_core: Int = Field(1, ge=1, le=1024, description="hardware threads of a core that Slurm counts as CPUs")
+    gpus: Int = Field(0, ge=0, le=1024, description="GPUs as Slurm counts them (on MI250X: 8 dies); 0: ranks compute on the CPU")
     gpu: Line = Field("", description="what the GPUs are, for people")
     vendor: Literal["none", "cuda", "rocm"] = Field("none", description="whose GPUs")
     interconnect: Line = Field("", description="what joins the nodes, for people")
@@ -55,9 +58,11 @@ class Gpu(Table):
 class Cpu(Table):
     """What a rank gets of the node's CPUs."""
 
-    ranks_per_node: int | None = Field(None, ge=1, description="ranks on a node; default: one per GPU")
-    per_rank: int = Field(1, ge=1, description="CPUs of a rank as Slurm counts them: --cpus-per-task of sbatch and srun")
-    threads: int | None = Field(None, ge=1, description="compute threads of a rank where the study does not say")
+    ranks_per_node: Int | None = Field(None, ge=1, le=2**20, description="ranks on a node; default: one per GPU")
+    per_rank: Int = Field(
+        1, ge=1, le=2**20, description="CPUs of a rank as Slurm counts them: --cpus-per-task of sbatch and srun"
+    )
+    threads: Int | None = Field(None, ge=1, le=4096, description="compute threads of a rank where the study does not say")
     bind: Word = Field("", description="srun --cpu-bind, as in 'cores' or 'mask_cpu:...', one mask per rank of a node")
     hint: Word = Field("", description="sbatch --hint, as in 'nomultithread'")
 
@@ -71,7 +76,7 @@ class Network(Table):
 class Setup(Table):
     """What a job does before it can start Python."""
 
-    purge: bool = Field(False, description="module purge first")
+    purge: Bool = Field(False, description="module purge first")
     modules: tuple[Line, ...] = Field((), description="modules to load, in order")
     prologue: tuple[Line, ...] = Field((), description="lines of bash, after the modules")
     venv: Line = Field(".venv", description="virtual environment, from the repository root; '' takes python from PATH")
@@ -81,15 +86,19 @@ class Setup(Table):
 class Limits(Table):
     """What the site's queues allow."""
 
-    max_nodes: int = Field(1, ge=1, description="nodes a job may have")
-    max_minutes: int | None = Field(None, ge=1, description="minutes a job may take")
-    max_submitted: int | None = Field(None, ge=1, description="jobs a user may have in the queue")
+    max_nodes: Int = Field(1, ge=1, le=2**20, description="nodes a job may have")
+    max_minutes: Int | None = Field(None, ge=1, le=366 * 1440, description="minutes a job may take")
+    max_submitted: Int | None = Field(None, ge=1, le=10**9, description="jobs a user may have in the queue")
 
 
 class Paths(Table):
     """Where things are; a relative path starts at the repository root, which all nodes must see."""
 
     data: Line = Field("data", description="folder with the data sets, for studies that name none")
+    node_local: tuple[Line, ...] = Field(
+        ("/tmp", "/var/tmp", "/dev/shm"),
+        description="folders of which every node has its own: nothing that a job needs may lie below them",
+    )
 
 
 class Policy(Table):
@@ -98,7 +107,7 @@ class Policy(Table):
     layout: Layout = Field(
         "blocks", description="'blocks': a job for each node count of a block; 'single': one for all, where a queue takes one job"
     )
-    exclusive: bool = Field(True, description="ask for whole nodes: a neighbour is noise")
-    requeue: bool = Field(False, description="let Slurm start the job again after a preemption or a dead node")
-    no_kill: bool = Field(False, description="let the job outlive a lost node: runs that need that node are left, others go on")
-    signal_lead_s: int = Field(120, ge=30, description="seconds before the job's end at which it is told to stop")
+    exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
+    requeue: Bool = Field(False, description="let Slurm start the job again after a preemption or a dead node")
+    no_kill: Bool = Field(False, description="let the job outlive a lost node: runs that need that node are left, others go on")
+    signal_lead_s: Int = Field(120, ge=30, le=86_400, description="seconds before the job's end at which it is told to stop")

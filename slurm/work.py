@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import UsageError
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.folder import StudyFolder
-from slurm.load import find_study, read_site, read_study
+from slurm.folder import RESULTS, StudyFolder
+from slurm.load import find_study, read_site, read_study, read_text
 from slurm.plan import Run, plan
 from slurm.render import render_batch, render_job, render_report
 from slurm.request import Request
@@ -24,7 +25,7 @@ class Asked:
 
     study: str
     site: str = "local"
-    results: Path = Path("results")
+    results: Path = RESULTS
     blocks: int | None = None
     nodes: tuple[int, ...] = ()
     time_limit_s: int | None = None
@@ -36,7 +37,7 @@ class Asked:
         """The same on a command line."""
         given = {
             "--site": self.site,
-            "--results": "" if self.results == Path("results") else str(self.results),
+            "--results": "" if self.results == RESULTS else str(self.results),
             "--nodes": ",".join(map(str, self.nodes)),
             "--time-limit-s": str(self.time_limit_s or ""),
             "--minutes": str(self.minutes or ""),
@@ -97,14 +98,18 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     blocks = asked.blocks or folder.asked_blocks(study)
     job_is_running = not locked and folder.is_locked()
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    text = text_of(study, written, source.read_text())
+    text = text_of(study, written, read_text(source))
     request = Request(site, asked.account, asked.minutes)
     return Work(text, study, request, folder, blocks, [look(run, job_is_running) for run in runs])
 
 
-def short(path: Path) -> Path:
-    """Relative to where we are if it lies below: job scripts and logs then hold no path of this machine."""
-    return path.resolve().relative_to(Path.cwd()) if path.resolve().is_relative_to(Path.cwd()) else path
+def short(path: Path, follow: bool = True) -> Path:
+    """Relative to where we are if it lies below: job scripts and logs then hold no path of this machine.
+
+    Without `follow`, a link stands for itself: a virtual environment's Python is one.
+    """
+    whole = path.resolve() if follow else path.absolute()
+    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
 
 
 def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
@@ -125,6 +130,6 @@ def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
 def parse_nodes(text: str) -> tuple[int, ...]:
     """'1,2,4' as numbers."""
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() and int(word) for word in words):
+    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
         raise UsageError(f"--nodes {text!r} is no list of node counts; write --nodes 1,2,4")
     return tuple(dict.fromkeys(int(word) for word in words))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from slurm.shared import SHARED
 from tests.cluster import config, daemons, namespace
 from tests.cluster.node import reap_until
 
@@ -77,6 +78,7 @@ def _run_inside(command: Sequence[str]) -> int:
         print(_WELCOME, flush=True)
         os.environ["PS1"] = r"[test cluster] \w# "
         command = ["bash", "--norc", "-i"]
+    os.environ[SHARED] = os.pathsep.join(map(str, namespace.below_tmp()))
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(config.SHARED)  # what tests write must be seen by all nodes
     process = subprocess.Popen(command)
     process.returncode = code = reap_until(process.pid)

@@ -49,7 +49,7 @@ def make_login() -> None:
     call("ip", "link", "add", config.BRIDGE, "type", "bridge")
     call("ip", "addr", "add", f"{config.address(config.LOGIN)}/24", "dev", config.BRIDGE)
     call("ip", "link", "set", config.BRIDGE, "up")
-    for number, path in enumerate(_below_tmp()):
+    for number, path in enumerate(below_tmp()):
         (config.KEPT / str(number)).mkdir()
         call("mount", "--bind", str(path), str(config.KEPT / str(number)))
 
@@ -65,7 +65,7 @@ def make_node(name: str) -> None:
     call("nsenter", f"--net={config.LOGIN_NET}", "ip", "link", "set", link(name), "master", config.BRIDGE, "up")
     call("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
     call("mount", "-t", "tmpfs", "tmpfs", "/tmp")
-    for number, path in enumerate(_below_tmp()):
+    for number, path in enumerate(below_tmp()):
         path.mkdir(parents=True, exist_ok=True)
         call("mount", "--bind", str(config.KEPT / str(number)), str(path))
 
@@ -81,6 +81,6 @@ def _bind_text(text: str, path: Path) -> None:
     call("mount", "--bind", str(copy), str(path))
 
 
-def _below_tmp() -> list[Path]:
-    """This checkout and its environment, as far as a node's own /tmp would hide them."""
-    return [path for path in (ROOT, Path(sys.prefix)) if Path("/tmp") in path.parents]
+def below_tmp() -> list[Path]:
+    """This checkout and its environment, as far as a node's own /tmp would hide them: nodes are given them back."""
+    return [path for path in dict.fromkeys((ROOT.resolve(), Path(sys.prefix).resolve())) if Path("/tmp") in path.parents]

@@ -60,9 +60,10 @@ set -u -o pipefail
 [ -f bench/__main__.py ] || give_up "no bench/ in $PWD; submit this script from the repository root"
 [ -n "${SLURM_JOB_ID:-}" ] || give_up "this is not a Slurm job; submit it: sbatch $0"
 [ "${SLURM_JOB_NUM_NODES:-$NODES}" = "$NODES" ] || give_up "the job has $SLURM_JOB_NUM_NODES nodes, these runs need $NODES"
-for tool in timeout srun "$PYTHON"; do
+for tool in sha256sum timeout srun "$PYTHON"; do
   command -v "$tool" >/dev/null || give_up "$tool is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 done
+[ ! -e "$STUDY_DIR/SHIPPED" ] || give_up "$STUDY_DIR comes with the project and is never added to; render with another --results"
 mkdir -p "$STUDY_DIR/runs" "$STUDY_DIR/jobs" "$STUDY_DIR/calibration" || give_up "cannot write $STUDY_DIR"
 mapfile -t HOSTS < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 [ "${#HOSTS[@]}" = "$NODES" ] || give_up "scontrol names ${#HOSTS[@]} hosts for '$SLURM_JOB_NODELIST', the job has $NODES"
@@ -98,7 +99,7 @@ own_env() {  # OPTIONS...: into $own
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
 if [ ! -e "$STUDY_DIR/study.toml" ]; then
-  cat >"$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" <<'END_OF_STUDY'
+  if ! cat 2>/dev/null >"$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" <<'END_OF_STUDY'
 # Framework x transport on one machine: 80 runs.
 name = "local-transports"
 question = "Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?"
@@ -126,6 +127,10 @@ windows = 4
 steps_per_window = 5
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 END_OF_STUDY
+  then
+    rm -f "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp"
+    give_up "$STUDY_DIR/study.toml cannot be written; is the disk full?"
+  fi
   mv -n "$STUDY_DIR/study.toml.$SLURM_JOB_ID.tmp" "$STUDY_DIR/study.toml"
 fi
 
@@ -214,21 +219,38 @@ said() {  # OUT
 oom_kills() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
 oom_kills_before=""
 
-# The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
+# The launcher's view goes to the log's end, sealed: its last key is the SHA-256 of every byte before `, "sha256": "` of its own line, so
+# that a later change shows. A line torn by a kill is closed first. No log yet: this line makes one. Fails where it cannot be written.
 record() {  # LOG OUT CODE WALL_S STOPPED: the last is what asked us to stop, if anything did
-  local interrupted=false timed_out=false words="" oom_kills_now
+  local interrupted=false timed_out=false words="" gap="" oom_kills_now line digest
   if [ "$3" != 0 ] && [ -n "$5" ]; then interrupted=true; fi
   if [ "$4" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
     case $3 in 124 | 137) timed_out=true ;; esac
   fi
   if [ "$3" != 0 ] || ! is_ok "$1"; then words=$(said "$2"); fi
   oom_kills_now=$(oom_kills)
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]}\n' \
-    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words" >>"$1"
+  line=$(printf '{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]' \
+    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words")
+  if [ -s "$1" ] && [ "$(tail -c 1 "$1" | wc -l)" = 0 ]; then gap=$'\n'; fi
+  digest=$({ if [ -e "$1" ]; then cat "$1"; fi && printf '%s%s' "$gap" "$line"; } | sha256sum)
+  { printf '%s%s, "sha256": "%s"}\n' "$gap" "$line" "${digest%% *}" >>"$1"; } 2>/dev/null
 }
 
-is_ok() {  # LOG: only the log proves it; launchers have ended with 0 where they could not even start the ranks
-  [ -e "$1" ] && grep -q '"event": "end", "status": "ok"' "$1"
+# After a run that went wrong: a full disk would fail all others alike
+has_room() {
+  local probe="$STUDY_DIR/runs/.room.$$" code
+  { head -c 1048576 /dev/zero >"$probe"; } 2>/dev/null
+  code=$?
+  rm -f "$probe"
+  return "$code"
+}
+
+is_ok() {  # LOG: only the log proves it, by a whole line; launchers have ended with 0 where they could not even start the ranks
+  [ -e "$1" ] && grep -Eq '^\{"event": "end", "status": "ok"[^{}]*(\{[^{}]*\}[^{}]*)*\}$' "$1"
+}
+
+full() {  # LOG
+  give_up "$1 cannot be written: no room in $STUDY_DIR; make some, then submit again"
 }
 
 has_time() {  # whether another run can end before the job must: as long as the longest so far and half as much again
@@ -300,9 +322,10 @@ run() {  # ID RANKS OPTIONS...
   step "$LIMIT_S" "$ranks" "$out" "${own[@]}" "${BENCH[@]}" "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log"
   await "${running[0]}"
   running=()
-  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped"
+  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped" || full "$log"
   if [ $((SECONDS - began)) -gt "$longest_s" ]; then longest_s=$((SECONDS - began)); fi
   if [ "$code" != 0 ] || ! is_ok "$log"; then
+    has_room || full "$log"
     if [ -n "$stopped" ]; then left=$((left + 1)); else failed=$((failed + 1)); fi
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
     if grep -q 'task.*: Exited with exit code 2$' "$out"; then code=2; fi  # srun tells of the rank that it ended itself

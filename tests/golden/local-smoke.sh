@@ -40,12 +40,16 @@ give_up() {
 }
 
 [ -f bench/__main__.py ] || give_up "no bench/ in $PWD; run this script from the repository root"
-for tool in flock setsid timeout pkill; do
+for tool in flock setsid sha256sum timeout pkill; do
   command -v "$tool" >/dev/null || give_up "$tool is not installed; it comes with util-linux, coreutils or procps"
 done
 for tool in "$PYTHON" "$MPIRUN"; do
   command -v "$tool" >/dev/null || give_up "$tool is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
 done
+[ ! -e "$STUDY_DIR/SHIPPED" ] || give_up "$STUDY_DIR comes with the project and is never added to; render with another --results"
+if [ -e "$STUDY_DIR/study.toml" ] && [ ! -e "$STUDY_DIR/jobs.jsonl" ]; then
+  give_up "$STUDY_DIR/jobs.jsonl is gone, and with it the lock of a job that may still be running; if none is: touch $STUDY_DIR/jobs.jsonl"
+fi
 mkdir -p "$STUDY_DIR/runs" || give_up "cannot write $STUDY_DIR"
 
 # One job of a study at a time. The kernel frees the lock with the last process that has it open; mpirun inherits it on
@@ -55,7 +59,7 @@ flock -w 1 9 || give_up "another job of this study is running; wait for it or st
 
 # The study as it was first run: the report takes margin and planned blocks from here, so it is never overwritten
 if [ ! -e "$STUDY_DIR/study.toml" ]; then
-  cat >"$STUDY_DIR/study.toml.tmp" <<'END_OF_STUDY'
+  if ! cat 2>/dev/null >"$STUDY_DIR/study.toml.tmp" <<'END_OF_STUDY'
 # Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
@@ -82,6 +86,10 @@ windows = 2
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
+  then
+    rm -f "$STUDY_DIR/study.toml.tmp"
+    give_up "$STUDY_DIR/study.toml cannot be written; is the disk full?"
+  fi
   mv "$STUDY_DIR/study.toml.tmp" "$STUDY_DIR/study.toml"
 fi
 
@@ -115,21 +123,38 @@ said() {  # OUT
 oom_kills() { awk '$1 == "oom_kill" { print $2 }' /proc/vmstat 2>/dev/null; }
 oom_kills_before=""
 
-# The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
+# The launcher's view goes to the log's end, sealed: its last key is the SHA-256 of every byte before `, "sha256": "` of its own line, so
+# that a later change shows. A line torn by a kill is closed first. No log yet: this line makes one. Fails where it cannot be written.
 record() {  # LOG OUT CODE WALL_S STOPPED: the last is what asked us to stop, if anything did
-  local interrupted=false timed_out=false words="" oom_kills_now
+  local interrupted=false timed_out=false words="" gap="" oom_kills_now line digest
   if [ "$3" != 0 ] && [ -n "$5" ]; then interrupted=true; fi
   if [ "$4" -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
     case $3 in 124 | 137) timed_out=true ;; esac
   fi
   if [ "$3" != 0 ] || ! is_ok "$1"; then words=$(said "$2"); fi
   oom_kills_now=$(oom_kills)
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]}\n' \
-    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words" >>"$1"
+  line=$(printf '{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d, "oom_kills": %d, "said": [%s]' \
+    "$3" "$timed_out" "$LIMIT_S" "$interrupted" "$4" $((${oom_kills_now:-0} - ${oom_kills_before:-${oom_kills_now:-0}})) "$words")
+  if [ -s "$1" ] && [ "$(tail -c 1 "$1" | wc -l)" = 0 ]; then gap=$'\n'; fi
+  digest=$({ if [ -e "$1" ]; then cat "$1"; fi && printf '%s%s' "$gap" "$line"; } | sha256sum)
+  { printf '%s%s, "sha256": "%s"}\n' "$gap" "$line" "${digest%% *}" >>"$1"; } 2>/dev/null
 }
 
-is_ok() {  # LOG: only the log proves it; launchers have ended with 0 where they could not even start the ranks
-  [ -e "$1" ] && grep -q '"event": "end", "status": "ok"' "$1"
+# After a run that went wrong: a full disk would fail all others alike
+has_room() {
+  local probe="$STUDY_DIR/runs/.room.$$" code
+  { head -c 1048576 /dev/zero >"$probe"; } 2>/dev/null
+  code=$?
+  rm -f "$probe"
+  return "$code"
+}
+
+is_ok() {  # LOG: only the log proves it, by a whole line; launchers have ended with 0 where they could not even start the ranks
+  [ -e "$1" ] && grep -Eq '^\{"event": "end", "status": "ok"[^{}]*(\{[^{}]*\}[^{}]*)*\}$' "$1"
+}
+
+full() {  # LOG
+  give_up "$1 cannot be written: no room in $STUDY_DIR; make some, then the same command goes on with this run"
 }
 
 run() {  # ID RANKS OPTIONS...
@@ -160,8 +185,9 @@ run() {  # ID RANKS OPTIONS...
   pkill -KILL -s "$pid" 2>/dev/null  # ranks that outlived a killed mpirun would slow the next run
   pid=""
 
-  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped"
+  record "$log" "$out" "$code" $((SECONDS - began)) "$stopped" || full "$log"
   if [ "$code" != 0 ] || ! is_ok "$log"; then
+    has_room || full "$log"
     failed=$((failed + 1))
     echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
   fi

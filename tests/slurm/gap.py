@@ -40,7 +40,24 @@ echo {name} >>"{folder}/started"
 exec {real} "$@"
 """
 # What a shell script may start that takes time, or would with a slow file system or a busy controller.
-WATCHED = ("awk", "cat", "date", "env", "grep", "mkdir", "mv", "python", "python3", "sed", "sleep", "sort", "tail", "timeout")
+WATCHED = (
+    "awk",
+    "cat",
+    "date",
+    "env",
+    "grep",
+    "mkdir",
+    "mv",
+    "python",
+    "python3",
+    "sed",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "tail",
+    "timeout",
+    "wc",
+)
 
 
 class Bare:

@@ -64,7 +64,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     assert (code, err) == (0, "")
     first = [run.id for run in plan(cli.study, 1, Path())[0]]
     lines = out.splitlines()
-    assert lines[0] == f"{cli.folder}/job-001.sh: 4 runs, no estimate before a run has ended"
+    assert lines[0] == f"small: 4 runs on this machine, no estimate before a run has ended; {cli.folder}/job-001.sh"
     assert lines[1] == f"0/4 runs done, now {first[0]}, no estimate before a run has ended"
     assert lines[-1] == "small: 4 runs: 4 ok"
     logs = {f"runs/{run_id}{end}" for run_id in first for end in (".jsonl", ".out")}
@@ -74,7 +74,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     assert cli("run")[1] == "4 runs: 4 ok; nothing to do\n"
     code, out, _ = cli("run", "--blocks", "2")
     assert code == 0
-    assert "job-002.sh: 4 runs, about " in out
+    assert out.startswith("small: 4 runs on this machine, about ")
     assert out.splitlines()[-1] == "small: 8 runs: 8 ok"
     assert {path: path.read_text() for path in before} == before
     # planned and final number of blocks are both on record

@@ -83,6 +83,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
     wall_s = [last_event(run).pop("wall_s") for run in job.runs]
     assert all(0 <= w < 20 for w in wall_s)
     left = [{**last_event(run), "wall_s": 0} for run in job.runs]
+    assert all(len(event.pop("sha256")) == 64 for event in left)
     same = {"event": "exit", "timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 0}
     said = [event.pop("said") for event in left]
     assert all(event.pop("oom_kills") >= 0 for event in left)  # of the whole machine
@@ -271,6 +272,19 @@ def test_a_lock_handed_down_is_not_taken_twice(tmp_path: Path) -> None:
     done = subprocess.run(["bash", job.script], cwd=ROOT, env={**job.env, "STUDY_LOCK_FD": str(fd)}, pass_fds=(fd,))
     os.close(fd)
     assert done.returncode == 0
+
+
+def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk; the other runs would fail alike."""
+    job = Job(tmp_path, runs=3)
+    limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
+    done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
+    cure = f"no room in {job.folder}; make some, then the same command goes on with this run"
+    assert (done.returncode, done.stderr) == (2, f"error: {job.runs[0].log} cannot be written: {cure}\n")
+    assert not job.runs[1].log.exists()
+    assert not [path for path in job.folder.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".")]
+    job.runs[0].log.unlink()
+    assert job.finish()[0] == 0  # with room again
 
 
 def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
 """What a study costs and what it buys: node-hours by hand, half-widths against a table, noise from finished pairs."""
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 
+from bench.record import append_event
 from plots.stats import blocks_for_half_width, half_width
 from slurm.fit import fit, jobs
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.price import Noise, node_hours, noise, paired_sd, precision, table
+from slurm.price import ASSUMED_NOISE, Noise, lines, node_hours, noise, paired_sd, precision, table
 from slurm.request import Request
 from slurm.status import look
 from slurm.study import Study
+from slurm.times import Timed, run_times
+from slurm.work import Asked, open_work
 from tests.slurm.stand_in import complete
-from tests.slurm.studies import SMALL, small, write
+from tests.slurm.studies import ROOT, SMALL, small, write
 
 
 def smoke() -> tuple[Study, list[Run]]:
@@ -29,11 +33,11 @@ def test_node_hours_are_jobs_times_nodes_times_time() -> None:
     made = jobs(runs, site)
     # 5 runs on one node and 2 on two, with two calibrations each of 45 s, and 60 s to start
     expected = 2 * (1 * (60 + 7 * 45) + 2 * (60 + 4 * 45)) / 3600
-    assert node_hours(made, study) == pytest.approx(expected)
-    assert table(made, study, Request(site)) == [
+    assert node_hours(made, run_times(study, [], [])) == pytest.approx(expected)
+    assert table(made, study, Request(site), run_times(study, [], [])) == [
         "    1 node(s):   2 jobs,   10 runs, at most 20 min each, about 0.2 node-h",
         "    2 node(s):   2 jobs,    4 runs, at most 15 min each, about 0.3 node-h",
-        "4 jobs, about 0.5 node-h, at most 1.7 node-h",
+        "4 jobs, about 0.5 node-h, at most 1.7 node-h (45 s a run assumed)",
     ]
 
 
@@ -93,5 +97,52 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     runs = plan(study, 1, tmp_path / "runs")[0]
     complete(runs[0].config)
     statuses = [look(run, False) for run in runs]
-    assert noise(statuses, None).source.startswith("a paired sd of 1 % assumed; ")
-    assert noise(statuses, 0.03) == Noise(0.03, "a paired sd of 3 % assumed")
+    assert noise(statuses, None).sd == ASSUMED_NOISE
+    assert noise(statuses, None).source.startswith("a paired sd of 5.8 % assumed, as on shared machines; ")
+    assert noise(statuses, None, 0.02).source.startswith("a paired sd of 2 % assumed, by the site file; ")
+    assert noise(statuses, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
+
+
+def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
+    """Pooled over every comparison of the shipped studies that has enough blocks for a verdict."""
+    squares, freedom = 0.0, 0
+    for name in ("local", "local-again", "local-transports", "precision"):
+        for row in json.loads((ROOT / "results" / name / "summary.json").read_text())["comparisons"]:
+            squares += row["sd_log"] ** 2 * (row["n"] - 1)
+            freedom += row["n"] - 1
+    assert freedom >= 70
+    assert pytest.approx(math.sqrt(squares / freedom), rel=0.05) == ASSUMED_NOISE
+
+
+def test_a_run_takes_what_runs_of_its_point_took_else_of_its_ranks_else_of_all() -> None:
+    study, runs = smoke()
+    first = next(run.config for run in runs if run.config.world_size == 2 and run.config.backend == "ddp")
+    other = next(run.config for run in runs if run.config.world_size == 2 and run.config.backend == "horovod")
+    known = [Timed(first, wall_s) for wall_s in (10, 20, 60)] + [Timed(other, 100)]
+    times = run_times(study, [], known)
+    assert times.seconds(first) == 20  # the median: one that hung for a while counts as one
+    assert times.seconds(other) == 100
+    assert times.seconds(first.model_copy(update={"batch_per_rank": 4})) == 40  # of 10, 20, 60 and 100
+    assert times.seconds(first.model_copy(update={"world_size": 8})) == 40
+    assert run_times(study, [], []).seconds(first) == 45
+
+
+def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None:
+    """A pilot of four runs at a site changes the next price there, and none elsewhere."""
+    pilot = open_work(Asked("smoke", "testcluster", tmp_path))
+    assert "(45 s a run assumed)" in "\n".join(lines(pilot, None))
+    folder = pilot.folder
+    with folder.lock() as lock:
+        folder.record_job(lock, None, site="testcluster", blocks=2, runs=4, job="n001-b00", slurm_id="7")
+    done = [status.run for status in pilot.statuses[:4]]
+    for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
+        complete(run.config)
+        append_event(
+            run.log, "exit", code=0, timed_out=False, limit_s=300, interrupted=False, wall_s=wall_s, said=[], oom_kills=0
+        )
+    again = lines(open_work(Asked("smoke", "testcluster", tmp_path)), None)
+    assert again[-2].endswith("(run time 41 s measured in 4 runs)")
+    other = lines(open_work(Asked("demo", "testcluster", tmp_path)), None)
+    assert other[-2].endswith("(run time 41 s measured in 4 runs of smoke, which is other work)")
+    elsewhere = lines(open_work(Asked("demo", "tests/cluster/demo.toml", tmp_path)), None)
+    assert elsewhere[-2].endswith("s a run assumed)")
