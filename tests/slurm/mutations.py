@@ -251,7 +251,7 @@ class Bench:
             "FAKE_HOSTS": " ".join(f"n{i}" for i in range(min(64, int(nodes[1])) if nodes else 1)),
             "PREFLIGHT": "no",
         }
-        command, null = ["timeout", "-k", "5", "60", "bash", path], subprocess.DEVNULL
+        command, null = ["timeout", "-k", "5", "60", "bash", str(path)], subprocess.DEVNULL
         subprocess.run(command, cwd=self.folder, env=env, stdin=null, stdout=null, stderr=null)
         subprocess.run(["rm", "-rf", self.folder / "results"])
 
