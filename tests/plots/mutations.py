@@ -27,7 +27,7 @@ from slurm.status import look
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = tuple((FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in range(1, SCHEMA))
-WHOLE_EVERY = 250  # inputs of which one goes through files, `slurm status` and `plots.load` as a whole
+BATCH = 250  # inputs that go through files, `slurm status` and `plots.load` together
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -262,7 +262,7 @@ def run_mutations(sources: Sequence[bytes], inputs: int, seed: int) -> Tally:
             try:
                 _judge(tally, what, sources[number], before[number], data)
                 pending.append(data)
-                if len(pending) == WHOLE_EVERY:
+                if len(pending) == BATCH:
                     _through_files(Path(made), pending)
                     pending.clear()
             except Exception:

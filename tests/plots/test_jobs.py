@@ -1,0 +1,89 @@
+"""What jobs say of themselves: whatever stands in jobs/*.jsonl, the calibrations are listed or their absence is explained."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plots import jobs
+from tests.plots import logs, mutations
+
+NODES = {"r1": 1.0, "r2": 1.1}
+LOST = "its job did not live to record it"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    logs.in_job(tmp_path, logs.Job("7", 0, NODES), {"ddp/mpi": (2, 1.0)})
+    return tmp_path
+
+
+def said(folder: Path) -> Path:
+    return folder / "jobs" / "n002-b00.jsonl"
+
+
+def found(folder: Path) -> dict[str, str]:
+    """Reason of each calibration by its log or node; '' where it has a number."""
+    return {c.log or f"{c.node} {c.when}": c.reason for c in jobs.read(folder) or ()}
+
+
+def test_what_a_job_recorded_is_read(folder: Path) -> None:
+    assert len(found(folder)) == 4
+    assert set(found(folder).values()) == {""}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"log": "x" * 300 + ".jsonl"},
+        {"log": "\x00"},
+        {"log": "../runs/a.jsonl"},
+        {"log": ["a"]},
+        {"when": ["start"]},
+        {"node": 3},
+        {"node": "\ud800"},
+        {"node": "n" * 1_000_000},
+        {"job": {"a": 1}},
+        {"job": 10**5000 // 7},
+        {"restart": 1.5},
+        {"event": None},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_record_of_the_wrong_shape_is_none_and_its_log_is_listed_as_lost(folder: Path, fields: dict[str, Any]) -> None:
+    first, *others = said(folder).read_text().splitlines()
+    event = json.loads(first)
+    number = fields.get("job")
+    text = json.dumps({**event, **fields, "job": 0 if isinstance(number, int) else fields.get("job", "7")})
+    if isinstance(number, int):
+        text = text.replace('"job": 0', f'"job": {"9" * 5000}')
+    said(folder).write_text("\n".join([text, *others]) + "\n")
+    assert found(folder)[event["log"]] == LOST
+    assert len(found(folder)) == 4
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b"[]", b"3", b"null", b'{"event": "cal', b"\xff\xfe", b'"' + b"x" * 1_000_000 + b'"']
+)
+def test_a_line_that_is_no_event_says_nothing(folder: Path, line: bytes) -> None:
+    said(folder).write_bytes(line + b"\n" + said(folder).read_bytes() + line)
+    assert set(found(folder).values()) == {""}
+
+
+def test_damage_never_ends_the_reading(folder: Path) -> None:
+    """Seeded damage: every log of a calibration is still listed, with a number or with a reason."""
+    r, text = random.Random(5), said(folder).read_bytes()
+    written = {path.name for path in (folder / "calibration").iterdir()}
+    damaged = 0
+    for _ in range(300):
+        data = text
+        for mutate in r.choices(list(mutations.MUTATIONS.values()), k=r.choice([1, 2])):
+            data = mutate(r, data) if data else data
+        said(folder).write_bytes(data)
+        assert written <= set(found(folder))
+        damaged += LOST in found(folder).values()
+    assert damaged > 50
