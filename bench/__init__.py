@@ -13,7 +13,9 @@ def version() -> str:
     from importlib import metadata
 
     try:
-        return str(tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+        return str(
+            tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+        )
     except OSError:
         return metadata.version("horovod-vs-ddp")
 
