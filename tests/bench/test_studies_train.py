@@ -22,7 +22,7 @@ from slurm.plan import Run, plan
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.stem for path in (ROOT / "slurm/studies").glob("*.toml"))
 SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
-STEPS, BATCH, PART = 40, 16, 10
+STEPS, BATCH, PART = 40, 8, 10
 SAME = ("model", "precision", "memory_format", "momentum", "weight_decay", "nesterov", "lr_warmup_steps")
 
 
@@ -52,6 +52,7 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     fields = {**dict(settings), "dataset": "digits", "warmup_steps": STEPS - 1, "windows": 1, "steps_per_window": 1}
     config = RunConfig(**fields, base_lr=rate * 256 / fields["batch_per_rank"])
     assert math.isclose(config.peak_learning_rate, rate)
+    torch.set_num_threads(config.threads)
     images = data.load_images(config)
     network = model.build_model(config, images.classes)
     loop = Loop(config, Single(), network, Input(config, data.batches(config, 0, images), torch.device("cpu")))
