@@ -24,9 +24,7 @@ What became of a run is no event: `bench/verdict.py` judges it from these.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import os
 import re
 import stat
@@ -36,7 +34,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -44,16 +42,14 @@ from bench import proof
 from bench.config import RunConfig, UsageError, explain
 from bench.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, doubled_key, parse
 from bench.proof import CHECKS
+from bench.sealed import Line, append, changed, lines_of
 from bench.verdict import OK, STATES, Verdict, judge
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "append_event", "parse_run", "read_run"]
 
 SCHEMA = 4
 READABLE = (1, 2, 3, 4)
-_SEALED = ("end", "exit")  # events that carry a digest of all before them
 _FIRST_SEALED = 4  # schema
-_SEAL = ', "sha256": "'
-_SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -74,7 +70,7 @@ class RunLog:
                 return
             if self._fd is not None:
                 assert self._path is not None
-                _append(self._fd, self._path, event, fields)
+                append(self._fd, self._path, event, fields)
                 if event == "end":
                     os.fsync(self._fd)
             self._ended = event == "end"
@@ -84,7 +80,7 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
     """Add one event to an existing log: for a failing rank other than 0, and for the launcher. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
-        _append(fd, path, event, fields)
+        append(fd, path, event, fields)
     finally:
         os.close(fd)
 
@@ -97,53 +93,6 @@ def _create(path: Path) -> int:
         raise UsageError(f"log_path={str(path)!r} {_in_the_way(path)}; choose another name") from None
     except OSError as error:
         raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
-
-
-def _append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
-    """One line at the file's end, on a line of its own even where a kill has torn the one before."""
-    size = os.fstat(fd).st_size
-    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
-    if event in _SEALED:
-        line = seal(_contents(fd, size), line)
-    while line:  # a disk that is nearly full takes a part
-        try:
-            line = line[os.write(fd, line) :]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _contents(fd: int, size: int) -> bytes:
-    """The first `size` bytes: what this rank and others have written so far."""
-    parts = bytearray()
-    while len(parts) < size and (part := os.pread(fd, size - len(parts), len(parts))):
-        parts += part
-    return bytes(parts)
-
-
-def seal(before: bytes, line: bytes) -> bytes:
-    """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
-    head = line.removesuffix(b"}\n")
-    return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """The same with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case dict():
-            return {key: _finite(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_finite(one) for one in value]
-    return value
 
 
 def _in_the_way(path: Path) -> str:
@@ -291,7 +240,7 @@ def parse_run(path: Path, data: bytes) -> Run:
     A torn last line (killed while writing) ends the log. A log of another schema has a problem, never a guess.
     """
     events, lines, damaged, torn = [], [], [], []
-    for line in _lines(data):
+    for line in lines_of(data):
         try:
             events.append(parse(line.text))
             lines.append(line)
@@ -302,25 +251,10 @@ def parse_run(path: Path, data: bytes) -> Run:
     first: Mapping[str, Any] = next((event for event in events if event["event"] == "start"), {})
     schema = first.get("schema", READABLE[0])
     config, problem = _config(first)
-    found = chain(damaged, _repeated(events), _changed(schema, events, lines, data), _doubled(schema, lines))
+    found = chain(damaged, _repeated(events), changed(schema >= _FIRST_SEALED, events, lines, data), _doubled(schema, lines))
     damage = problem or next(found, None)
     torn_at = next(iter(torn), None)
     return Run(path, config, first.get("host", {}), first.get("workload", {}), tuple(events), schema, damage, torn_at)
-
-
-class _Line(NamedTuple):
-    number: int
-    start: int  # bytes before it
-    text: bytes
-
-
-def _lines(data: bytes) -> Iterator[_Line]:
-    """The lines that are not empty; logs before schema 4 have empty ones."""
-    start = 0
-    for number, text in enumerate(data.split(b"\n"), 1):
-        if text.strip():
-            yield _Line(number, start, text)
-        start += len(text) + 1
 
 
 def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
@@ -353,23 +287,7 @@ def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"damaged log: {n} {name} events"
 
 
-def _changed(schema: int, events: Sequence[Mapping[str, Any]], lines: Sequence[_Line], data: bytes) -> Iterator[str]:
-    """Digests that do not fit; those of older schemas too if they are there, so that a changed schema hides nothing."""
-    sha, done = hashlib.sha256(), 0
-    for event, line in zip(events, lines, strict=True):
-        name = event["event"]
-        found = _SEAL_AT_END.search(line.text) if name in _SEALED else None
-        if found is not None:
-            at = line.start + found.start()
-            sha.update(memoryview(data)[done:at])
-            done = at
-            if sha.hexdigest() != found[1].decode():
-                yield f"the log was changed after it was written: the digest in its {name} does not fit"
-        elif name in _SEALED and (schema >= _FIRST_SEALED or "sha256" in event):
-            yield f"the log was changed after it was written: its {name} does not close with a digest"
-
-
-def _doubled(schema: int, lines: Iterable[_Line]) -> Iterator[str]:
+def _doubled(schema: int, lines: Iterable[Line]) -> Iterator[str]:
     """Keys that stand twice in an object; a digest that fits shows that the writer wrote it, and it writes none twice."""
     for line in lines if schema < _FIRST_SEALED else ():
         if (key := doubled_key(line.text)) is not None:

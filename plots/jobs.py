@@ -10,23 +10,25 @@ from typing import Annotated, Any, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from bench.events import Integer, Text
 from bench.record import allocation
 from plots import equal
 from plots.calibration import WHEN, Calibration
 from plots.load import Unusable, read_log
+
+_Word = Annotated[str, Field(max_length=4096)]
+_Number = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 @with_config(ConfigDict(extra="allow"))
 class _Said(TypedDict):
     """One line of a job; what it says beyond `event` depends on that."""
 
-    event: Text
-    job: NotRequired[Text | Integer]
-    restart: NotRequired[Text | Integer]
-    when: NotRequired[Text]
-    node: NotRequired[Text]
-    reason: NotRequired[Text]
+    event: _Word
+    job: NotRequired[_Word | _Number]
+    restart: NotRequired[_Word | _Number]
+    when: NotRequired[_Word]
+    node: NotRequired[_Word]
+    reason: NotRequired[_Word]
     log: NotRequired[Annotated[str, Field(pattern=r"^[^/\x00]{0,255}$")]]
 
 

@@ -27,6 +27,9 @@ TORCH_FREE = {
         "fields",
         "rules",
         "record",
+        "sealed",
+        "events",
+        "proof",
         "verdict",
         "launch",
         "hostlist",
@@ -34,6 +37,7 @@ TORCH_FREE = {
         "host",
         "agree",
         "machine",
+        "missing",
         "__init__",
     )
 }

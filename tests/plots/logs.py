@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bench.config import RunConfig
-from bench.record import CHECKS, SCHEMA, RunLog, append_event, seal
+from bench.record import CHECKS, SCHEMA, RunLog, append_event
+from bench.sealed import seal
 
 _PIDS = itertools.count(100)  # every run has processes of its own
 

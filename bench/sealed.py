@@ -1,0 +1,96 @@
+"""A run log as bytes: every line written whole, and closed with digests that show whether it was changed later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SEALED = ("end", "exit")  # events that carry a digest of all before them
+_SEAL = ', "sha256": "'
+_SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
+
+
+def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
+    """One line at the file's end, on a line of its own even where a kill has torn the one before."""
+    size = os.fstat(fd).st_size
+    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
+    if event in SEALED:
+        line = seal(_contents(fd, size), line)
+    while line:  # a disk that is nearly full takes a part
+        try:
+            line = line[os.write(fd, line) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _contents(fd: int, size: int) -> bytes:
+    """The first `size` bytes: what this rank and others have written so far."""
+    parts = bytearray()
+    while len(parts) < size and (part := os.pread(fd, size - len(parts), len(parts))):
+        parts += part
+    return bytes(parts)
+
+
+def seal(before: bytes, line: bytes) -> bytes:
+    """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
+    head = line.removesuffix(b"}\n")
+    return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """The same with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {key: _finite(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_finite(one) for one in value]
+    return value
+
+
+class Line(NamedTuple):
+    """A line of a log, from 1, without its newline."""
+
+    number: int
+    start: int  # bytes before it
+    text: bytes
+
+
+def lines_of(data: bytes) -> Iterator[Line]:
+    """The lines that are not empty; logs before schema 4 have empty ones."""
+    start = 0
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if text.strip():
+            yield Line(number, start, text)
+        start += len(text) + 1
+
+
+def changed(needed: bool, events: Sequence[Mapping[str, Any]], lines: Sequence[Line], data: bytes) -> Iterator[str]:
+    """Digests that do not fit, or that are `needed` and not there; a changed schema hides none that is there."""
+    sha, done = hashlib.sha256(), 0
+    for event, line in zip(events, lines, strict=True):
+        name = event["event"]
+        found = _SEAL_AT_END.search(line.text) if name in SEALED else None
+        if found is not None:
+            at = line.start + found.start()
+            sha.update(memoryview(data)[done:at])
+            done = at
+            if sha.hexdigest() != found[1].decode():
+                yield f"the log was changed after it was written: the digest in its {name} does not fit"
+        elif name in SEALED and (needed or "sha256" in event):
+            yield f"the log was changed after it was written: its {name} does not close with a digest"
