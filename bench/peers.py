@@ -21,17 +21,21 @@ _STATES = {
     "X": "has ended",
 }
 ENDED = "has ended"
+_EXITING = 0x4  # the kernel's PF_EXITING
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process; None if there is no such process, or the kernel does not show it."""
+    """Name, state letter and parent of a process; None if there is no such process, or the kernel does not show it.
+
+    One that is being taken down has closed its connections before it is a zombie, and counts as one.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")  # a name may hold anything, brackets too
-    state, parent = rest.split()[:2]
-    return name, state, int(parent)
+    state, parent, *_, flags = rest.split()[:7]
+    return name, "Z" if int(flags) & _EXITING else state, int(parent)
 
 
 def state(pid: int) -> str:

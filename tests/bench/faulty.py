@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -39,6 +40,11 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
+class _HangsWhenForgotten:
+    def __del__(self) -> None:
+        time.sleep(3600)
+
+
 FAULTS: dict[str, Callable[[], object]] = {
     "raise": _raise,
     "raise without words": _raise_mute,
@@ -55,6 +61,8 @@ FAULTS: dict[str, Callable[[], object]] = {
     "hung loader": lambda: time.sleep(3600),
     "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hung factory": lambda: time.sleep(3600),
+    "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
+    "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "none": lambda: None,
 }
 
@@ -76,7 +84,9 @@ class _Model(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         if self.calls == AT:
-            happen(*(name for name in FAULTS if name not in ("hung data set", "hung loader", "killed loader", "hung factory")))
+            happen(*(FAULTS.keys() - {"hung data set", "hung loader", "killed loader", "hung factory"}))
+            if os.environ["FAULT"] == "hung at the close":
+                self.last = _HangsWhenForgotten()
         result: torch.Tensor = self.inner(images)
         return result
 

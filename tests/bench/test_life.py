@@ -1,0 +1,184 @@
+"""What a run says from its first second to its last line, and that nothing around it (streams, disk, signals) ends it badly."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.config import make_config
+from bench.progress import opening, quantity, result
+from bench.record import read_run
+from tests.bench.ranks import ROOT, environment, mpirun, run
+
+ranks = pytest.mark.ranks
+TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images", "--image-size", "8"]
+TINY += ["--batch-per-rank", "4", "--warmup-steps", "3", "--windows", "2", "--steps-per-window", "3"]
+BENCH = [sys.executable, "-m", "bench", *TINY]
+FIRST = "single, 1 rank, tests.bench.faulty:model at 8 px, 4 images per rank, 3 + 2 x 3 steps; loading torch ..."
+NO_FAULT = {"FAULT": "none", "FAULT_AT": "/dev/null"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (261437.2, "261,400"),
+        (2614000.0, "2,614,000"),
+        (1000.4, "1,000"),
+        (999.96, "1,000"),
+        (999.4, "999"),
+        (29.123, "29.1"),
+        (2.3149, "2.31"),
+        (0.012345, "0.0123"),
+        (0.0, "0"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_numbers_for_people(value: float, text: str) -> None:
+    assert quantity(value) == text
+
+
+def test_first_and_last_line_of_a_run() -> None:
+    config = make_config({"backend": "ddp", "world_size": 2, "batch_per_rank": 16, "log_path": "ddp.jsonl"})
+    assert opening(config) == "ddp/mpi, 2 ranks, resnet50 at 32 px, 16 images per rank, 10 + 4 x 5 steps; loading torch ..."
+    # 20 images at 10 and at 40 images/s are 40 images in 2.5 s
+    assert result(config, [10.0, 40.0], 2.3149, []) == "16.0 images/s (windows 10.0 to 40.0), 2 ranks, loss 2.31; log ddp.jsonl"
+    failed = result(config, [10.0], float("nan"), ["loss_finite"])
+    assert failed == "10.0 images/s (windows 10.0 to 10.0), 2 ranks, loss nan, FAILED CHECKS loss_finite; log ddp.jsonl"
+    alone = make_config({"batch_per_rank": 16, "loader_only": True})
+    assert opening(alone).startswith("single, 1 rank, input pipeline of synthetic alone at 32 px")
+    last = result(alone, [261437.2], None, [])
+    assert last.startswith("261,400 images/s (windows 261,400 to 261,400), 1 rank, input pipeline alone; no --log-path")
+
+
+@ranks
+def test_the_first_line_comes_before_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("import sys; print('torch', file=sys.stderr, flush=True); sys.exit()")
+    done = run(BENCH, {**NO_FAULT, "PYTHONPATH": str(tmp_path)})
+    assert done.stderr.splitlines()[:2] == [FIRST, "torch"]
+    assert done.returncode == 1
+
+
+@ranks
+def test_what_a_run_says(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = run([*BENCH, "--log-path", str(log)], NO_FAULT)
+    assert done.returncode == 0
+    *before, one, two, last = done.stderr.splitlines()
+    assert before == [FIRST, "loading data", "building the model", "starting single", "warm-up"]
+    assert one.startswith("window 1/2: ")
+    assert two.startswith("window 2/2: ")
+    rate = quantity(read_run(log).images_per_s)
+    assert re.fullmatch(rf"{re.escape(rate)} images/s \(windows \S+ to \S+\), 1 rank, loss \S+; log {log}", last)
+    assert "e+" not in done.stderr
+
+
+@ranks
+def test_on_a_terminal_there_is_a_bar_whose_end_is_known() -> None:
+    ours, theirs = pty.openpty()
+    extra = {**NO_FAULT, "TERM": "xterm", "COLUMNS": "200"}
+    process = subprocess.Popen(BENCH, cwd=ROOT, env=environment(extra), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            said += os.read(ours, 1024)
+        except OSError:  # the process has left its terminal
+            break
+    os.close(ours)
+    assert process.wait(30) == 0
+    assert b"warm-up" in said
+    assert b"0/2 windows" in said
+    assert b"2/2 windows" in said
+    assert b"None" not in said
+    assert b"images/s (windows" in said
+
+
+@ranks
+def test_a_model_is_said_to_be_compiled() -> None:
+    assert "compiling, warm-up" in run([*BENCH, "--compile"], {**NO_FAULT, "TORCHDYNAMO_DISABLE": "1"}).stderr.splitlines()
+
+
+@ranks
+@pytest.mark.parametrize("end", ["2>&-", "2>/dev/full", "1>&- 2>&-", "0>&- 1>&- 2>&-"])
+def test_closed_or_full_streams_end_no_run(end: str, tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = run(["bash", "-c", f"{shlex.join([*BENCH, '--log-path', str(log)])} {end}"], NO_FAULT)
+    assert done.returncode == 0
+    assert read_run(log).problem is None
+    assert log.read_text().count('"event"') == len(log.read_text().split("\n")) - 1, "nothing else is in the log"
+
+
+@ranks
+def test_ctrl_c_while_modules_load_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pydantic.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = run(BENCH, {**NO_FAULT, "PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@ranks
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_log_that_cannot_be_written_fails_the_run_in_one_line(world_size: int, tmp_path: Path) -> None:
+    """As on a full disk; the limit falls into the first event."""
+    log = tmp_path / "run.jsonl"
+    words = [*BENCH, "--log-path", str(log)]
+    words += [] if world_size == 1 else ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
+    limited = ["bash", "-c", f"ulimit -f 1; exec {shlex.join(words)}"]  # KiB
+    done = run(limited if world_size == 1 else [*mpirun(2)[:-1], *limited], NO_FAULT)
+    assert done.returncode == 1
+    assert f"error: rank 0 cannot write {log}: File too large" in done.stderr.splitlines()
+    assert read_run(log).problem is not None
+
+
+def ends(fault: str, log: Path, stall_s: float = 20.0) -> subprocess.CompletedProcess[str]:
+    extra = {"FAULT": fault, "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_LOG": str(log)}
+    return run([*BENCH, "--log-path", str(log), "--stall-timeout-s", str(stall_s)], extra)
+
+
+@ranks
+def test_a_log_that_was_deleted_meanwhile_is_missed(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = ends("log deleted", log, 600)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"error: {log} was removed or replaced while the run went on: its record is lost"
+
+
+@ranks
+def test_a_run_that_hangs_after_its_end_keeps_its_record(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = ends("hung at the close", log)
+    assert done.returncode == 1
+    assert re.search(r"error: rank 0: no progress for \d+ s: closing \(tests/bench/faulty.py", done.stderr)
+    assert read_run(log).problem is None
+
+
+@ranks
+def test_a_process_that_hangs_in_its_last_breath_is_ended_by_the_kernel(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    began = time.monotonic()
+    done = ends("hung at exit", log)
+    assert done.returncode == -signal.SIGALRM
+    assert time.monotonic() - began < 120
+    assert read_run(log).problem is None
+
+
+@ranks
+def test_horovods_thread_that_died_is_noticed(tmp_path: Path) -> None:
+    """Its fusion buffer is allocated by its own thread, which ends with a message while both ranks wait."""
+    log = tmp_path / "run.jsonl"
+    words = [*BENCH[1:], "--backend", "horovod", "--world-size", "2", "--settings", "tuned", "--fusion-mib", "4096"]
+    limited = f"ulimit -v 5000000; exec {shlex.join([sys.executable, *words, '--stall-timeout-s', '10', '--log-path', str(log)])}"
+    done = run([*mpirun(2)[:-1], "bash", "-c", limited], NO_FAULT)
+    assert done.returncode != 0
+    assert "all ranks wait for each other, so what carries the exchange has stopped: rank 0,1: waiting in" in str(
+        read_run(log).problem
+    )
