@@ -321,11 +321,18 @@ def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
     assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b'{"event": 1, "job": "101"}', b'{"event": "end", "job": "x"}', b'{"event": "end", "job": "9999999999999999999999"}', b"[]"]
-    + [b"[" * 100_000, b'{"event": "end", "job": "101", "reason": ["x"]}', b'\xff\x00{"', b'{"event": "end", "job": "\\u0663"}'],
+ODD = (
+    *(
+        b'{"event": 1, "job": "101"}',
+        b'{"event": "end", "job": "x"}',
+        b'{"event": "end", "job": "9999999999999999999999"}',
+        b"[]",
+    ),
+    *(b"[" * 100_000, b'{"event": "end", "job": "101", "reason": ["x"]}', b'\xff\x00{"', b'{"event": "end", "job": "\\u0663"}'),
 )
+
+
+@pytest.mark.parametrize("line", ODD)
 def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) -> None:
     submit_missing(cluster.asked)
     cluster.set_queue()
