@@ -279,6 +279,8 @@ def wait(
         _say_jobs(states)
     elif report is not None and report.state != batch.REPORTED:
         print(f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report {work.folder.path}")
+    elif report is not None:
+        print(batch.said_by(work, REPORT, report), end="")  # the answer
     return _close(work, shlex.join(["resume", *asked.words()]), None)
 
 

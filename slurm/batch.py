@@ -240,6 +240,15 @@ def all_states(work: Work) -> dict[str, JobState]:
     return job_states(work.folder, queue_of(work), _clusters(work))
 
 
+def said_by(work: Work, job: str, known: JobState) -> str:
+    """What a job printed; '' where its output is not in the study's folder."""
+    output = work.folder.path / "jobs" / f"{job_name(work.study, job)}-{known.id}.out"
+    try:
+        return output.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs, where an unfinished one is running only while its own job is; those ok are not read again."""
     found = []

@@ -136,7 +136,7 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier ones as they were.
     """
     check_size(study, blocks)
-    first = {point: _config(study, point) for point in points(study)}
+    first = {point: _config(study, point) for point in _shuffled(points(study), study.seed, 0)}
     return [
         [
             _run(study, p, first[p], block, position, runs_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,24 @@ def test_a_job_script_that_forgot_srun_is_told(tmp_path: Path) -> None:
     done = run(["sbatch", "--wait", "-N2", "-n2", f"--output={tmp_path}/out", "--wrap", command])
     assert done.returncode == 2
     assert "this is the batch shell, the step needs srun" in (tmp_path / "out").read_text()
+
+
+def test_a_study_below_tmp_is_refused_because_its_jobs_would_vanish() -> None:
+    folder = Path("/tmp/of-the-login-node")
+    done = run([sys.executable, "-m", "slurm", "submit", "smoke", "--site", "testcluster", "--results", str(folder)])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        f"error: the results folder {folder}/smoke lies below /tmp, of which every node of site 'testcluster'"
+    )
+    assert len(done.stderr.splitlines()) == 1
+    assert run(["srun", "-N1", "-w", "n1", "mkdir", str(folder)]).returncode == 0  # and nodes do have one of their own
+    assert not folder.exists()
+    assert run(["srun", "-N1", "-w", "n1", "rmdir", str(folder)]).returncode == 0
+
+
+def test_sbatch_takes_a_quoted_option_whole(tmp_path: Path) -> None:
+    """As `access.extra` allows it: with blanks, and a '#' that ends no line."""
+    script, out = tmp_path / "job.sh", tmp_path / "out"
+    script.write_text('#!/bin/bash\n#SBATCH --comment="a # b" --nodes=2\nsqueue -h -j $SLURM_JOB_ID -o "%k|%D"\n')
+    assert run(["sbatch", "--wait", f"--output={out}", str(script)]).returncode == 0
+    assert out.read_text() == "a # b|2\n"

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -251,9 +252,10 @@ class Bench:
             "FAKE_HOSTS": " ".join(f"n{i}" for i in range(min(64, int(nodes[1])) if nodes else 1)),
             "PREFLIGHT": "no",
         }
-        command, null = ["timeout", "-k", "5", "60", "bash", str(path)], subprocess.DEVNULL
-        subprocess.run(command, cwd=self.folder, env=env, stdin=null, stdout=null, stderr=null)
-        subprocess.run(["rm", "-rf", self.folder / "results"])
+        quiet = subprocess.DEVNULL
+        command = ["timeout", "-k", "5", "60", "bash", str(path)]
+        subprocess.run(command, cwd=self.folder, env=env, stdin=quiet, stdout=quiet, stderr=quiet)
+        shutil.rmtree(self.folder / "results", ignore_errors=True)
 
     def _fault(self, kind: str, number: int, study: bytes, site: bytes, why: str) -> None:
         self.counts[kind] += 1

@@ -309,6 +309,45 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
     assert submit_missing(cluster.asked) == [f"report  {told}"]
 
 
+def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    for job in list(cluster.jobs()):
+        cluster.finish(job)
+    cluster.set_queue()
+    cluster.say("report", {"event": "begin", "job": "103"}, {"event": "end", "job": "103", "reason": "complete", "code": 0})
+    (cluster.folder / "jobs" / "small-report-103.out").write_text("DDP is faster by 3 %\nreport.md\n")
+    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
+
+
+ODD = (
+    *(
+        b'{"event": 1, "job": "101"}',
+        b'{"event": "end", "job": "x"}',
+        b'{"event": "end", "job": "9999999999999999999999"}',
+        b"[]",
+    ),
+    *(b"[" * 100_000, b'{"event": "end", "job": "101", "reason": ["x"]}', b'\xff\x00{"', b'{"event": "end", "job": "\\u0663"}'),
+)
+
+
+@pytest.mark.parametrize("line", ODD)
+def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue()
+    path = cluster.folder / "jobs" / "n001-b00.jsonl"
+    path.write_bytes(b'{"event": "begin", "job": 101}\n' + line + b"\n")
+    assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
+
+
+def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
+    submit_missing(cluster.asked)
+    cluster.set_queue()
+    cluster.say("n001-b00", {"event": "end", "job": "101", "reason": "a\nfake: line"})
+    assert cluster.states()["n001-b00"] == "ended: a fake: line"
+
+
 def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
     path.write_text(
@@ -389,9 +428,10 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "site 'testcluster': last run there on 2026-11-21",
         "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
-        "2 jobs, about 0.1 node-h, at most 0.6 node-h; the study names no expected_run_s: taken as half of time_limit_s",
-        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a paired sd of 1 % assumed; "
-        "--noise says otherwise, a pilot measures it); fewer than 6 blocks give no verdict",
+        "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
+        "the study names no expected_run_s)",
+        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a paired sd of 5.8 % assumed, as on "
+        "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give no verdict",
         "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
         "dry run: nothing submitted; 11 runs: 11 planned",
     ]

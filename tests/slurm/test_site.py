@@ -94,7 +94,12 @@ BAD: list[tuple[str, str, int, str]] = [
         "mpirun_args is mpirun's and has no effect with launch='srun'; leave it out",
     ),
     ("cores = 64\n", "", 10, "node.cores is missing: the counts of a job follow from it; see `scontrol show node`"),
-    ('partition = "gpu"', 'extra = ["-p gpu"]', 8, "access.extra: '-p gpu' is not of the form '--name=value'"),
+    (
+        'partition = "gpu"',
+        'extra = ["-p gpu"]',
+        8,
+        "access.extra: '-p gpu' is not of the form '--name=value' or '--name=\"a value\"'",
+    ),
     (
         "max_minutes = 60",
         "max_minutes = 4",

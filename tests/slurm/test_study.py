@@ -16,7 +16,7 @@ BAD: list[tuple[str, str, str]] = [
     ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
     ("question", 'question = "one\\ntwo"', "question='one\\ntwo' must be one line; join it into one sentence"),
-    ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits, '-' and '_'"),
+    ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits, '-' and '_', at most 64"),
     ("cells", 'cells = ["ddp/mip"]', f"cells: 'ddp/mip' is not one of {CELLS}; did you mean 'ddp/mpi'?"),
     ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough, blocks repeat it"),
     ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
@@ -103,7 +103,11 @@ BAD: list[tuple[str, str, str]] = [
         "[variants.a]\n[variants.b]\nseed = 3",
         "variants.b.seed=3: the plan sets seed of each run; write seed at the top of the study",
     ),
-    ("nesterov", "[variants.'a b']\n[variants.b]", "variants.a b also names logs; use lower-case letters, digits, '-' and '_'"),
+    (
+        "nesterov",
+        "[variants.'a b']\n[variants.b]",
+        "variants.a b also names logs; use lower-case letters, digits, '-' and '_', at most 64",
+    ),
     (
         "nesterov",
         "[variants.a]\nthreads = 1",
