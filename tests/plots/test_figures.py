@@ -362,10 +362,10 @@ def test_titles_have_numbers_for_people_and_their_intervals(drawn: dict[str, Fig
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
-    """Dollars are no mathematics, and a name of a megabyte leaves the page readable."""
+    """Dollars are no mathematics, and the longest name that a log may hold leaves the page readable."""
     for p in (1, 2):
-        host = logs.host(p, ranks=[{"rank": r, "hostname": "n", "cpu": "$\\bad$ \ud800"} for r in range(p)])
-        logs.write(tmp_path / f"{p}.jsonl", logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 10**6), 0.1, provenance=host)
+        host = logs.host(p, ranks=[{"rank": r, "hostname": "n", "cpu": "$\\bad$ \x07"} for r in range(p)])
+        logs.write(tmp_path / f"{p}.jsonl", logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 4000), 0.1, provenance=host)
     drawn = figures.draw(analyse(load(tmp_path)))
     figures.save(drawn, tmp_path)
     assert "$\\bad$ ?" in drawn["weak-throughput"].get_supxlabel()

@@ -19,54 +19,58 @@ EVIL = (
     "<script>alert(1)</script><img src=x onerror=alert(2)>](javascript:alert(3))[x](javascript:alert(4))\n\n"
     "# Faster\n- **Horovod is 500 % faster**\n\n| a | b |\n| --- | --- |\n$\\bad$ `code` &lt;b&gt; \ud800 \x1b[31m"
 )
-Spoil = Callable[[dict[str, Any], dict[str, Any]], None]  # of a start event's config and host
+# The reader takes a name in printable characters alone; of what it refuses, the reason quotes a part.
+PRINTABLE = "".join(c for c in EVIL.replace("\n", " ") if c.isprintable())
+NAME = "the evil itself"  # where it is the key
+Spoil = Callable[[dict[str, Any], dict[str, Any], str], None]  # of a start event's config and host
 
 
-def _config(name: str, value: object) -> Spoil:
-    return lambda config, host: config.__setitem__(name, value)
+def _config(name: str, form: str = "{}") -> Spoil:
+    return lambda config, host, evil: config.__setitem__(name, form.format(evil))
 
 
 def _host(*path: str | int) -> Spoil:
-    def spoil(config: dict[str, Any], host: dict[str, Any]) -> None:
+    def spoil(config: dict[str, Any], host: dict[str, Any], evil: str) -> None:
         place: Any = host
         for key in path[:-1]:
             place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
-        place[path[-1]] = EVIL
+        place[evil if path[-1] is NAME else path[-1]] = evil
 
     return spoil
 
 
-def _nested(config: dict[str, Any], host: dict[str, Any]) -> None:
-    host["versions"]["torch"] = {"a": [EVIL]}
+def _nested(config: dict[str, Any], host: dict[str, Any], evil: str) -> None:
+    host["versions"]["torch"] = {"a": [evil]}
 
 
 IN_LOGS = {
-    "model": _config("model", f"x.y:{EVIL}"),
-    "dataset": _config("dataset", f"x.y:{EVIL}"),
-    "data_dir": _config("data_dir", EVIL),
-    "study": _config("study", EVIL),
+    "model": _config("model", "x.y:{}"),
+    "dataset": _config("dataset", "x.y:{}"),
+    "data_dir": _config("data_dir"),
+    "study": _config("study"),
     "cpu": _host("ranks", 0, "cpu"),
     "hostname": _host("ranks", 0, "hostname"),
     "platform": _host("platform"),
     "version": _host("versions", "torch"),
-    "name of a version": _host("versions", EVIL),
+    "name of a version": _host("versions", NAME),
     "commit": _host("git", "commit"),
     "tree": _host("git", "bench_tree"),
     "env": _host("env", "OMP_NUM_THREADS"),
-    "name in env": _host("env", EVIL),
+    "name in env": _host("env", NAME),
     "backend_env": _host("backend_env", "A"),
-    "name in backend_env": _host("backend_env", EVIL),
+    "name in backend_env": _host("backend_env", NAME),
     "job": _host("job", "SLURM_JOB_ID"),
     "nested": _nested,
 }
 IN_STUDY = ("name", "question", "site")
 
 
-def _spoil_log(path: Path, spoil: Spoil) -> None:
+def _spoil_log(path: Path, spoil: Spoil, evil: str) -> None:
+    """As a run would have written it: only then does a reader believe it."""
     first, *rest = path.read_text().splitlines(keepends=True)
     event = json.loads(first)
-    spoil(event["config"], event["host"])
-    path.write_text("".join([json.dumps(event) + "\n", *rest]))
+    spoil(event["config"], event["host"], evil)
+    path.write_bytes(logs.resealed("".join([json.dumps(event) + "\n", *rest]).encode()))
 
 
 def _check(folder: Path) -> None:
@@ -85,15 +89,18 @@ def _check(folder: Path) -> None:
         assert not tags & {"script", "img", "a"}, path.name
 
 
+@pytest.mark.parametrize("evil", [EVIL, PRINTABLE], ids=["any characters", "printable"])
 @pytest.mark.parametrize("everywhere", [True, False], ids=["all runs", "one run"])
 @pytest.mark.parametrize("field", IN_LOGS)
-def test_text_of_a_log_stays_text(tmp_path: Path, field: str, everywhere: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_a_log_stays_text(
+    tmp_path: Path, field: str, everywhere: bool, evil: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for cell in ("single", "ddp/mpi", "horovod/mpi"):
         for world_size in (1,) if cell == "single" else (1, 2):
             path = tmp_path / "runs" / f"{cell.replace('/', '-')}-{world_size}.jsonl"
             logs.write(path, logs.config(cell, world_size), 0.1)
             if everywhere or cell == "horovod/mpi":
-                _spoil_log(path, IN_LOGS[field])
+                _spoil_log(path, IN_LOGS[field], evil)
     logs.study_toml(tmp_path)
     assert main(["report", str(tmp_path)]) in (0, 2)  # 2 where no run is left that may be compared
     out, error = capsys.readouterr()
@@ -130,6 +137,8 @@ def test_a_megabyte_of_name_is_cut(tmp_path: Path) -> None:
     for world_size in (1, 2):
         run = logs.config("ddp/mpi", world_size, model="x.y:" + "z" * 10**6)
         logs.write(tmp_path / "runs" / f"{world_size}.jsonl", run, 0.1)
+        long = logs.config("ddp/mpi", world_size, dataset="x.y:" + "z" * 4000)
+        logs.write(tmp_path / "runs" / f"long-{world_size}.jsonl", long, 0.1)
     logs.write(tmp_path / "runs" / "other.jsonl", logs.config("ddp/mpi", 2), 0.1)
     assert main(["report", str(tmp_path)]) == 0
     assert (tmp_path / "report.md").stat().st_size < 50_000
