@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plots import versus
+from plots import gaps, versus
 from plots.analysis import Analysis
 from plots.points import ranks
 from plots.versus import Comparison
@@ -45,10 +45,12 @@ def missing(a: Analysis) -> str:
     runs = f"{count(len(a.loaded.runs), 'usable run')} in {count(a.blocks, 'block')}"
     found = [f"{count(len(a.gaps), 'planned point')} without all {a.loaded.study.blocks} blocks"] if a.gaps else []
     found += [f"{count(len(a.loaded.unusable), 'unusable log')}"] if a.loaded.unusable else []
+    found += [f"{count(len(a.not_compared), 'pair')} not compared"] if a.not_compared else []
     doubts = ["cells ended with different parameters"] if any(d.mismatches for d in a.digests) else []
     doubts += ["environments are not equal"] if any(c.unequal for c in a.comparisons) else []
     doubt = f"Equal work is in doubt: {', '.join(doubts)}. " if doubts else ""
-    return f"{doubt}{'Missing: ' + ', '.join(found) if found else 'Nothing is missing'}; {runs}."
+    whole = "All planned blocks are there; " if a.loaded.study.blocks and gaps.planned(a.loaded.study) else ""
+    return f"{doubt}{'Missing: ' + ', '.join(found) + '; ' if found else whole}{runs}."
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:

@@ -381,6 +381,8 @@ def _calibration(a: Analysis, batch: int) -> Figure:
     slow = [f"{clean(n.node, 40)} at {100 * n.relative:.0f} % of the median node" for n in judged if n.slow]
     found = f"no slow node among {len(judged)}" if len(judged) >= MIN_NODES else f"not judged below {MIN_NODES} nodes"
     title = f"Slow nodes: {', '.join(slow)}" if slow else f"Calibration: {found}"
+    if drifting := sum(job.warn for job in a.calibrated.jobs):
+        title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
     bad = sum(not c.usable for c in a.calibrated.all)
     of = f"{count(len({c.node for c in good}), 'node')}, {count(len({c.allocation for c in good}), 'job')}"
     counted = f"n = {count(len(good), 'calibration')}, {of}; {bad} failed or missing"

@@ -37,7 +37,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         blocks=a.blocks,
         machine=escape(machine(raw.loaded.host)),
         workload=escape(workload(raw)),
-        notes=a.notes,
+        notes=[escape(note) for note in raw.notes],
         primary=any(c.primary for c in a.comparisons),
         figures=drawn,
         ratios=_ratios(a),

@@ -43,7 +43,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines[1].startswith("Primary: 1 rank, 16 images per rank, mpi (weak; shipped): ddp/mpi faster by ")
     assert f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %." in lines[1]
     assert lines[2].startswith("2 ranks, ")
-    assert lines[3] == "Nothing is missing; 60 usable runs in 6 blocks."  # this study.toml plans no points
+    assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 11 other files"
 
 
@@ -54,7 +54,7 @@ def test_many_comparisons_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureF
     assert len(lines) == 5
     assert lines[0] == "Horovod against DDP: too few blocks at all 28 points; margin 2 %."
     assert lines[1].startswith("64 ranks, ")
-    assert lines[3] == "Missing: 1 unusable log; 56 usable runs in 1 block."
+    assert lines[3] == "Missing: 1 unusable log, 56 pairs not compared; 56 usable runs in 1 block."
     head = (tmp_path / "report.md").read_text().split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
     assert head[0] == f"- **{lines[0]}**"
     assert head[9] == "- The other 20 comparisons: see the table below."
