@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.config import RunConfig, UsageError
-from bench.peers import Launcher, loading_processes, ranks_of, state, vanished
+from bench.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
 from bench.pulse import Pulse
 from bench.record import RunLog, append_event
 from bench.stall import Board, Report, explain, frames, place
@@ -104,6 +104,9 @@ class Ending:
 
     def _record(self, error: BaseException) -> None:
         message, wrong_input = describe(error), isinstance(error, UsageError)
+        if not wrong_input and "DataLoader worker" not in message:  # torch's own words, where it has noticed first
+            ended = [child.pid for child in loading_processes() if state(child.pid) == ENDED]
+            message += "".join(f"; loading process {pid} has ended" for pid in ended)
         gone = [] if wrong_input else self._record_vanished()
         try:
             self._event(self._rank, type(error).__name__, message)

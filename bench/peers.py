@@ -91,5 +91,5 @@ def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
 
 
 def loading_processes() -> list[Any]:
-    """Processes that load data for this one."""
-    return list(sys.modules["multiprocessing"].active_children()) if "multiprocessing" in sys.modules else []
+    """Processes that load data for this one, those included that have ended and that multiprocessing's own list drops."""
+    return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))
