@@ -105,6 +105,15 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert [script.count("\nrun b") for script in scripts] == [4, 2, 1]
 
 
+def test_what_goes_on_with_a_study_is_the_command_that_began_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under make no environment is activated, so `python -m slurm` would not be the same."""
+    said = subprocess.run(["make", "--dry-run", "study", "RESULTS=here"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said.stdout
+    monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
+    code, out, _ = cli("run", behaviours={1: "fail"})
+    assert (code, out.splitlines()[-1]) == (1, "go on with: make study RESULTS=here")
+
+
 def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli) -> None:
     code, script, err = cli("render")
     assert (code, err.splitlines()) == (
