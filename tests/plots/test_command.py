@@ -157,8 +157,10 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["report", "bundle"])
 def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
     """While a file is read: a pipe, into which nothing is written."""
-    (tmp_path / "runs").mkdir()
-    pipe = tmp_path / ("runs/a.jsonl" if command == "report" else "jobs.jsonl")
+    run, pipe = tmp_path / "runs" / "a.jsonl", tmp_path / "jobs" / "a.jsonl"
+    logs.write(run, logs.config("single", log_path=run), 0.1)
+    (tmp_path / "study.toml").write_text('name = "test"\n')
+    pipe.parent.mkdir()
     os.mkfifo(pipe)
     argv = [sys.executable, "-m", "plots", command, str(tmp_path)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
