@@ -156,18 +156,32 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["report", "bundle"])
 def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
-    """While files are read: one of them is a pipe that nobody fills."""
-    (tmp_path / "runs").mkdir()
-    os.mkfifo(tmp_path / ("runs/a.jsonl" if command == "report" else "jobs.jsonl"))
-    argv = [sys.executable, "-X", "importtime", "-m", "plots", command, str(tmp_path)]
+    """While a file is read: a pipe, into which nothing is written."""
+    run, pipe = tmp_path / "runs" / "a.jsonl", tmp_path / "jobs" / "a.jsonl"
+    logs.write(run, logs.config("single", log_path=run), 0.1)
+    (tmp_path / "study.toml").write_text('name = "test"\n')
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    argv = [sys.executable, "-m", "plots", command, str(tmp_path)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr
-        for line in running.stderr:
-            if line.rstrip().endswith("plots.answer" if command == "report" else "plots.bundle"):
-                break
-        time.sleep(0.5)
+        writer = _opened(pipe, running)
+        time.sleep(0.2)  # from opening to reading
         running.send_signal(signal.SIGINT)
-        out, error = running.communicate(timeout=120)
+        try:
+            out, error = running.communicate(timeout=120)
+        finally:
+            running.kill()
+            os.close(writer)
     assert running.returncode == 130, error
     assert "Traceback" not in error
     assert out.strip() in ("", "Aborted!")
+
+
+def _opened(pipe: Path, reader: subprocess.Popen[str]) -> int:
+    """The pipe's other end, as soon as somebody reads it."""
+    while reader.poll() is None:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody does yet
+            time.sleep(0.05)
+    raise AssertionError(f"nobody read {pipe}: {reader.communicate()}")
