@@ -13,6 +13,9 @@ from plots import equal
 from plots.points import NO_SETTINGS, Point, Table
 from plots.promise import as_recorded
 
+MOST_BLOCKS = 10_000  # as slurm/ plans
+_MOST_VALUES = 1000  # of a list
+
 
 def _one_or_many(value: object) -> object:
     return (value,) if isinstance(value, str) else value
@@ -33,17 +36,17 @@ class Strong(BaseModel):
 class Batch(BaseModel):
     """A sweep of the batch at fixed ranks."""
 
-    batch_per_rank: tuple[int, ...]
-    world_sizes: tuple[int, ...] = ()
+    batch_per_rank: tuple[int, ...] = Field(max_length=_MOST_VALUES)
+    world_sizes: tuple[int, ...] = Field((), max_length=_MOST_VALUES)
 
 
 class Plan(BaseModel):
     """What study.toml says of the points; empty where it says nothing of them."""
 
-    blocks: int | None = Field(None, ge=1)
-    cells: tuple[str, ...] = Field((), exclude=True)
+    blocks: int | None = Field(None, ge=1, le=MOST_BLOCKS)
+    cells: tuple[str, ...] = Field((), max_length=_MOST_VALUES, exclude=True)
     settings: Annotated[tuple[str, ...], BeforeValidator(_one_or_many)] = Field(("shipped",), exclude=True)
-    world_sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field((), exclude=True)
+    world_sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field((), max_length=_MOST_VALUES, exclude=True)
     weak: Weak | None = Field(None, exclude=True)
     strong: Strong | None = Field(None, exclude=True)
     batch: Batch | None = Field(None, exclude=True)

@@ -12,6 +12,7 @@ from plots.points import NO_SETTINGS, tabulate
 from slurm.fit import fit, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import plan
+from slurm.study import MAX_BLOCKS
 from tests.plots import logs
 from tests.slurm.studies import ROOT
 
@@ -121,3 +122,25 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     text = (tmp_path / "whole" / "report.md").read_text()
     assert "None: 10 planned points, each with usable runs in all 2 planned blocks." in text
     assert "**Gaps:**" not in text
+
+
+@pytest.mark.parametrize(
+    ("said", "rule"),
+    [
+        ("blocks = 100000000", "blocks=100000000: Input should be less than or equal to 10000"),
+        (f"world_sizes = {list(range(1, 2000))}", "at most 1000 items"),
+    ],
+)
+def test_a_plan_that_no_memory_holds_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], said: str, rule: str
+) -> None:
+    logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
+    (tmp_path / "study.toml").write_text(f'name = "test"\ncells = ["single", "ddp/mpi"]\n{said}\n')
+    assert main(["report", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert rule in line
+
+
+def test_the_report_takes_as_many_blocks_as_a_study_may_plan() -> None:
+    assert gaps.MOST_BLOCKS == MAX_BLOCKS
