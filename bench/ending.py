@@ -233,12 +233,13 @@ def alarm(limit_s: float) -> None:
 
 def describe(error: BaseException) -> str:
     """One line, also of an error that cannot put itself into words."""
-    if isinstance(error, SystemExit | KeyboardInterrupt):
-        code = error.code if isinstance(error, SystemExit) else ""
-        called = f"sys.exit({code}) was called" if isinstance(error, SystemExit) else "raised"
-        return f"{type(error).__name__}: {called} ({_raised_at(error)})"
     try:
-        line = (str(error).strip().splitlines() or [""])[0]
+        if isinstance(error, SystemExit):
+            line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
+        elif isinstance(error, KeyboardInterrupt):
+            line = f"raised ({_raised_at(error)})"
+        else:
+            line = (str(error).strip().splitlines() or [""])[0]
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):
