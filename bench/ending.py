@@ -46,6 +46,7 @@ class Ending:
         self._path = config.log_path
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
+        self._recorded = threading.Event()  # what is left is words for people
 
     def failed(self, error: BaseException) -> NoReturn:
         """The run raised, or the user's code left it."""
@@ -55,6 +56,9 @@ class Ending:
 
     def told(self, number: int) -> NoReturn:
         """A signal came."""
+        if self._rank and self._leaving.locked():  # rank 0 has spoken, and the launcher ends the others
+            self._recorded.wait(RANK_0_SPEAKS_S)
+            leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
             self.orphaned()
         self._leave(128 + number, lambda: self._record_signal(number))
@@ -112,6 +116,7 @@ class Ending:
             self._event(self._rank, type(error).__name__, message)
             self._end(status=f"failed: {gone[0] if gone else message}")
         finally:
+            self._recorded.set()
             if not wrong_input:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
@@ -230,12 +235,13 @@ def alarm(limit_s: float) -> None:
 
 def describe(error: BaseException) -> str:
     """One line, also of an error that cannot put itself into words."""
-    if isinstance(error, SystemExit | KeyboardInterrupt):
-        code = error.code if isinstance(error, SystemExit) else ""
-        called = f"sys.exit({code}) was called" if isinstance(error, SystemExit) else "raised"
-        return f"{type(error).__name__}: {called} ({_raised_at(error)})"
     try:
-        line = (str(error).strip().splitlines() or [""])[0]
+        if isinstance(error, SystemExit):
+            line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
+        elif isinstance(error, KeyboardInterrupt):
+            line = f"raised ({_raised_at(error)})"
+        else:
+            line = (str(error).strip().splitlines() or [""])[0]
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):

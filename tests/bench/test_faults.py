@@ -52,9 +52,8 @@ CAUSES = {
     "hung model": rf"no progress for \d+ s: in step 6 {HERE}{WAITING}",
     "hung loader": rf"no progress for \d+ s: waiting for its batch of step 6, {LOADING}{WAITING}",
     # torch's own word comes in the main thread, wherever that is; a connection to the process may break first
-    "killed loader": (
-        r"\w+Error: (DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ has ended)"
-    ),
+    "killed loader": r"\w+Error: "
+    r"(DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ has ended)",
 }
 # the same fault in rank 0 needs another to tell of it where it cannot
 IN_RANK_0 = (("SIGKILL", "ddp/gloo"), ("SIGKILL", "horovod/mpi"), ("SIGSTOP", "ddp/mpi"), ("SIGSTOP", "horovod/gloo"))
