@@ -113,6 +113,7 @@ class End(TypedDict):
     checks: NotRequired[dict[Text, bool]]
     samples: NotRequired[Count]
     signal: NotRequired[Text]
+    reason: NotRequired[Text]
     first_loss: NotRequired[float | str | None]
     last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]

@@ -196,8 +196,10 @@ class Run:
     def verdict(self) -> Verdict:
         """What became of the run; it is ok only if the log proves that it did all it was asked to do."""
         found = _judged(self)
-        reason = _CONTROL.sub(" ", found.reason)
-        return Verdict(found.state, reason[:_MOST_REASON], tuple(_CONTROL.sub(" ", w)[:_MOST_REASON] for w in found.words))
+        if found.state == OK.state:
+            return OK
+        reason = _CONTROL.sub(" ", found.reason)[:_MOST_REASON] or "no reason given"
+        return Verdict(found.state, reason, tuple(_CONTROL.sub(" ", words)[:_MOST_REASON] for words in found.words))
 
     @property
     def problem(self) -> str | None:

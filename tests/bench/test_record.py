@@ -99,6 +99,8 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
         (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal, loss_bounded"),
         ([*events()[:-1], ("end", {"status": "ok"})], "failed", "failed checks"),
         (changed(6, status="failed: rank 0: boom"), "failed", "boom"),
+        (changed(6, status="failed: "), "failed", "no reason given"),
+        (changed(6, status=""), "failed", "no reason given"),
         ([*events()[:-1], ("end", {"status": "interrupted", "signal": "SIGINT"})], "interrupted", "stopped by SIGINT"),
         (
             [*events()[:3], ("error", {"rank": 1, "message": "boom"}), ("end", {"status": "interrupted"})],
