@@ -1,7 +1,7 @@
 """A thread on every rank that ends a run in which nothing happens any more, or whose launcher is gone.
 
-While all is well it wakes once a second, reads three numbers and the parent's process id, and touches no file. A stop of the
-whole process (Ctrl-Z, a suspended job) is not counted as silence.
+While all is well it wakes once a second, reads three numbers and the parent's process id, and touches no file (but the kernel's
+/proc, where a shell stands between the rank and its launcher). A stop of the whole process (Ctrl-Z) is not counted as silence.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
@@ -26,6 +27,20 @@ class MuteError(Exception):
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
+
+
+class LoaderDiesMeanwhileError(Exception):
+    """A loading process is killed while this is put into words."""
+
+    def __str__(self) -> str:
+        for child in multiprocessing.active_children():
+            child.kill()
+        time.sleep(1)
+        return "planted words"
+
+
+def _raise_and_kill() -> None:
+    raise LoaderDiesMeanwhileError
 
 
 def _raise() -> None:
@@ -61,6 +76,7 @@ FAULTS: dict[str, Callable[[], object]] = {
     "hung loader": lambda: time.sleep(3600),
     "killed loader": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "hung factory": lambda: time.sleep(3600),
+    "loader killed while it is told": _raise_and_kill,
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "none": lambda: None,
