@@ -172,8 +172,14 @@ def test_under_torchrun(fault: str, tmp_path: Path) -> None:
     assert ended.left == []
 
 
-ALONE = ("raise without words", "KeyboardInterrupt", "sys.exit(0)", "os._exit(0)", "killed loader")
-ALONE += ("loader killed while it is told",)
+ALONE = [
+    "raise without words",
+    "KeyboardInterrupt",
+    "sys.exit(0)",
+    "os._exit(0)",
+    "killed loader",
+    "loader killed while it is told",
+]
 
 
 @pytest.mark.parametrize("fault", ALONE)
@@ -272,3 +278,18 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)  # the shell's sleep
     assert left_behind(mark) == []
     assert read_run(log).problem == "stopped by SIGTERM"
+
+
+def test_a_stop_of_all_is_no_silence(tmp_path: Path) -> None:
+    """Ctrl-Z and fg, or a job that its scheduler suspends for longer than the stall limit."""
+    log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
+    process = begin([sys.executable, *words("none", "single/none", log)], log, mark)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(STALL_S + 3)
+    windows = len(read_run(log).windows)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(4)
+    assert process.poll() is None, log.with_suffix(".out").read_text()
+    assert len(read_run(log).windows) > windows
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
