@@ -79,6 +79,7 @@ FAULTS: dict[str, Callable[[], object]] = {
     "loader killed while it is told": _raise_and_kill,
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
+    "slow step": lambda: [time.sleep(0.1) for _ in range(40)],
     "none": lambda: None,
 }
 
