@@ -43,6 +43,11 @@ def _raise_and_kill() -> None:
     raise LoaderDiesMeanwhileError
 
 
+def _take_time() -> None:
+    for _ in range(40):
+        time.sleep(0.1)
+
+
 def _raise() -> None:
     raise RuntimeError("planted failure")
 
@@ -79,7 +84,7 @@ FAULTS: dict[str, Callable[[], object]] = {
     "loader killed while it is told": _raise_and_kill,
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
-    "slow step": lambda: [time.sleep(0.1) for _ in range(40)],
+    "slow step": _take_time,
     "none": lambda: None,
 }
 
