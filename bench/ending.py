@@ -7,6 +7,7 @@ this one, and the exit handlers of a broken world may wait for them.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -23,12 +24,13 @@ from bench.peers import ENDED, Launcher, loading_processes, ranks_of, state, van
 from bench.pulse import Pulse
 from bench.record import RunLog, append_event
 from bench.stall import Board, Report, explain, frames, place
-from bench.streams import say
+from bench.streams import say, show_cursor
 
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
+_IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 _leave_now = os._exit  # our own way out, whatever becomes of the name
 _temporary: set[Path] = set()
 
@@ -138,8 +140,8 @@ class Ending:
             self._say(gone)
         else:
             self._end(status="interrupted", signal=name)
-            show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar has hidden it
-            say(f"{show_cursor}interrupted by {name}")
+            show_cursor()
+            say(f"interrupted by {name}")
 
     def _record_stall(self, reports: Mapping[int, Report]) -> None:
         if self._rank and self._stall_is_recorded():
@@ -241,7 +243,10 @@ def describe(error: BaseException) -> str:
         elif isinstance(error, KeyboardInterrupt):
             line = f"raised ({_raised_at(error)})"
         else:
-            line = (str(error).strip().splitlines() or [""])[0]
+            lines = str(error).strip().splitlines() or [""]
+            if found := _IN_LOADER.match(lines[0]):  # torch puts the loading process's own error last
+                return f"{lines[-1]} (in {found[1]})"
+            line = lines[0]
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):

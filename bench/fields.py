@@ -121,7 +121,7 @@ class Fields(BaseModel):
     rendezvous_timeout_s: float = Field(60.0, ge=0.1, le=86_400, description="seconds to wait for the other ranks")
     stall_timeout_s: float = Field(
         600.0,
-        gt=0,
+        ge=1,
         le=86_400,
         description="seconds without a finished step, or phase of the start, after which the run is ended as failed",
     )

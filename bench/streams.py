@@ -32,5 +32,11 @@ def secure() -> None:
 
 
 def say(text: str) -> None:
-    """One line for people."""
-    print(text, file=sys.stderr, flush=True)
+    """Lines for people. What a terminal would obey, and an exception of the user's may hold, is shown as its code."""
+    print("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text), file=sys.stderr, flush=True)
+
+
+def show_cursor() -> None:
+    """Show it again on a terminal where a progress bar has hidden it."""
+    if sys.stderr.isatty():
+        print("\x1b[?25h", end="", file=sys.stderr, flush=True)

@@ -87,6 +87,8 @@ def main(argv: list[str] | None = None) -> int:
         message = explain_missing(error)
     except UsageError as error:
         message = str(error)
+    except OSError as error:
+        message = f"{error.filename or 'standard output'}: {error.strerror}"
     except typer.TyperException as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
     print(f"error: {' '.join(message.split())}", file=sys.stderr)

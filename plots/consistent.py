@@ -103,12 +103,13 @@ def _at_work(contents: Contents) -> Iterator[str]:
 
 
 def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -> Iterator[str]:
-    if run.config is None and any(event["event"] == "start" for event in run.events):
-        yield "is damaged, or of a later version: its start cannot be read"
-    elif run.broken is not None:
-        yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
-    if run.state == "running" and is_last(path):
-        yield "has no end: wait for its job, or do it again if the job is gone"
+    if is_last(path):  # an earlier attempt may be why the run was done again
+        if run.config is None and any(event["event"] == "start" for event in run.events):
+            yield "is damaged, or of a later version: its start cannot be read"
+        elif run.broken is not None:
+            yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
+        if run.state == "running":
+            yield "has no end: wait for its job, or do it again if the job is gone"
     if run.config is None:
         return
     if run.config.study != study.get("name"):

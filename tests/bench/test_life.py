@@ -13,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 from bench.config import make_config
+from bench.ending import describe
 from bench.progress import opening, quantity, result
 from bench.record import read_run
+from bench.streams import say
 from tests.bench.ranks import ROOT, environment, mpirun, run
 
 ranks = pytest.mark.ranks
@@ -46,13 +49,32 @@ def test_numbers_for_people(value: float, text: str) -> None:
     assert quantity(value) == text
 
 
+def test_a_terminal_obeys_nothing_that_a_run_says(capsys: pytest.CaptureFixture[str]) -> None:
+    say("error: planted \x1b[31m\u2028é\n\ttrace")
+    assert capsys.readouterr().err == "error: planted \\x1b[31m\\u2028é\n\ttrace\n"
+
+
+class Broken(Dataset[int]):
+    def __getitem__(self, _: int) -> int:
+        raise LookupError("planted")
+
+
+def test_the_cause_in_a_loading_process_is_named() -> None:
+    """torch puts it last, behind a first line that says only where."""
+    loader: DataLoader[int] = DataLoader(Broken(), sampler=[0], num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(LookupError) as caught:
+        next(iter(loader))
+    assert describe(caught.value) == "LookupError: planted (in DataLoader worker process 0)"
+
+
 def test_first_and_last_line_of_a_run() -> None:
     config = make_config({"backend": "ddp", "world_size": 2, "batch_per_rank": 16, "log_path": "ddp.jsonl"})
     assert opening(config) == "ddp/mpi, 2 ranks, resnet50 at 32 px, 16 images per rank, 10 + 4 x 5 steps; loading torch ..."
     # 20 images at 10 and at 40 images/s are 40 images in 2.5 s
     assert result(config, [10.0, 40.0], 2.3149, []) == "16.0 images/s (windows 10.0 to 40.0), 2 ranks, loss 2.31; log ddp.jsonl"
     failed = result(config, [10.0], float("nan"), ["loss_finite"])
-    assert failed == "10.0 images/s (windows 10.0 to 10.0), 2 ranks, loss nan, FAILED CHECKS loss_finite; log ddp.jsonl"
+    cure = "(use --max-lr, --lr-warmup-steps or a lower --base-lr)"
+    assert failed == f"10.0 images/s (windows 10.0 to 10.0), 2 ranks, loss nan, FAILED CHECKS loss_finite {cure}; log ddp.jsonl"
     alone = make_config({"batch_per_rank": 16, "loader_only": True})
     assert opening(alone).startswith("single, 1 rank, input pipeline of synthetic alone at 32 px")
     last = result(alone, [261437.2], None, [])

@@ -185,3 +185,12 @@ def _opened(pipe: Path, reader: subprocess.Popen[str]) -> int:
         except OSError:  # nobody does yet
             time.sleep(0.05)
     raise AssertionError(f"nobody read {pipe}: {reader.communicate()}")
+
+
+def test_an_answer_that_cannot_be_printed_is_one_line(tmp_path: Path) -> None:
+    logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "plots", "report", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output: No space left on device\n"
