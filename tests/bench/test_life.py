@@ -143,7 +143,8 @@ def test_closed_or_full_streams_end_no_run(end: str, tmp_path: Path) -> None:
 @ranks
 def test_ctrl_c_while_modules_load_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "pydantic.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
-    done = run(BENCH, {**NO_FAULT, "PYTHONPATH": str(tmp_path)})
+    # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
+    done = run(["env", "--default-signal=INT", *BENCH], {**NO_FAULT, "PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 

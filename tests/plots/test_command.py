@@ -162,7 +162,8 @@ def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
     (tmp_path / "study.toml").write_text('name = "test"\n')
     pipe.parent.mkdir()
     os.mkfifo(pipe)
-    argv = [sys.executable, "-m", "plots", command, str(tmp_path)]
+    # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
+    argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", command, str(tmp_path)]
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         writer = _opened(pipe, running)
         time.sleep(0.2)  # from opening to reading
