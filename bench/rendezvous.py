@@ -40,8 +40,12 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the others its answer."""
-    shared = dist.PrefixStore(f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the others its answer.
+
+    torchrun's agent keeps one store for all that its ranks run one after the other, so every comparison has a number.
+    """
+    start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
     shared.set(str(launch.rank), json.dumps(shared_fields(config)))
     if launch.rank == 0:
         shared.set("problem", disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "")

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from bench.config import UsageError, make_config
 from bench.launch import Launch
-from bench.rendezvous import open_store
+from bench.rendezvous import _compare, open_store
 from tests.bench.ranks import ROOT, bench, environment, run
 
 
@@ -123,3 +124,26 @@ def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_loo
     assert "1 of 2 ranks appeared within 1 s; did all of them start, with the same options" in first
     assert "rank 1 waited 1 s for rank 0" in second
     assert "with the same options" in second
+
+
+def test_two_runs_in_one_store_are_compared_apart() -> None:
+    """As the doctor's tries under torchrun, whose agent keeps what was said in the one before."""
+    store = dist.HashStore()
+
+    def compare(backend: str) -> list[str]:
+        config = make_config({"backend": backend, "transport": "gloo", "world_size": 2, "batch_per_rank": 4})
+        said = ["", ""]
+
+        def rank(number: int) -> None:
+            said[number] = _compare(store, config, Launch("torchrun", number, 2, number, 2, "key"))
+
+        threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+        threads[0].start()
+        time.sleep(0.3)  # rank 0 reads, and rank 1 has not spoken yet
+        threads[1].start()
+        for thread in threads:
+            thread.join(timeout=30)
+        return said
+
+    assert compare("ddp") == ["", ""]
+    assert compare("horovod") == ["", ""]
