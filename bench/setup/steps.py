@@ -152,8 +152,10 @@ class Setup:
 
     def pair(self) -> None:
         """Say where torch and torchvision do not match; pip cannot know, because both builds have one version."""
-        output = self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE)
-        if note := pair.read(output):
+        with self.runner.step("torch beside torchvision") as result:
+            note = pair.read(self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE))
+            result("no pair" if note else "a pair")
+        if note:
             print(f"    note: {note}", flush=True)
 
     def horovod(self) -> None:

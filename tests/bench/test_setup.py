@@ -235,7 +235,9 @@ def test_set_up_says_it_after_installing(tmp_path: Path, capsys: pytest.CaptureF
     executable(tmp_path / "bin" / "python", "#!/bin/sh\necho 'pair|2.13.0+cpu|0.28.0+cu130|no nms'\n")
     setup = steps.Setup(tmp_path, PINS, state.choices({}, {}), {}, doer(tmp_path))
     setup.pair()
-    assert capsys.readouterr().out.startswith("    note: torch 2.13.0+cpu and torchvision 0.28.0+cu130 are no pair")
+    step, note = capsys.readouterr().out.splitlines()
+    assert step.startswith("  torch beside torchvision: no pair (")
+    assert note.startswith("    note: torch 2.13.0+cpu and torchvision 0.28.0+cu130 are no pair")
 
 
 @pytest.mark.parametrize(
