@@ -10,24 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from slurm.render import TEMPLATES
 from tests.cluster import steps
 
-# As the job scripts of the project do: a limit on each run, its exit code at the log's end, and on to the next one.
-_SCRIPT = """\
+# As the job scripts of the project do: a limit on each run, their own `exit` line at the log's end, and on to the next one.
+_SCRIPT = f"""\
 #!/bin/bash
-interrupted=false
-trap 'interrupted=true' TERM
-run() {  # LOG COMMAND...
+{(TEMPLATES / "record.sh.j2").read_text()}
+stopped=""
+trap 'stopped=143' TERM
+run() {{  # LOG COMMAND...
   local log=$1 began=$SECONDS code
   shift
   timeout -k 10 "$LIMIT_S" "$@" --log-path "$log" </dev/null &
   wait $!
   code=$?
-  if [ "$interrupted" = true ]; then wait $!; code=$?; fi
+  if [ -n "$stopped" ]; then wait $!; code=$?; fi
   if [ "$code" -gt 128 ]; then sleep 1; fi  # what ended the step may be meant for all of the job, and reach this shell last
-  printf '\\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d}\\n' \\
-    "$code" "$([ "$code" = 124 ] && echo true || echo false)" "$LIMIT_S" "$interrupted" $((SECONDS - began)) >>"$log"
-}
+  record "$log" /dev/null "$code" $((SECONDS - began)) "$stopped"
+}}
 """
 
 

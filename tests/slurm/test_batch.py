@@ -15,6 +15,7 @@ from slurm.batch import cancel_all, job_states, look_at_jobs, submit_missing
 from slurm.fit import Job
 from slurm.submit import queue
 from slurm.work import Asked, Work, not_comparable, open_work
+from tests.plots.logs import edit
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
 from tests.slurm.studies import ROOT, write
@@ -384,9 +385,8 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     cluster.finish("n001-b00")
     cluster.finish("n002-b00")
     for status in cluster.work().statuses:
-        text = status.run.log.read_text()
         job = "8" if status.run.config.backend == "horovod" and status.run.config.world_size == 4 else "7"
-        status.run.log.write_text(text.replace('"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1))
+        edit(status.run.log, '"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1)
     again = not_comparable(cluster.work().statuses)
     assert {(run.config.world_size, run.config.backend) for run in again} == {(4, "ddp"), (4, "horovod")}
 
@@ -395,9 +395,8 @@ def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n002-b00")
     assert {run.config.world_size for run in not_comparable(cluster.work().statuses)} == {1, 2}
     moved = next(s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp")
-    text = moved.log.read_text()
-    hostname = json.loads(text.splitlines()[0])["host"]["ranks"][0]["hostname"]
-    moved.log.write_text(text.replace(f'"hostname": "{hostname}"', '"hostname": "elsewhere"'))
+    hostname = json.loads(moved.log.read_text().splitlines()[0])["host"]["ranks"][0]["hostname"]
+    edit(moved.log, f'"hostname": "{hostname}"', '"hostname": "elsewhere"')
     again = [run for run in not_comparable(cluster.work().statuses) if run.config.world_size == 4]
     assert {run.config.backend for run in again} == {"ddp", "horovod"}
     assert len({run.point.batch_per_rank for run in again}) == 1

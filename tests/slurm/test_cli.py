@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm.plan import plan
+from tests.plots.logs import edit
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, SHIPPED_SITES, small, write
 from tests.slurm.test_job_script import terminal_signals, wait_for
@@ -210,7 +211,7 @@ def test_a_terminal_gets_a_bar(cli: Cli) -> None:
 def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     assert cli("run")[0] == 0
     log = cli.log(0, 0)
-    log.write_text(log.read_text().replace(f'"hostname": "{socket.gethostname()}"', '"hostname": "elsewhere"'))
+    edit(log, f'"hostname": "{socket.gethostname()}"', '"hostname": "elsewhere"')
     before = cli.files()
     code, out, err = cli("run", "--blocks", "3")
     assert (code, out) == (2, "")
