@@ -58,8 +58,7 @@ class StudyFolder:
 
     def check_own(self) -> None:
         """Raise UsageError where nothing may be added: in a study that comes with the project, or where its lock is gone."""
-        if (self.path / "SHIPPED").exists():
-            raise UsageError(f"{self.path} comes with the project and is never added to; choose another --results, as {RESULTS}")
+        self._check_not_shipped()
         if self._copy.exists() and not self._jobs.exists():
             raise UsageError(
                 f"{self._jobs} is gone, and with it the lock of a job that may still be running; if none is: touch {self._jobs}"
@@ -88,6 +87,10 @@ class StudyFolder:
         except FileNotFoundError:
             return False
 
+    def _check_not_shipped(self) -> None:
+        if (self.path / "SHIPPED").exists():
+            raise UsageError(f"{self.path} comes with the project and is never added to; choose another --results, as {RESULTS}")
+
     def check_same(self, study: Study) -> None:
         """Raise UsageError where the folder holds runs of a study that differs in more than blocks and times."""
         if (kept := self.kept()) is None:
@@ -95,6 +98,7 @@ class StudyFolder:
         old, new = _flat(kept), _flat(study)
         for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}):
             if old.get(key) != new.get(key):
+                self._check_not_shipped()  # then another name for the study would be of no use
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "
                     "give the study a new name, or choose another --results"
