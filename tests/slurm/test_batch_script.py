@@ -298,7 +298,7 @@ def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> 
     done = report_job(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     text = (job.folder / "report.md").read_text()
-    assert "4 calibrations are usable." in text
+    assert "usable: 4 calibrations." in text
     assert "Slow nodes: not judged of" in text
     assert "## Gaps" in text
     said = [json.loads(line) for line in (job.folder / "jobs" / "report.jsonl").read_text().splitlines()]
