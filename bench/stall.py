@@ -128,11 +128,11 @@ def activity(beat: Beat, stack: list[tuple[str, str, int]], world_size: int, hel
 
 
 def _exchanging(stack: list[tuple[str, str, int]]) -> bool:
-    """Is the innermost code that is not a mere library an exchange? The user's own code below it is not."""
+    """Is the innermost code, libraries apart, an exchange or the ranks' meeting? The user's own code below it is not."""
     for file, function, _ in stack:
         if any(part in file for part in _EXCHANGES) and function.rpartition(".")[2] not in _AROUND_THE_MODEL:
             return True
-        if file.startswith(str(_HERE / "backends")):
+        if file.startswith((str(_HERE / "backends"), str(_HERE / "rendezvous.py"))):
             return True
         if not file.startswith(("<", *_LIBRARIES)):
             return False
