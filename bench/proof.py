@@ -14,7 +14,9 @@ _FIRST_SCHEMA = {"loss_bounded": 4}  # that demands the check; the others are as
 # reading of the clock: at most 2.4e-5 of 934 windows measured on a shared machine. On a GPU the steps are the device's own
 # events, and what lies between are the launch of the first and the host's waking up after the last, some tens of microseconds.
 EDGES = {"cpu": 1e-3, "cuda": 1e-2}  # share of a window outside its steps
-EDGES_S = 1e-3  # of a short window: a rank may be put off the processor at an edge
+# A rank that loses its processor at an edge is away for some slices of the scheduler: 2.4 ms were seen with 4 ranks on 2 cores,
+# more is possible. That is time the run really took, as between its steps; so it counts in the window and is no contradiction.
+EDGES_S = 0.05
 OVER = {"cpu": 1e-9, "cuda": 1e-2}  # by which steps may exceed their window: rounding; on a GPU the drift of two clocks
 
 Event = Mapping[str, Any]
