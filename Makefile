@@ -1,5 +1,5 @@
 # Every target does all it needs on a fresh machine; only those of the test cluster need root, and Slurm. `make help` lists them.
-# Variables: PYTHON (makes the environment), VENV (its folder), RESULTS, and those at the head of bench/setup/install.py.
+# Variables: PYTHON (makes the environment), VENV (its folder), RESULTS, and those at the head of bench/tools/setup/install.py.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -31,7 +31,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
-	@$(PYTHON) bench/setup/install.py --venv "$(VENV)"
+	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
 study: setup ## run the local study and report on it in results/mine/local (at most 12 min on 2 cores)
 	@$(call run_study,local)
@@ -48,7 +48,7 @@ check: setup ## check format, lint and types
 	$(RUN) mypy
 
 overhead: setup ## compare our loop with a bare hand-written one
-	$(RUN) python -m bench.overhead --results "$(RESULTS)/overhead"
+	$(RUN) python -m bench.tools.overhead --results "$(RESULTS)/overhead"
 
 cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2 libpmix-dev)
 	@$(RUN) python -m tests.cluster

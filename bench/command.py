@@ -7,25 +7,25 @@ import os
 import time
 from pathlib import Path
 
-from bench import launch as launching
 from bench.config import RunConfig, UsageError, parse_argv
-from bench.ending import FAILED, INPUT_ERROR, LAUNCHER_READS_S, RANK_0_SPEAKS_S, Ending, alarm
-from bench.interrupt import on_interrupt
-from bench.machine import require_fit
-from bench.peers import Launcher
+from bench.launch import world as launching
+from bench.launch.machine import require_fit
+from bench.launch.resources import advice, environment, require_unmodified
+from bench.lifecycle.ending import FAILED, INPUT_ERROR, LAUNCHER_READS_S, RANK_0_SPEAKS_S, Ending, alarm
+from bench.lifecycle.interrupt import on_interrupt
+from bench.lifecycle.peers import Launcher
+from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.stall import Board
+from bench.lifecycle.watchdog import Watchdog
 from bench.progress import make_screen, opening
-from bench.pulse import Pulse
 from bench.record import SCHEMA, RunLog
-from bench.resources import advice, environment, require_unmodified
-from bench.stall import Board
 from bench.streams import say
-from bench.watchdog import Watchdog
 
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by signal n."""
     if argv[:1] == ["doctor"]:
-        from bench.doctor.command import main as doctor
+        from bench.tools.doctor.command import main as doctor
 
         return doctor(argv[1:])
     rank, launch = 0, None

@@ -8,16 +8,19 @@ from typing import Any
 
 import torch
 
-from bench import backends, data, device, host, machine, model, train
-from bench.agree import disagreement, flat
+from bench import backends, data, models
 from bench.backends import Backend
 from bench.config import RunConfig, UsageError
-from bench.device import Device
-from bench.launch import Launch, WrongWorld
+from bench.launch import machine, provenance
+from bench.launch.agreement import disagreement, flat
+from bench.launch.world import Launch, WrongWorld
+from bench.lifecycle.pulse import Pulse
 from bench.progress import result
-from bench.pulse import Pulse
 from bench.record import SCHEMA, RunLog
 from bench.streams import say
+from bench.train import device
+from bench.train import loop as train
+from bench.train.device import Device
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
@@ -31,7 +34,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     pulse.enter("loading data")
     images = data.load_images(config, launch.local_rank)
     pulse.enter("building the model")
-    network = model.build_model(config, images.classes)
+    network = models.build_model(config, images.classes)
     machine.require_training_fit(config, launch, sum(p.numel() * p.element_size() for p in network.parameters()))
     network = network.to(place.torch_device)
     pulse.enter(f"starting {config.cell}")
@@ -95,12 +98,12 @@ def write_start(
     config: RunConfig, launch: Launch, log: RunLog, backend: Backend, place: Device, workload: dict[str, Any]
 ) -> None:
     """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share a place; needs all ranks."""
-    shared = flat({**host.shared(os.environ, backend.versions), "workload": workload})
-    own = {**host.describe_rank(launch, torch.get_num_threads()), **place.describe(), **host.disturbance()}
-    told = backend.gather((shared, own, host.placement(os.environ)))
+    shared = flat({**provenance.shared(os.environ, backend.versions), "workload": workload})
+    own = {**provenance.describe_rank(launch, torch.get_num_threads()), **place.describe(), **provenance.disturbance()}
+    told = backend.gather((shared, own, provenance.placement(os.environ)))
     if problem := disagreement([of_all for of_all, _, _ in told]):
         raise UsageError(problem)
-    ranks = [{**of_one, "env": host.changed(told[0][2], placed)} for _, of_one, placed in told]
+    ranks = [{**of_one, "env": provenance.changed(told[0][2], placed)} for _, of_one, placed in told]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
         raise WrongWorld(
@@ -109,7 +112,7 @@ def write_start(
         )
     device.require_own_gpus(ranks)
     if launch.rank == 0:
-        facts = {"ranks": ranks, **host.describe_run(os.environ, backend.versions)}
+        facts = {"ranks": ranks, **provenance.describe_run(os.environ, backend.versions)}
         log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
 
 
@@ -119,14 +122,14 @@ def _failed(facts: dict[str, Any]) -> list[str]:
 
 def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, Any]) -> bool:
     failed = _failed(facts)
-    disturbed = backend.gather(host.disturbance())
+    disturbed = backend.gather(provenance.disturbance())
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
         **facts,
         exchange_bytes=backend.exchange_bytes(),
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
-        peak_memory_bytes=backend.gather(host.peak_memory_bytes()),
+        peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )
     return not failed

@@ -46,7 +46,7 @@ def report(
         raise UsageError(
             f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name a folder with --out"
         )
-    from plots.report import make
+    from plots.report.write import make
 
     for line in make(folder, out or folder):
         typer.echo(line)
@@ -65,7 +65,7 @@ def bundle(
     A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
     """
     _require(folder)
-    from plots.bundle import bundle as pack
+    from plots.bundle.pack import bundle as pack
 
     typer.echo(pack(folder, out, force))
 

@@ -19,13 +19,13 @@ try:
     import typer
 
     from bench.config import UsageError
-    from slurm import batch, submit
+    from slurm import slurm_commands, submit
+    from slurm.directives import REPORT, report_minutes
     from slurm.folder import RESULTS, write_whole
-    from slurm.request import REPORT, report_minutes
+    from slurm.session import Asked, Work, open_work, parse_nodes, short
     from slurm.status import count, table
     from slurm.study import MAX_BLOCKS, MAX_SECONDS
     from slurm.tables import Layout
-    from slurm.work import Asked, Work, open_work, parse_nodes, short
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -132,7 +132,7 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
         raise UsageError(f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}")
     scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
     scripts |= {REPORT: work.report_script()} if out else {}
-    from slurm.price import lines  # imported here: not every command has a price
+    from slurm.cost import lines
 
     for line in lines(work, noise):
         _say(line)
@@ -164,7 +164,7 @@ def run(
     if work.request.site.scheduler != "none":
         raise UsageError(f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit {study} --site {site}")
     work.folder.check_own()
-    submit.find_launcher(work.request.site.hostfile)
+    slurm_commands.find_launcher(work.request.site.hostfile)
     with work.folder.lock() as lock:
         work = open_work(asked, locked=True)
         _check_machine(work)
@@ -178,7 +178,7 @@ def run(
         site_name = work.request.site.name
         script = work.folder.add_job(lock, work.script(), site=site_name, blocks=work.blocks, runs=len(work.todo))
         print(f"{work.study.name}: {len(work.todo)} runs on {work.request.site.title}, {work.estimate}; {script}", flush=True)
-        stopped_by = submit.execute(script, lock, work.statuses, work.todo, work.study.expected_run_s)
+        stopped_by = slurm_commands.execute(script, lock, work.statuses, work.todo, work.study.expected_run_s)
         return _close(open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by)
 
 
@@ -235,8 +235,8 @@ def submit_jobs(
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
     work = open_work(asked)
-    batch.scripts(work)  # a missing account or a forbidden option comes out before the price
-    from slurm.price import lines
+    submit.scripts(work)  # a missing account or a forbidden option comes out before the price
+    from slurm.cost import lines
 
     for line in lines(work, noise) if work.jobs else []:
         print(line)
@@ -247,8 +247,8 @@ def submit_jobs(
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
     try:
-        said = batch.submit_missing(asked, not no_report)
-    except batch.Refused as refused:
+        said = submit.submit_missing(asked, not no_report)
+    except submit.Refused as refused:
         print(*refused.lines, sep="\n", flush=True)
         raise
     print(*said, sep="\n", flush=True)
@@ -272,22 +272,22 @@ def wait(
     Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
-    work = batch.wait_for_jobs(asked, poll_s)
-    states = batch.all_states(work)
+    work = submit.wait_for_jobs(asked, poll_s)
+    states = submit.all_states(work)
     report = states.get(REPORT)
     if work.todo:  # why, as far as the jobs know
         _say_jobs(states)
-    elif report is not None and report.state != batch.REPORTED:
+    elif report is not None and report.state != submit.REPORTED:
         print(f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report {work.folder.path}")
     elif report is not None:
-        print(batch.said_by(work, REPORT, report), end="")  # the answer
+        print(submit.said_by(work, REPORT, report), end="")  # the answer
     return _close(work, shlex.join(["resume", *asked.words()]), None)
 
 
 @app.command()
 def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = RESULTS, nodes: NodesOption = None) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
-    for line in batch.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
+    for line in submit.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
         print(line)
 
 
@@ -308,8 +308,8 @@ def status(
     work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
     statuses = work.statuses
     if work.request.site.scheduler == "slurm":
-        states = batch.all_states(work)
-        statuses = batch.look_at_jobs(work, states)
+        states = submit.all_states(work)
+        statuses = submit.look_at_jobs(work, states)
         _say_jobs(states)
     for run_id, state, rest, words in table(statuses):
         padding = " " * (15 - len(state)) if rest else ""
@@ -321,7 +321,7 @@ def status(
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 
 
-def _say_jobs(states: Mapping[str, batch.JobState]) -> None:
+def _say_jobs(states: Mapping[str, submit.JobState]) -> None:
     for job, known in sorted(states.items()):
         print(f"{job}  job {known.id}  {known.state}")
 
@@ -329,7 +329,7 @@ def _say_jobs(states: Mapping[str, batch.JobState]) -> None:
 @site_app.command("new")
 def new_site(name: Annotated[str, typer.Argument(metavar="NAME", help="short name of the cluster")]) -> None:
     """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
-    from slurm.skeleton import write_skeleton
+    from slurm.new_site import write_skeleton
 
     path = write_skeleton(name)
     print(f"{path} written; correct it, then: python -m slurm submit weak --site {path} --dry-run")

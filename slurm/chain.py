@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.config import UsageError
-from slurm import submit
-from slurm.request import REPORT
-from slurm.work import Work
+from slurm import slurm_commands
+from slurm.directives import REPORT
+from slurm.session import Work
 
 
 def chain(work: Work, lock: Any, after: Sequence[str], pending: str, room: int) -> str:
@@ -23,8 +23,8 @@ def chain(work: Work, lock: Any, after: Sequence[str], pending: str, room: int) 
             raise UsageError(f"the site takes {work.request.site.limits.max_submitted} jobs of a user")
         script = work.folder.add_script(work.report_script(), REPORT)
         if pending:
-            submit.cancel(pending, False, work.request.site.access.clusters)
-        job_id = submit.submit(script, work.folder.path / "jobs", lock, after)
+            slurm_commands.cancel(pending, False, work.request.site.access.clusters)
+        job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         said = " ".join(str(error).split())
         return f"{REPORT}  not submitted: {said}; when they have ended: python -m plots report {work.folder.path}"

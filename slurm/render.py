@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import RunConfig, UsageError, make_config
+from slurm.directives import REPORT, Request, directives, exports, own_env, reaching_all_hosts, report_directives, step_args
 from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
 from slurm.plan import Run, points
-from slurm.request import REPORT, Request, directives, exports, own_env, reaching_all_hosts, report_directives, step_args
 from slurm.site import Site
 from slurm.study import OWNED_FIELDS, Study
 

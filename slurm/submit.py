@@ -1,190 +1,306 @@
-"""Start job scripts here or through Slurm, and ask Slurm about them: the only file that starts other programs."""
+"""Jobs in Slurm's queue: submit what is missing, say what has become of each, wait for them, take them back."""
 
 from __future__ import annotations
 
-import getpass
-import os
-import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import IO
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from bench.config import UsageError
-from slurm.follow import follow
-from slurm.plan import Run
-from slurm.status import RunStatus
+from slurm import slurm_commands
+from slurm.chain import chain
+from slurm.directives import REPORT, job_name
+from slurm.fit import Job, ids_with
+from slurm.folder import Number, StudyFolder
+from slurm.progress import display
+from slurm.session import Asked, Work, open_work
+from slurm.shared import check_shared
+from slurm.slurm_commands import Queued
+from slurm.status import RunStatus, look, seconds_left
 
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows lacks one
-_ANSWER_S = 60  # a busy controller takes its time
-_WHERE = ("SLURM_CONF",)  # says which Slurm to talk to; any other variable of an outer job would change the inner one
-
-
-def find_launcher(hostfile: str) -> None:
-    """Raise UsageError where the job script would not find mpirun, or mpirun its hosts."""
-    if hostfile and not Path(hostfile).is_file():
-        raise UsageError(f"{hostfile} is not there: mpirun's hostfile, one line for each host, as in 'node1 slots=4'; write it")
-    venv = Path(".venv/bin")
-    path = f"{venv.absolute()}{os.pathsep}{os.environ.get('PATH', '')}" if venv.is_dir() else None
-    name = os.environ.get("MPIRUN", "mpirun")
-    if shutil.which(name, path=path) is None:
-        raise UsageError(
-            f"{name} is not found; run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
-        )
+_COMING = ("planned", "running", "interrupted")  # runs that a job in progress may still bring to an end
+REPORTED = "ended: complete"  # the state of a job that came to its end
+_IN_PROGRESS = ("submitted", "pending", "running")
 
 
-def execute(
-    script: Path, lock: IO[str], statuses: Sequence[RunStatus], todo: Sequence[Run], expected_run_s: int | None
-) -> int | None:
-    """Run a job script under the study's lock and show how it goes; the signal that stopped it, or None.
+class _Event(BaseModel):
+    """One line of jobs/JOB.jsonl, as far as it matters here."""
 
-    The script gets a session of its own, so that Ctrl-C reaches it once, from here, as the SIGTERM it forwards.
-    """
-    # this Python and what stands beside it, mpirun among it, whatever .venv there is
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    environment = {"PYTHON": sys.executable, **os.environ, "PATH": beside, "STUDY_LOCK_FD": str(lock.fileno())}
-    with _caught() as caught:
-        job = subprocess.Popen(
-            ["bash", str(script)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its progress lines; `follow` says the same and more
-            env=environment,
-            pass_fds=(lock.fileno(),),
-            start_new_session=True,
-        )
-        follow(job, caught, statuses, todo, expected_run_s)
-    if not caught and job.returncode == 2:
-        sys.exit(2)  # the script has said in one line what is wrong
-    if not caught and job.returncode not in (0, 1):
-        raise UsageError(f"{script} stopped with exit code {job.returncode}; its own message is above")
-    return caught[0] if caught else None
+    event: str
+    job: Annotated[Number, BeforeValidator(str)]
+    reason: Annotated[str, AfterValidator(lambda text: " ".join(text.split()))] = ""
 
 
-@contextmanager
-def _caught() -> Iterator[list[int]]:
-    """Signals that arrive are collected instead of ending this process."""
-    caught: list[int] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        caught.append(signum)
-
-    before = {s: signal.signal(s, note) for s in _SIGNALS}
-    try:
-        yield caught
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)
+_EVENT = TypeAdapter(_Event)
 
 
 @dataclass(frozen=True)
-class Queued:
-    """One job as Slurm's queue shows it; `state` in Slurm's own word, as in PENDING, `command`: the script, where it tells."""
+class JobState:
+    """What has become of one job: not submitted, submitted, pending, running, or how it ended.
 
-    id: str
-    name: str
+    No such word makes a run ok: only the run's own log does.
+    """
+
     state: str
-    command: str = ""
+    id: str = ""
+
+    @property
+    def in_progress(self) -> bool:
+        return self.state in _IN_PROGRESS
 
 
-def find_sbatch() -> None:
-    """Raise UsageError where jobs cannot be submitted."""
-    if shutil.which("sbatch") is None:
+class Refused(UsageError):
+    """Slurm took some jobs and not this one; `lines` say what has become of all."""
+
+    def __init__(self, message: str, lines: Sequence[str]) -> None:
+        super().__init__(message)
+        self.lines = lines
+
+
+def submit_missing(asked: Asked, report: bool = True) -> list[str]:
+    """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing.
+
+    With `report`, a last job waits for all of them and writes the report. Raises Refused where Slurm does not take a job: those
+    before it stay in the queue and are reported on.
+    """
+    scripts(work := open_work(asked))  # every mistake comes out before anything is made
+    slurm_commands.find_sbatch()
+    _require_queue(work)
+    lines = []
+    with work.folder.lock() as lock:
+        work = open_work(asked, locked=True)  # another submitter may have been faster, and its jobs too
+        texts = scripts(work)
+        queue = _require_queue(work)
+        _adopt(work, lock, queue)
+        states = job_states(work.folder, queue, _clusters(work))
+        work.folder.keep_study(work.text)
+        (work.folder.path / "jobs").mkdir(exist_ok=True)
+        left_alone: set[str] = set()
+        refused = ""
+        room = (work.request.site.limits.max_submitted or 10**6) - len(queue)
+        before = states.get(REPORT)
+        after = [known.id for job, known in states.items() if known.in_progress and job != REPORT]
+        for job in work.jobs:
+            if at_work := _at_work(job, work, states):
+                lines += [f"{name}  {states[name].state} as job {states[name].id}" for name in at_work if name not in left_alone]
+                left_alone |= set(at_work)
+            elif room <= 0:
+                most = work.request.site.limits.max_submitted
+                lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
+            elif refused:
+                lines.append(f"{job.id}  not submitted")
+            else:
+                try:
+                    after.append(_submit(work, lock, job, texts[job.id]))
+                except UsageError as error:
+                    refused = str(error)
+                    lines.append(f"{job.id}  not submitted")
+                    continue
+                lines.append(f"{job.id}  submitted as job {after[-1]}, {len(job.runs)} runs")
+                room -= 1
+        if report and after:
+            pending = before.id if before is not None and before.state == "pending" else ""
+            lines.append(chain(work, lock, after, pending, room))
+        elif report and before is not None and not before.in_progress and before.state != REPORTED:
+            lines.append(f"{REPORT}  {before.state}; make it here: python -m plots report {work.folder.path}")
+    if refused:
+        raise Refused(refused, lines)
+    return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
+
+
+def scripts(work: Work) -> dict[str, str]:
+    """The script of every job that is left to do, by the job's id. Raises UsageError where the site or its file will not do."""
+    require_scheduler(work)
+    work.folder.check_own()
+    check_shared(work.request.site, work.folder.path)
+    return {job.id: work.batch_script(job) for job in work.jobs}
+
+
+def queue_of(work: Work) -> list[Queued] | None:
+    """This user's jobs where the site's go; None where Slurm cannot be asked."""
+    return slurm_commands.queue(_clusters(work))
+
+
+def _require_queue(work: Work) -> list[Queued]:
+    if (queue := queue_of(work)) is None:
+        raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
+    return queue
+
+
+def _clusters(work: Work) -> str:
+    return work.request.site.access.clusters
+
+
+def _at_work(job: Job, work: Work, states: Mapping[str, JobState]) -> list[str]:
+    """Jobs in progress, of either layout, that hold runs of this one."""
+    ids = dict.fromkeys(name for run in job.runs for name in ids_with(run, work.request.site))
+    return [name for name in ids if name in states and states[name].in_progress]
+
+
+def require_scheduler(work: Work) -> None:
+    """Raise UsageError at a site whose scripts run where they are started."""
+    site = work.request.site
+    if site.scheduler != "slurm":
         raise UsageError(
-            "there is no sbatch on this machine; submit on the cluster's login node, or write the scripts here: "
-            "python -m slurm render STUDY --site SITE --out FOLDER"
+            f"site {site.name!r} has no scheduler; run the study there: python -m slurm run {work.study.name} --site {site.name}"
         )
 
 
-def find_squeue() -> None:
-    """Raise UsageError where the queue cannot be seen."""
-    if shutil.which("squeue") is None:
-        raise UsageError("there is no squeue on this machine; use the cluster's login node")
-
-
-def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
-    """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with what sbatch said.
-
-    It starts once the jobs `after` have ended, however they ended. sbatch holds the study's `lock` too: if we are killed, nobody
-    else submits before it has ended and the job can be seen.
-    """
-    waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    said = _ask(["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)], pass_fds=(lock.fileno(),))
-    job_id = said.strip().partition(";")[0]  # a federation adds the cluster's name
-    if not job_id.isdecimal():
-        raise UsageError(f"sbatch answered {said.strip()!r}, which is no job id; see whether {script.name} is in `squeue`")
+def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
+    states = {status.run.id: status.state for status in work.statuses}
+    for run in job.runs:
+        if states[run.id] != "planned":
+            work.folder.set_aside(run.log)
+    script = work.folder.add_script(text, job.id)
+    job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock)
+    work.folder.record_job(
+        lock, script, site=work.request.site.name, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id
+    )
     return job_id
 
 
-def queue(clusters: str = "") -> list[Queued] | None:
-    """This user's jobs, pending and running; None where there is no squeue or it does not answer.
+def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
+    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed after sbatch."""
+    recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
+    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.request.site))
+    names = {job_name(work.study, name): name for name in (*runs, REPORT)}
+    for queued in queue:
+        name = names.get(queued.name)
+        if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
+            script = work.folder.keep_script(Path(queued.command), name)
+            work.folder.record_job(
+                lock, script, site=work.request.site.name, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id
+            )
 
-    `clusters`: where jobs go if not to the default cluster, as for sbatch; squeue would not see them there unasked.
+
+def _of_another_folder(command: str, folder: StudyFolder) -> bool:
+    """Whether a queued script is one that `submit` keeps beside the logs of another study of this name."""
+    script = Path(command)
+    return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()
+
+
+def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = "") -> dict[str, JobState]:
+    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked.
+
+    Where it was submitted more than once, one that is still in the queue goes before a later one that has left it.
     """
+    ids: dict[str, set[str]] = {}
+    for entry in folder.read_jobs():
+        if entry.slurm_id:
+            ids.setdefault(entry.job, set()).add(entry.slurm_id)
+    for path in (folder.path / "jobs").glob("*.jsonl"):
+        ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
+    queued = {q.id for q in queue or ()}
+    last = {job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known}  # Slurm's numbers rise
+    gone = [job_id for job_id in last.values() if queue is not None and all(q.id != job_id for q in queue)]
+    accounts = slurm_commands.accounted(gone, clusters) if gone else {}
+    return {job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id) for job, job_id in last.items()}
+
+
+def _state(job_id: str, said: Sequence[Mapping[str, Any]], queue: Sequence[Queued] | None, accounts: Mapping[str, str]) -> str:
+    """The queue's word first, then the job's own, then the accounts'; a job that nobody knows has vanished."""
+    queued = next((q.state.lower() for q in queue or () if q.id == job_id), None)
+    if queued:
+        return "pending" if queued == "pending" else "running"
+    if said and said[-1]["event"] == "end":
+        return f"ended: {said[-1].get('reason', '')}"
+    if queue is None:
+        return "running" if said else "submitted"
+    if job_id in accounts:
+        return f"ended: {accounts[job_id]}"
+    return "vanished: " + ("it began and left no end" if said else "it never began")
+
+
+def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
+    """What a job wrote of itself, for this id alone."""
+    return [event for event in _events(folder.path / "jobs" / f"{job}.jsonl") if event["job"] == job_id]
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    """Whole lines that a job wrote of itself; a kill tears one, and a person may have edited the file."""
     try:
-        said = _ask(["squeue", *_on(clusters), "--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"])
-    except UsageError:
-        return None
-    return [Queued(*line.strip().split("|", 3)) for line in said.splitlines() if line.count("|") >= 2]
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValidationError):
+            found.append(_EVENT.validate_json(line).model_dump())
+    return found
 
 
-def _on(clusters: str) -> list[str]:
-    return [f"--clusters={clusters}"] if clusters else []
+def all_states(work: Work) -> dict[str, JobState]:
+    """State of every job of the study, as far as Slurm and the jobs themselves tell."""
+    return job_states(work.folder, queue_of(work), _clusters(work))
 
 
-def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
-    """Slurm's last word on jobs that have left the queue, as in TIMEOUT; empty where it keeps no accounts."""
-    if not job_ids:
-        return {}
+def said_by(work: Work, job: str, known: JobState) -> str:
+    """What a job printed; '' where its output is not in the study's folder."""
+    output = work.folder.path / "jobs" / f"{job_name(work.study, job)}-{known.id}.out"
     try:
-        asked = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State", f"--jobs={','.join(job_ids)}"]
-        said = _ask(["sacct", *_on(clusters), *asked])
-    except UsageError:
-        return {}
-    rows = (line.split("|") for line in said.splitlines() if "|" in line)
-    return {row[0]: row[1].split()[0] for row in rows if row[1]}  # CANCELLED is followed by whose doing it was
-
-
-def cancel(job_id: str, running: bool, clusters: str = "") -> None:
-    """Take a pending job out of the queue; let a running one end its step, record that, and stop."""
-    _ask(["scancel", *_on(clusters), *(["--batch", "--signal=TERM"] if running else []), job_id])
-
-
-def ask_cluster(command: Sequence[str]) -> str:
-    """What sinfo or scontrol says, or nothing where it is not there."""
-    try:
-        return _ask(command)
-    except UsageError:
+        return output.read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return ""
 
 
-def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
-    """Output of one of Slurm's commands. Raises UsageError with the line it complained in."""
-    try:
-        done = subprocess.run(
-            command,
-            env=_clean(os.environ),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=_ANSWER_S,
-            pass_fds=pass_fds,
-        )
-    except FileNotFoundError:
-        raise UsageError(f"there is no {command[0]} on this machine; use the cluster's login node") from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"{command[0]} did not answer within {_ANSWER_S} s; is Slurm's controller up? see `sinfo`") from None
-    if done.returncode:
-        complaint = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UsageError(f"{command[0]} refused: {complaint}; correct the site file or the options, then submit again")
-    return done.stdout
+def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
+    """States of the runs, where an unfinished one is running only while its own job is; those ok are not read again."""
+    found = []
+    for status in work.statuses:
+        if status.state == "ok":
+            found.append(status)
+            continue
+        known = [states[name] for name in ids_with(status.run, work.request.site) if name in states]
+        running = any(job.state == "running" for job in known)
+        last = max(known, key=lambda job: int(job.id), default=None)
+        found.append(look(status.run, running, "" if last is None or any(job.in_progress for job in known) else last.state))
+    return found
 
 
-def _clean(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what an outer job, or the user's defaults for sbatch, would change in ours."""
-    return {k: v for k, v in env.items() if k in _WHERE or not k.startswith(("SLURM_", "SBATCH_", "SRUN_", "SALLOC_"))}
+def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then stands.
+
+    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    """
+    work = open_work(asked)
+    require_scheduler(work)
+    slurm_commands.find_squeue()
+    with display(len(work.statuses)) as show:
+        while True:
+            queue = queue_of(work)
+            states = job_states(work.folder, queue, _clusters(work))
+            work = replace(work, statuses=look_at_jobs(work, states))
+            if queue is not None and not any(known.in_progress for known in states.values()):
+                return work
+            show(sum(s.state == "ok" for s in work.statuses), *_progress(work, states, queue is not None))
+            time.sleep(poll_s)
+
+
+def _progress(work: Work, states: Mapping[str, JobState], answered: bool) -> tuple[str, float | None]:
+    """What the jobs do, and seconds left if as many go on running as do now; runs that failed wait for the next submission."""
+    counts = Counter(known.state for known in states.values() if known.in_progress)
+    said = ", ".join(f"{counts[state]} {state}" for state in ("running", "pending", "submitted") if counts[state])
+    failed = sum(s.state not in (*_COMING, "ok") for s in work.statuses)
+    text = f"jobs: {said}" + (f", {failed} runs failed" if failed else "") + ("" if answered else ", squeue does not answer")
+    coming = [s.run for s in work.statuses if s.state in _COMING]
+    left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
+    return text, None if left_s is None else left_s / max(1, counts["running"])
+
+
+def cancel_all(asked: Asked) -> list[str]:
+    """Take every job of the study out of the queue; lines to print."""
+    work = open_work(asked)
+    require_scheduler(work)
+    lines = []
+    # the report first: it would start once the jobs that it waits for are gone
+    for job, known in sorted(all_states(work).items(), key=lambda item: (item[0] != REPORT, item[0])):
+        if known.in_progress:
+            slurm_commands.cancel(known.id, known.state == "running", _clusters(work))
+            lines.append(f"{job}  job {known.id} " + ("told to stop" if known.state == "running" else "taken out of the queue"))
+    return lines or ["no job of this study is in the queue"]

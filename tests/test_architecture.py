@@ -12,13 +12,18 @@ ROOMS = ("bench", "slurm", "plots")
 ALLOWED = {
     "bench": {"bench"},
     "slurm": {"slurm", "bench.version", "bench.missing", "bench.config", "bench.record", "plots.stats"},
-    "plots": {"plots", "bench.version", "bench.missing", "bench.config", "bench.events", "bench.record"},
+    "plots": {"plots", "bench.version", "bench.missing", "bench.config", "bench.record.events", "bench.record"},
 }
 # third-party modules that only the named files may import; torch is bench's alone, and absent from its light part
 ONLY_IN = {
-    "horovod": {"bench/backends/hvd.py", "bench/overhead/loops.py", "bench/setup/verify.py", "bench/doctor/probe.py"},
-    "mpi4py": {"bench/backends/mpi_group.py", "bench/setup/verify.py", "bench/doctor/probe.py"},
-    "matplotlib": {"plots/figures.py"},
+    "horovod": {
+        "bench/backends/hvd.py",
+        "bench/tools/overhead/loops.py",
+        "bench/tools/setup/verify.py",
+        "bench/tools/doctor/probe.py",
+    },
+    "mpi4py": {"bench/backends/mpi_group.py", "bench/tools/setup/verify.py", "bench/tools/doctor/probe.py"},
+    "matplotlib": {"plots/report/figures.py"},
 }
 TORCH_FREE = {
     f"bench/{name}.py"
@@ -47,9 +52,9 @@ TORCH_FREE |= {
     for name in ("__main__", "command", "ending", "interrupt", "peers", "progress", "pulse", "stall", "streams", "watchdog")
 }
 # the doctor answers where torch does not import: only two files, processes of their own, load it
-TORCH_FREE |= {f"bench/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
-TORCH_FREE -= {"bench/doctor/probe.py", "bench/doctor/trial.py"}
-TORCH_FREE |= {"bench/events.py", "bench/proof.py", "bench/sealed.py"}  # what reads a log
+TORCH_FREE |= {f"bench/tools/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
+TORCH_FREE -= {"bench/tools/doctor/probe.py", "bench/tools/doctor/exchange_worker.py"}
+TORCH_FREE |= {"bench/record/events.py", "bench/record/proof.py", "bench/record/sealed.py"}  # what reads a log
 
 
 def sources() -> list[Path]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import yaml
 
-from bench.setup.state import read_pins
+from bench.tools.setup.state import read_pins
 
 ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text()
 
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-NOT_FROM_CONDA = {"horovod"}  # built by `bench/setup/install.py --into-active`
+NOT_FROM_CONDA = {"horovod"}  # built by `bench/tools/setup/install.py --into-active`
 GROUPS = ("core", "bench", "horovod-build")  # own-mpi-build is for mpi4py from source, test for developers
 # What pip's packages bring along or leave to the machine, and conda's name one by one.
 CONDA_ONLY = {"python", "cuda-version", "nccl", "cuda-nvcc", "cuda-libraries-dev", "cxx-compiler", "make", "pip"}

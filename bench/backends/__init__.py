@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import torch
 
 from bench.config import RunConfig
-from bench.device import Device
-from bench.launch import Launch
+from bench.launch.world import Launch
+from bench.train.device import Device
 
 Reduction = Literal["sum", "max", "min"]
 

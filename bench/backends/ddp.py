@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bench.backends import Reduction
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
-from bench.device import Device
-from bench.launch import Launch
+from bench.launch.world import Launch
+from bench.train.device import Device
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}  # scalars stay on the host: NCCL would queue them behind gradients
@@ -32,7 +32,7 @@ class Ddp:
             mpi_group.init(config, launch)
             self.versions = mpi_group.versions()
         else:
-            from bench.rendezvous import open_store
+            from bench.launch.rendezvous import open_store
 
             store = dist.PrefixStore("ddp", open_store(config, launch))
             dist.init_process_group(_GROUPS[config.transport], store=store, rank=launch.rank, world_size=launch.size)

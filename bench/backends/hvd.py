@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from bench.backends import Reduction
-from bench.backends.wire import Wire, broadcast
+from bench.backends.hvd_compression import Wire, broadcast
 from bench.config import MATCHED_BUCKET_MIB, RunConfig, UsageError
-from bench.device import Device
-from bench.launch import Launch, WrongWorld
+from bench.launch.world import Launch, WrongWorld
+from bench.train.device import Device
 
 _MIB = 2**20
 
@@ -212,7 +212,7 @@ def _init_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
-    from bench.rendezvous import host_address, open_store
+    from bench.launch.rendezvous import host_address, open_store
 
     store = open_store(config, launch)
     store.set(f"host/{launch.rank}", socket.gethostname())

@@ -8,10 +8,10 @@ from itertools import islice
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bench.config import RunConfig, UsageError
+from bench.config.rules import ON_DISK
 from bench.data import augment
-from bench.data.images import Batch, Images, Indices
-from bench.data.order import rank_indices, step_indices
-from bench.rules import ON_DISK
+from bench.data.dataset import Batch, Images, Indices
+from bench.data.sampler import rank_indices, step_indices
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
 
@@ -36,9 +36,9 @@ def _load(config: RunConfig, local_rank: int) -> Images:
 
         return on_disk.load(config, local_rank)
     if ":" in config.dataset:
-        from bench.data import own
+        from bench.data import custom
 
-        return own.load(config)
+        return custom.load(config)
     from bench.data.builtin import Digits, Synthetic
 
     return Synthetic(config) if config.dataset == "synthetic" else Digits(config)

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from bench.config import RunConfig
-from bench.data.images import Batch, image_dtype
+from bench.data.dataset import Batch, image_dtype
 
 
 class Synthetic(Dataset[Batch]):

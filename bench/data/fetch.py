@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import UsageError
-from bench.model import import_torchvision
+from bench.models import import_torchvision
 
 WAIT_S = 900.0  # for another rank's or launch's download
 _SILENCE_S = 30.0  # a server that says nothing for so long is taken for absent

@@ -16,9 +16,9 @@ from torch.utils.data import Dataset
 from bench.config import RunConfig, UsageError
 from bench.data import augment, pickled
 from bench.data.augment import CHANNELS, FLIPS, EpochCrops, Pixels
+from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.data.fetch import Published, provide
-from bench.data.images import Batch, epoch_of, image_dtype
-from bench.model import import_torchvision
+from bench.models import import_torchvision
 
 CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
 

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench import launch as launching
 from bench.config import RunConfig, parse_argv
-from bench.resources import environment
+from bench.launch import world as launching
+from bench.launch.resources import environment
 
 STEPS = 20
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
@@ -58,7 +58,7 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
-    from bench.train import Input, Loop
+    from bench.train.loop import Input, Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
     return Loop(config, backend, network, samples)
@@ -68,8 +68,8 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's must win."""
     import torch
 
-    from bench.model import build_model
-    from bench.train import digest
+    from bench.models import build_model
+    from bench.train.loop import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
     loop = make_loop(config, backend, network, rank)
@@ -98,9 +98,9 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     import torch
     from torch.nn.functional import cross_entropy
 
-    from bench.model import build_model
-    from bench.precision import autocast, parameter_dtype
-    from bench.train import digest
+    from bench.models import build_model
+    from bench.train.loop import digest
+    from bench.train.precision import autocast, parameter_dtype
 
     network = build_model(config, 10)
     layout = torch.channels_last if config.memory_format == "channels_last" else torch.contiguous_format
@@ -141,7 +141,7 @@ def joined(config: RunConfig, shards: int) -> list[Any]:
     import torch
     from torch.nn.functional import cross_entropy
 
-    from bench.model import build_model
+    from bench.models import build_model
 
     network = build_model(config, 10)
     parts = [next(shard_of(config, rank, shards)) for rank in range(shards)]
@@ -153,7 +153,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """The small verbs of the protocol, with values that tell a sum from a maximum and rank 0 from the rest."""
     import torch
 
-    from bench.model import build_model
+    from bench.models import build_model
 
     network = build_model(config.model_copy(update={"model": MODELS[1], "seed": 7 + rank}), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
@@ -187,7 +187,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     """Bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
-    from bench.model import build_model
+    from bench.models import build_model
 
     resnet = config.model_copy(update={"model": "resnet50", "batch_per_rank": 2})
     loop = make_loop(resnet, backend, build_model(resnet, 1000), rank)
@@ -205,7 +205,8 @@ def main() -> None:
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch
 
-    from bench import backends, device
+    from bench import backends
+    from bench.train import device
 
     torch.set_num_threads(1)
     if shards:

@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from bench import launch as launching
 from bench.config import parse_argv
-from bench.resources import environment
+from bench.launch import world as launching
+from bench.launch.resources import environment
 
 SETTLED, STEPS = 200, 2000  # steps before the first look, and between the two
 MODEL = ["--model", "tests.bench.tiny:normalised"]
@@ -29,9 +29,10 @@ def main() -> None:
     os.environ.update(environment(config, place, 1, os.environ))
     import torch
 
-    from bench import backends, data, device
-    from bench.model import build_model
-    from bench.train import Input, Loop
+    from bench import backends, data
+    from bench.models import build_model
+    from bench.train import device
+    from bench.train.loop import Input, Loop
 
     torch.set_num_threads(1)
     backend = backends.load(config, place, device.choose(config, place))

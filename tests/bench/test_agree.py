@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.agree import disagreement, flat, shared_fields
 from bench.config import RunConfig
+from bench.launch.agreement import disagreement, flat, shared_fields
 from bench.record import read_run
 from tests.bench.ranks import ROOT, bench, mpirun, run, torchrun
 

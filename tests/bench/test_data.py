@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from bench.config import RunConfig
+from bench.config.rules import DIGITS_SAMPLES
 from bench.data import batches, describe, load_images, step_indices
-from bench.data.order import fixed_part, rank_indices
-from bench.rules import DIGITS_SAMPLES
+from bench.data.sampler import fixed_part, rank_indices
 
 
 def config(**fields: object) -> RunConfig:

@@ -17,7 +17,7 @@ from bench.data.augment import (
     random_resized_crop,
     sample_random,
 )
-from bench.model import import_torchvision
+from bench.models import import_torchvision
 from tests.bench import disk
 
 

@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from bench.config import RunConfig, UsageError
 from bench.data import batches, describe, load_images
-from bench.data.images import Indices
+from bench.data.dataset import Indices
 from bench.data.on_disk import Arrays
 from tests.bench import disk
 
@@ -161,7 +161,7 @@ def test_folder_of_jpegs(tmp_path: Path) -> None:
     got, labels = images.__getitems__([0, 11])
     assert got.shape == (2, 3, 32, 32)
     assert labels.tolist() == [0, 1]
-    from bench.model import import_torchvision
+    from bench.models import import_torchvision
 
     import_torchvision()
     from torchvision.transforms import v2

@@ -229,7 +229,7 @@ def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> No
         "    while 'mpi4py.MPI' not in sys.modules: time.sleep(0.05)\n"
         "    time.sleep(1)\n"
         "    os.kill(os.getpid(), 9)\n"
-        "if 'bench.doctor.trial' in sys.orig_argv and os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
+        "if 'bench.tools.doctor.exchange_worker' in sys.orig_argv and os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
         "    threading.Thread(target=die, daemon=True).start()\n"
     )
     found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/mpi"), {"PYTHONPATH": str(tmp_path)}))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bench.doctor import launcher, machine, ranks
-from bench.doctor.findings import Finding, exit_status, failure, merge, ok, warning
-from bench.doctor.meeting import Meeting
-from bench.doctor.trials import groups
-from bench.launch import Launch
+from bench.launch.world import Launch
+from bench.tools.doctor import launcher_checks, machine, ranks
+from bench.tools.doctor.exchange import groups
+from bench.tools.doctor.findings import Finding, exit_status, failure, merge, ok, warning
+from bench.tools.doctor.mailbox import Meeting
 
 HERE = ["lo", "eth0", "ib0"]
 
@@ -53,25 +53,25 @@ def test_only_failures_make_the_status() -> None:
     ],
 )
 def test_the_library_against_the_launcher(source: str, env: Mapping[str, str], mpi: str, level: str) -> None:
-    assert levels(launcher.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env)) == [level]
+    assert levels(launcher_checks.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env)) == [level]
 
 
 def test_mpirun_against_the_library() -> None:
     openmpi, hydra = "mpirun (Open MPI) 4.1.4", "HYDRA build details:\n    Version:   4.0.2"
-    assert levels(launcher.mpirun("/bin/mpirun", openmpi, "Open MPI v4.1.4")) == ["ok"]
-    assert levels(launcher.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11")) == ["warning"]
-    assert levels(launcher.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11")) == ["failure"]
-    assert levels(launcher.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2")) == ["ok"]
-    assert levels(launcher.mpirun("/bin/mpirun", openmpi, None)) == ["ok"], "no library to compare: said elsewhere"
-    assert levels(launcher.mpirun(None, "", "Open MPI v5.0.11")) == ["failure"]
+    assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, "Open MPI v4.1.4")) == ["ok"]
+    assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11")) == ["warning"]
+    assert levels(launcher_checks.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11")) == ["failure"]
+    assert levels(launcher_checks.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2")) == ["ok"]
+    assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, None)) == ["ok"], "no library to compare: said elsewhere"
+    assert levels(launcher_checks.mpirun(None, "", "Open MPI v5.0.11")) == ["failure"]
 
 
 def test_what_is_tried() -> None:
     four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
-    assert launcher.cells(Launch("mpirun", 0, 2, 0, 2, "k"), None, 0) == four
-    assert launcher.cells(Launch("torchrun", 0, 2, 0, 2, "k"), None, 0) == four[2:]
-    assert launcher.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [*four, "ddp/nccl", "horovod/nccl"]
-    assert launcher.cells(Launch("srun", 0, 8, 0, 4, "k"), ["ddp/gloo"], 4) == ["ddp/gloo"]
+    assert launcher_checks.cells(Launch("mpirun", 0, 2, 0, 2, "k"), None, 0) == four
+    assert launcher_checks.cells(Launch("torchrun", 0, 2, 0, 2, "k"), None, 0) == four[2:]
+    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [*four, "ddp/nccl", "horovod/nccl"]
+    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), ["ddp/gloo"], 4) == ["ddp/gloo"]
     assert groups(four) == [["ddp/gloo"], ["horovod/gloo"], ["ddp/mpi", "horovod/mpi"]], "MPI last, in one process"
     assert groups([]) == []
 

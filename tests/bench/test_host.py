@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench.agree import disagreement, flat
-from bench.host import changed, code, code_sha256, describe_run, placement, recorded, shared
+from bench.launch.agreement import disagreement, flat
+from bench.launch.provenance import changed, code, code_sha256, describe_run, placement, recorded, shared
 from tests.bench import ranks
 
 
@@ -118,7 +118,9 @@ def test_what_known_launchers_set_parts_no_ranks(path: Path) -> None:
 @pytest.mark.parametrize("launcher", [ranks.mpirun, ranks.torchrun, ranks.horovodrun])
 def test_two_launches_of_one_launcher_record_the_same(launcher: Callable[..., list[str]], tmp_path: Path) -> None:
     script = tmp_path / "show.py"
-    script.write_text("import json, os; from bench.host import recorded; print('env', json.dumps(recorded(os.environ)))")
+    script.write_text(
+        "import json, os; from bench.launch.provenance import recorded as r; print('env', json.dumps(r(os.environ)))"
+    )
     seen: list[Any] = []
     for _ in range(2):
         done = ranks.run(launcher(2, str(script)), {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.config import UsageError
-from bench.hostlist import expand
+from bench.launch.hostlist import expand
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from bench.launch import (
+from bench.launch.world import (
     Launch,
     agent_store,
     discover,

@@ -16,7 +16,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from bench.config import make_config
-from bench.ending import describe
+from bench.lifecycle.ending import describe
 from bench.progress import opening, quantity, result
 from bench.record import read_run
 from bench.streams import say

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench import machine
 from bench.config import RunConfig, UsageError, make_config
-from bench.launch import Launch
+from bench.launch import machine
+from bench.launch.world import Launch
 from tests.bench.ranks import ROOT, bench, run
 
 GIB = 2**30

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bench.config import RunConfig, UsageError
-from bench.model import build_model
-from bench.train import digest
+from bench.models import build_model
+from bench.train.loop import digest
 
 
 def test_resnet50_has_its_published_size() -> None:

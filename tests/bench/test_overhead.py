@@ -9,8 +9,8 @@ import torch
 
 from bench.config import RunConfig
 from bench.data import batches, load_images
-from bench.overhead.figures import log_interval
-from bench.overhead.loops import bare_batches
+from bench.tools.overhead.loops import bare_batches
+from bench.tools.overhead.summary import log_interval
 
 DDP = (1000, 1012, 985, 1020, 995, 1005, 990, 1015)
 HOROVOD = (980, 995, 968, 1001, 979, 985, 975, 996)

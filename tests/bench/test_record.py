@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from bench import proof
 from bench.config import RunConfig, UsageError
-from bench.record import SCHEMA, RunLog, append_event, parse_run, read_run
+from bench.record import SCHEMA, RunLog, append_event, parse_run, proof, read_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CONFIG = RunConfig(backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3)

@@ -16,8 +16,8 @@ import pytest
 import torch.distributed as dist
 
 from bench.config import UsageError, make_config
-from bench.launch import Launch
-from bench.rendezvous import _compare, open_store
+from bench.launch.rendezvous import _compare, open_store
+from bench.launch.world import Launch
 from tests.bench.ranks import ROOT, bench, environment, run
 
 

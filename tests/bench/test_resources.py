@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.config import RunConfig, UsageError, make_config
-from bench.launch import Launch
-from bench.resources import advice, environment, require_unmodified
+from bench.launch.resources import advice, environment, require_unmodified
+from bench.launch.world import Launch
 
 HERE = Launch("mpirun", 0, 2, 0, 2, "k")
 APART = Launch("srun", 0, 2, 0, 1, "k")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.setup import active, needs, pair, runner, state, steps, wheels
+from bench.tools.setup import existing_env, pair, prerequisites, runner, state, steps, wheels
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "setup"
@@ -250,7 +250,7 @@ def test_set_up_says_it_after_installing(tmp_path: Path, capsys: pytest.CaptureF
     ],
 )
 def test_sizes_are_named_before_the_download(index: str, gpu: bool, cuda: bool, spare: bool) -> None:
-    from bench.setup.install import sizes
+    from bench.tools.setup.install import sizes
 
     text = sizes(index, gpu)
     assert "0.4 GB" in text
@@ -263,10 +263,10 @@ def test_sizes_are_named_before_the_download(index: str, gpu: bool, cuda: bool, 
 
 
 def test_into_active_names_all_that_only_its_maker_can_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active, "version", lambda name: None if name in ("torch", "cmake") else "1")
+    monkeypatch.setattr(existing_env, "version", lambda name: None if name in ("torch", "cmake") else "1")
     executable(tmp_path / "bin" / "mpirun", "")
     with pytest.raises(runner.SetupError) as caught:
-        active.check(PINS, tmp_path)
+        existing_env.check(PINS, tmp_path)
     assert f"{tmp_path} has no cmake, torch, bin/mpicc, bin/mpicxx" in caught.value.text()
     assert "conda env create -f environment.yml" in caught.value.text()
 
@@ -275,24 +275,24 @@ def test_into_active_says_which_versions_were_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everything = {name: version for group in PINS.values() for name, version in group.items()}
-    monkeypatch.setattr(active, "version", lambda name: {**everything, "torch": "2.12.1"}[name])
-    for name in needs.MPI_COMMANDS:
+    monkeypatch.setattr(existing_env, "version", lambda name: {**everything, "torch": "2.12.1"}[name])
+    for name in prerequisites.MPI_COMMANDS:
         executable(tmp_path / "bin" / name, "")
-    active.check(PINS, tmp_path)
+    existing_env.check(PINS, tmp_path)
     assert capsys.readouterr().out == "  note: torch 2.12.1; this was tried with 2.13.0\n"
 
 
 def test_into_active_leaves_no_sign_that_the_environment_is_ours(tmp_path: Path) -> None:
     """make clean and a later make setup remove an environment that has a setup.log."""
-    doer = runner.Runner({}, tmp_path / active.LOG, runner.Screen(terminal=False))
-    active.ActiveSetup(tmp_path, PINS, state.choices({}, {}), {}, doer).remember(wheels="x")
-    assert active.LOG != "setup.log"
+    doer = runner.Runner({}, tmp_path / existing_env.LOG, runner.Screen(terminal=False))
+    existing_env.ActiveSetup(tmp_path, PINS, state.choices({}, {}), {}, doer).remember(wheels="x")
+    assert existing_env.LOG != "setup.log"
     assert not any(tmp_path.iterdir())
 
 
 def test_a_local_part_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.setup.active.metadata.version", lambda name: "2.13.0+cpu")
-    assert active.version("torch") == "2.13.0"
+    monkeypatch.setattr("bench.tools.setup.existing_env.metadata.version", lambda name: "2.13.0+cpu")
+    assert existing_env.version("torch") == "2.13.0"
 
 
 def test_into_active_needs_a_compiler_as_well() -> None:
@@ -330,7 +330,7 @@ def test_wrapper_leaves_alone_what_nvcc_hands_over(tmp_path: Path) -> None:
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
     command = [str(wheels.COMPILER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
-    subprocess.run(command, input=needs.CXX20_PROBE, text=True, check=True)
+    subprocess.run(command, input=prerequisites.CXX20_PROBE, text=True, check=True)
 
 
 # Horovod's CMake files
@@ -410,8 +410,8 @@ def test_virtualenv_stands_in_where_debian_left_ensurepip_out(
     monkeypatch: pytest.MonkeyPatch, absent: tuple[str, ...], maker: str | None
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else object())
-    assert needs.can_make_venv() == maker
-    missing = [need.package for need in needs.missing(Path("/nonexistent"), os.environ)]
+    assert prerequisites.can_make_venv() == maker
+    missing = [need.package for need in prerequisites.missing(Path("/nonexistent"), os.environ)]
     assert missing == ([] if maker else ["python3-venv"])
 
 

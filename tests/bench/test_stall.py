@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench import backends, stall
+from bench import backends
 from bench.config import make_config
-from bench.launch import Launch
-from bench.pulse import Beat
-from bench.stall import Board, Report, activity, explain, place
+from bench.launch.world import Launch
+from bench.lifecycle import stall
+from bench.lifecycle.pulse import Beat
+from bench.lifecycle.stall import Board, Report, activity, explain, place
 
 PACKAGE = Path(stall.__file__).parent
 USER = (str(Path.cwd() / "my_data.py"), "Mine.__getitem__", 30)
@@ -21,7 +22,7 @@ BACKEND = (str(Path(backends.__file__).parent / "ddp.py"), "Ddp.backward", 57)
 WRAPPED = (f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py", "DistributedDataParallel.forward", 1600)
 BUFFERS = (f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py", "DistributedDataParallel._sync_buffers", 2100)
 LIBRARY = (f"{stall._LIBRARIES[0]}/threading.py", "Event.wait", 600)
-AT_FORWARD, AT_BACKEND = " (bench/train.py:95 Loop._forward)", " (bench/backends/ddp.py:57 Ddp.backward)"
+AT_FORWARD, AT_BACKEND = " (bench/train/loop.py:95 Loop._forward)", " (bench/backends/ddp.py:57 Ddp.backward)"
 FETCHING, STEPPING = Beat("warm-up", 0, 11, 11), Beat("warm-up", 0, 12, 11)
 
 
@@ -54,7 +55,7 @@ def test_a_lone_process_waits_for_nobody() -> None:
 
 def test_loading_processes_are_named() -> None:
     doing, _ = activity(FETCHING, [INPUT], 2, ["loading process 7 is stopped"])
-    assert doing == "waiting for its batch of step 12, loading process 7 is stopped (bench/train.py:33 Input.step)"
+    assert doing == "waiting for its batch of step 12, loading process 7 is stopped (bench/train/loop.py:33 Input.step)"
 
 
 def report(rank: int, doing: str, waits: bool, age_s: float = 0) -> Report:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from bench import data, model
+from bench import data, models
 from bench.backends.single import Single
 from bench.config import RunConfig
-from bench.train import Input, Loop, loss_bounded
+from bench.train.loop import Input, Loop, loss_bounded
 from slurm.fit import fit
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
@@ -54,7 +54,7 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     assert math.isclose(config.peak_learning_rate, rate)
     torch.set_num_threads(config.threads)
     images = data.load_images(config)
-    network = model.build_model(config, images.classes)
+    network = models.build_model(config, images.classes)
     loop = Loop(config, Single(), network, Input(config, data.batches(config, 0, images), torch.device("cpu")))
     for _ in range(config.steps):
         loop.step()

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from bench import device
 from bench.config import RunConfig
-from bench.launch import discover
+from bench.launch.world import discover
+from bench.lifecycle.pulse import Pulse
 from bench.progress import Silent
-from bench.pulse import Pulse
 from bench.record import RunLog
 from bench.run import run
-from bench.timing import HostStopwatch, time_steps
+from bench.train import device
+from bench.train.timing import HostStopwatch, time_steps
 
 
 def test_windows_and_steps_on_a_made_up_clock() -> None:

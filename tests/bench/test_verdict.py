@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.launch import WrongWorld
-from bench.verdict import STATES, Verdict, judge
+from bench.launch.world import WrongWorld
+from bench.record.outcome import STATES, Verdict, judge
 
 START = {"event": "start"}
 DONE = {"event": "end", "status": "ok"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bench.backends.hvd import _join_statistics, loaded_libraries, nccl_code
-from bench.backends.wire import Wire, memory_order
+from bench.backends.hvd_compression import Wire, memory_order
 from bench.config import RunConfig
 from tests.bench.tiny import normalised
 

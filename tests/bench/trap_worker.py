@@ -19,10 +19,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from bench import backends, device, launch
+from bench import backends
 from bench.config import RunConfig, UsageError
-from bench.resources import environment
-from bench.train import Input, Loop, digest
+from bench.launch import world as launch
+from bench.launch.resources import environment
+from bench.train import device
+from bench.train.loop import Input, Loop, digest
 from tests.bench.tiny import normalised
 
 MIB = 2**20

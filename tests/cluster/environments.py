@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.launch import discover
+from bench.launch.world import discover
 from tests.cluster import steps
 from tests.cluster.namespace import ROOT
 

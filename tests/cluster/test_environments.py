@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.launch import discover
+from bench.launch.world import discover
 from tests.cluster.environments import FOLDER, PLUG_INS, see
 
 pytestmark = pytest.mark.cluster

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bench.config import UsageError
-from bench.hostlist import expand
+from bench.launch.hostlist import expand
 from tests.cluster.steps import run
 
 pytestmark = pytest.mark.cluster

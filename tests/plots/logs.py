@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.config import RunConfig
 from bench.record import CHECKS, SCHEMA, RunLog, append_event
-from bench.sealed import seal
+from bench.record.sealed import seal
 
 _PIDS = itertools.count(100)  # every run has processes of its own
 

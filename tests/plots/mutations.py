@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.record import CHECKS, SCHEMA, STATES, RunLog, append_event, parse_run
-from plots import load
+from plots.read import runs
 from slurm.plan import Point, Run
 from slurm.status import look
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = tuple((FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in range(1, SCHEMA))
-BATCH = 250  # inputs that go through files, `slurm status` and `plots.load` together
+BATCH = 250  # inputs that go through files, `slurm status` and `plots.read.runs` together
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -220,7 +220,7 @@ def used(data: bytes) -> dict[str, Any]:
     assert isinstance(run.exit.get("wall_s", 0), int | float)
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
-        row = load._row(run)
+        row = runs._row(run)
         found |= {"row": row, "host": run.host, "workload": run.workload, "processes": run.processes}
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found
@@ -285,7 +285,7 @@ def _judge(tally: Tally, what: str, source: bytes, before: str, data: bytes) -> 
 
 
 def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
-    """The same through the commands' own way: files, `slurm status` of each, `plots.load` of all."""
+    """The same through the commands' own way: files, `slurm status` of each, `plots.read.runs` of all."""
     config = parse_run(Path("x"), SOURCES[-1]).config
     assert config is not None
     for i, data in enumerate(logs):
@@ -293,7 +293,7 @@ def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
         path.write_bytes(data)
         run = Run(str(i), Point("single", "shipped", 1, 8, ()), config.model_copy(update={"log_path": path}))
         assert look(run, job_is_running=False).state in STATES
-    loaded = load.load(folder)
+    loaded = runs.load(folder)
     assert len(loaded.runs) + len(loaded.pipelines) + len(loaded.unusable) == len(logs)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.record import CHECKS, SCHEMA, RunLog, append_event
-from plots import report
-from plots.load import load
+from plots.read.runs import load
+from plots.report import write
 from tests.plots import logs
 
 CELLS = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _report(folder: Path) -> str:
-    return f"{len(report.make(folder / 'scale', folder / 'scale'))} files"
+    return f"{len(write.make(folder / 'scale', folder / 'scale'))} files"
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from plots.analysis import Analysis, analyse
-from plots.load import load
+from plots.analyse.study import Analysis, analyse
+from plots.read.runs import load
 from tests.plots import logs
 
 NODES = {"r1": 1.0, "r2": 1.0}

@@ -16,9 +16,9 @@ import pytest
 
 from bench.config import RunConfig
 from bench.record import SCHEMA, RunLog, append_event
-from plots import report
 from plots.__main__ import main
-from plots.promise import broken, promised, unlike, varied
+from plots.bundle.promise import broken, promised, unlike, varied
+from plots.report import write
 from slurm.load import read_site
 from slurm.plan import Run, plan
 from slurm.render import render_job
@@ -302,13 +302,13 @@ def test_a_job_that_was_lost_and_done_again_is_not(folder: Path) -> None:
 def test_a_folder_that_changes_meanwhile_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = report.make
+    make = write.make
 
     def late(study: Path, out: Path) -> list[str]:
         (folder / "runs" / "b00-07-late.jsonl").write_text("")
         return make(study, out)
 
-    monkeypatch.setattr(report, "make", late)
+    monkeypatch.setattr(write, "make", late)
     assert main(["bundle", str(folder)]) == 2
     assert "runs/b00-07-late.jsonl changed while the study was read; bundle it when nobody" in capsys.readouterr().err
     assert not (tmp_path / "small.tar.gz").exists()

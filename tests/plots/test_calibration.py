@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from plots import calibration_tables, figures, jobs
 from plots.__main__ import main
-from plots.analysis import Analysis, analyse
-from plots.calibration import Calibrated
-from plots.load import load
+from plots.analyse.nodes import Calibrated
+from plots.analyse.study import Analysis, analyse
+from plots.read import calibrations
+from plots.read.runs import load
+from plots.report import calibration_tables, figures
 from tests.plots import logs
 
 ONE = {"single": (1, 1.0), "ddp/mpi": (1, 1.05)}
@@ -22,7 +23,7 @@ TWO = {"ddp/mpi": (2, 1.10), "horovod/mpi": (2, 1.25)}
 
 
 def analysed(folder: Path) -> Analysis:
-    return analyse(load(folder), jobs.read(folder))
+    return analyse(load(folder), calibrations.read(folder))
 
 
 def calibrated(folder: Path) -> Calibrated:
@@ -272,11 +273,11 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
 def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:
     """Two nodes with one batch and two others with another: four nodes, of which none is judged."""
     logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
-    calibrations(tmp_path, "1", 16, ("r1", "r2"))
-    calibrations(tmp_path, "2", 32, ("r3", "r4"))
+    calibrate(tmp_path, "1", 16, ("r1", "r2"))
+    calibrate(tmp_path, "2", 32, ("r3", "r4"))
     assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: not judged of 4 (")
     assert "Calibration: not judged below 4 nodes" in title(tmp_path, 16)
-    calibrations(tmp_path, "3", 16, ("r5", "r6"))
+    calibrate(tmp_path, "3", 16, ("r5", "r6"))
     assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: none of 4, 2 not judged (")
     assert "Calibration: no slow node among 4" in title(tmp_path, 16)
     assert "median and at least 75 % of the calibrations more than 5 % below" in title(tmp_path, 16)
@@ -284,11 +285,11 @@ def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:
 
 def test_all_nodes_are_counted_though_the_figure_shows_64(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
-    calibrations(tmp_path, "1", 16, [f"r{i}" for i in range(70)])
+    calibrate(tmp_path, "1", 16, [f"r{i}" for i in range(70)])
     assert "Calibration: no slow node among 70" in title(tmp_path, 16)
 
 
-def calibrations(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
+def calibrate(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
     """One at the start of a job on each node, all as fast."""
     (folder / "jobs").mkdir(exist_ok=True)
     events = []

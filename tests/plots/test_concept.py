@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from plots.concept import OUT, draw
+from plots.report.concept import OUT, draw
 
 
 def test_the_committed_figure_is_current_and_well_formed() -> None:

@@ -15,10 +15,10 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from plots import figures
-from plots.analysis import Analysis, analyse
-from plots.layout import look, ratio_ticks
-from plots.load import load
+from plots.analyse.study import Analysis, analyse
+from plots.read.runs import load
+from plots.report import figures
+from plots.report.axes import look, ratio_ticks
 from tests.plots import logs
 
 

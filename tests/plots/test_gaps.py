@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from plots import gaps
 from plots.__main__ import main
-from plots.load import load
-from plots.points import NO_SETTINGS, tabulate
+from plots.analyse import coverage
+from plots.analyse.points import NO_SETTINGS, tabulate
+from plots.read.runs import load
 from slurm.fit import fit, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import plan
@@ -36,7 +36,7 @@ def test_every_shipped_study_is_read_as_it_is_planned(tmp_path: Path, name: str,
     study = fit(written, read_site(site), (1,) if site == "local" and written.needs_site else (), source)
     (tmp_path / "study.toml").write_text(text_of(study, written, source.read_text()))
     logs.write(tmp_path / "x.jsonl", logs.config("single"), 0.1)
-    found = gaps.planned(load(tmp_path).study)
+    found = coverage.planned(load(tmp_path).study)
     fields = {k for values in study.variants.values() for k in values}
     wanted = set()
     for run in plan(study, 1, tmp_path)[0]:
@@ -60,7 +60,7 @@ def partial(folder: Path) -> Path:
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
     loaded = load(partial(tmp_path))
-    found = gaps.find(loaded.study, tabulate(loaded.runs))
+    found = coverage.find(loaded.study, tabulate(loaded.runs))
     assert [(g.curve, g.point.cell, g.point.world_size, g.point.samples_per_rank, g.missing) for g in found] == [
         ("weak", "horovod/mpi", 2, 16, (5,)),
         ("strong", "horovod/mpi", 2, 16, (5,)),
@@ -75,7 +75,7 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     with (tmp_path / "study.toml").open("a") as file:
         file.write(PLAN.replace(', "horovod/mpi"', "") + variants)
     loaded = load(tmp_path)
-    found = gaps.find(loaded.study, tabulate(loaded.runs))
+    found = coverage.find(loaded.study, tabulate(loaded.runs))
     assert [(g.curve, g.point.cell, g.point.world_size, g.point.variant, g.missing) for g in found] == [
         (curve, "ddp/mpi", world_size, ("compression=fp16", "precision=float32"), (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
@@ -94,8 +94,8 @@ def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_p
     with (tmp_path / "study.toml").open("a") as file:
         file.write(PLAN.replace(', "horovod/mpi"', "") + variants)
     loaded = load(tmp_path)
-    assert gaps.find(loaded.study, tabulate(loaded.runs)) == []
-    assert {point.variant for _, point in gaps.planned(loaded.study)} == {("weight_decay=0.0",)}
+    assert coverage.find(loaded.study, tabulate(loaded.runs)) == []
+    assert {point.variant for _, point in coverage.planned(loaded.study)} == {("weight_decay=0.0",)}
 
 
 def test_the_report_lists_gaps(tmp_path: Path) -> None:
@@ -143,4 +143,4 @@ def test_a_plan_that_no_memory_holds_is_one_line(
 
 
 def test_the_report_takes_as_many_blocks_as_a_study_may_plan() -> None:
-    assert gaps.MOST_BLOCKS == MAX_BLOCKS
+    assert coverage.MOST_BLOCKS == MAX_BLOCKS

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plots.__main__ import main
-from plots.words import clean, escape
+from plots.report.format import clean, escape
 from tests.plots import logs
 
 EVIL = (

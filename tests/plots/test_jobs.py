@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plots import jobs
+from plots.read import calibrations
 from tests.plots import logs, mutations
 
 NODES = {"r1": 1.0, "r2": 1.1}
@@ -28,7 +28,7 @@ def said(folder: Path) -> Path:
 
 def found(folder: Path) -> dict[str, str]:
     """Reason of each calibration by its log or node; '' where it has a number."""
-    return {c.log or f"{c.node} {c.when}": c.reason for c in jobs.read(folder) or ()}
+    return {c.log or f"{c.node} {c.when}": c.reason for c in calibrations.read(folder) or ()}
 
 
 def test_what_a_job_recorded_is_read(folder: Path) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from bench.config import UsageError
 from bench.record import SCHEMA, append_event
-from plots import consistent, equal, jobs, progress, steady
-from plots.analysis import analyse
-from plots.load import Loaded, load
-from plots.summary import summary
+from plots.analyse import comparability, steady_state
+from plots.analyse.study import analyse
+from plots.bundle import check
+from plots.read import calibrations, progress
+from plots.read.runs import Loaded, load
+from plots.report.summary import summary
 from tests.plots import logs, mutations
 
 ROOT = Path(__file__).parents[2]
@@ -100,8 +102,8 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: P
     loaded = load(folder)
     assert loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
-    fresh = json.loads(json.dumps(summary(analyse(loaded, jobs.read(folder)), kept["figures"])))
-    assert consistent._contradiction(kept, fresh) is None
+    fresh = json.loads(json.dumps(summary(analyse(loaded, calibrations.read(folder)), kept["figures"])))
+    assert check._contradiction(kept, fresh) is None
 
 
 def started(path: Path, moment: str, pid: int = 7) -> None:
@@ -136,7 +138,7 @@ def test_mser_is_what_its_definition_says() -> None:
         for _ in range(50):
             values = np.log(random.lognormal(-1, 0.02, n)) + random.choice([0.0, 0.3]) * (np.arange(n) < n // 3)
             scores = [float(np.var(values[d:])) / (n - d) for d in range(n - 5 + 1)]
-            assert steady.mser_cut(values, 1) == int(np.argmin(scores))
+            assert steady_state.mser_cut(values, 1) == int(np.argmin(scores))
 
 
 def test_a_long_reading_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,31 +311,31 @@ def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
 
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
-    base = equal.facts(logs.config("ddp/mpi", 2), logs.host(2), {})
+    base = comparability.facts(logs.config("ddp/mpi", 2), logs.host(2), {})
     for change in ({"momentum": 0.5}, {"threads": 2}, {"seed": 9}, {"weight_decay": 0.0}, {"image_size": 64}, {"windows": 3}):
-        other = equal.facts(logs.config("ddp/mpi", 2, **change), logs.host(2), {})
-        assert [d.split(":")[0] for d in equal.differences([base], [other])] == list(change)
-    same = equal.facts(
+        other = comparability.facts(logs.config("ddp/mpi", 2, **change), logs.host(2), {})
+        assert [d.split(":")[0] for d in comparability.differences([base], [other])] == list(change)
+    same = comparability.facts(
         logs.config("horovod/mpi", 2, settings="tuned", fusion_mib=1.0, cycle_ms=5.0, position=4), logs.host(2), {}
     )
-    assert equal.differences([base], [same]) == []
+    assert comparability.differences([base], [same]) == []
 
 
 def test_matched_settings_must_match_in_bucket_bytes() -> None:
-    ddp = equal.facts(logs.config("ddp/mpi", 2, settings="matched"), {}, {})
-    horovod = equal.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {})
-    assert equal.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
+    ddp = comparability.facts(logs.config("ddp/mpi", 2, settings="matched"), {}, {})
+    horovod = comparability.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {})
+    assert comparability.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
 
 
 def test_matched_settings_must_have_exchanged_equal_bytes() -> None:
     ends: list[dict[str, object]] = [{"exchange_bytes": [100, 50]}, {"exchange_bytes": [90, 60]}]
     ddp, horovod = (
-        equal.facts(logs.config(cell, 2, settings="matched"), {}, end)
+        comparability.facts(logs.config(cell, 2, settings="matched"), {}, end)
         for cell, end in zip(("ddp/mpi", "horovod/mpi"), ends, strict=True)
     )
-    assert equal.differences([ddp], [horovod]) == ["exchange_bytes: [100, 50], [90, 60]"]
-    shipped = [equal.facts(logs.config("ddp/mpi", 2), {}, end) for end in ends]
-    assert equal.differences(shipped[:1], shipped[1:]) == []
+    assert comparability.differences([ddp], [horovod]) == ["exchange_bytes: [100, 50], [90, 60]"]
+    shipped = [comparability.facts(logs.config("ddp/mpi", 2), {}, end) for end in ends]
+    assert comparability.differences(shipped[:1], shipped[1:]) == []
 
 
 def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
@@ -358,42 +360,44 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
 )
 def test_another_machine_is_named(changes: dict[str, object], field: str) -> None:
     run = logs.config("ddp/mpi", 2)
-    assert equal.differences([equal.facts(run, logs.host(2), {})], [equal.facts(run, logs.host(2, **changes), {})]) == [field]
+    assert comparability.differences(
+        [comparability.facts(run, logs.host(2), {})], [comparability.facts(run, logs.host(2, **changes), {})]
+    ) == [field]
 
 
 def test_the_measuring_code_is_compared_by_its_contents_where_it_is_recorded() -> None:
     """Two trees with uncommitted changes look alike to git, and a copy without git says nothing."""
     run = logs.config("ddp/mpi", 2)
     for git in ({"bench_tree": "0123abc", "bench_dirty": True}, {"bench_tree": None, "bench_dirty": None}):
-        one, other = ([equal.facts(run, logs.host(2, git=git, code_sha256=digest), {})] for digest in ("a4", "b5"))
-        assert equal.differences(one, other) == ["code_sha256: a4, b5"]
-        assert equal.differences(one, one) == []
+        one, other = ([comparability.facts(run, logs.host(2, git=git, code_sha256=digest), {})] for digest in ("a4", "b5"))
+        assert comparability.differences(one, other) == ["code_sha256: a4, b5"]
+        assert comparability.differences(one, one) == []
     clean, dirty = ({"bench_tree": "0123abc", "bench_dirty": changed} for changed in (False, True))
-    one, other = ([equal.facts(run, logs.host(2, git=git, code_sha256="a4"), {})] for git in (clean, dirty))
-    assert equal.differences(one, other) == [], "the contents decide: a tool that no run loads may have changed"
+    one, other = ([comparability.facts(run, logs.host(2, git=git, code_sha256="a4"), {})] for git in (clean, dirty))
+    assert comparability.differences(one, other) == [], "the contents decide: a tool that no run loads may have changed"
 
 
 def test_a_rank_that_stood_elsewhere_is_named() -> None:
     run = logs.config("ddp/mpi", 2)
     usual, other = (logs.host(2) for _ in range(2))
     usual["ranks"][1]["env"], other["ranks"][1]["env"] = {}, {"UCX_NET_DEVICES": "eth1"}
-    one, two = ([equal.facts(run, host, {})] for host in (usual, other))
-    assert equal.differences(one, two) == ['env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset']
+    one, two = ([comparability.facts(run, host, {})] for host in (usual, other))
+    assert comparability.differences(one, two) == ['env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset']
 
 
 def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:
     run = logs.config("horovod/mpi", 2)
     plain = logs.host(2)
-    accident = equal.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}), {})
-    intent = equal.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {})
-    ddp = [equal.facts(logs.config("ddp/mpi", 2), plain, {})]
-    of_all = [equal.facts(logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {})]
-    assert equal.differences(ddp, [accident], (equal.OWN_ENV,)) == ["env.MV2_X: 1, unset"]
-    assert equal.differences(ddp, [intent], (equal.OWN_ENV,)) == []
-    assert equal.differences(of_all, [intent], (equal.OWN_ENV,)) == []
-    assert equal.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
-    assert equal.own_env([intent]) == ("MV2_X=1",)
-    assert equal.own_env([accident]) == ()
+    accident = comparability.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}), {})
+    intent = comparability.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {})
+    ddp = [comparability.facts(logs.config("ddp/mpi", 2), plain, {})]
+    of_all = [comparability.facts(logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {})]
+    assert comparability.differences(ddp, [accident], (comparability.OWN_ENV,)) == ["env.MV2_X: 1, unset"]
+    assert comparability.differences(ddp, [intent], (comparability.OWN_ENV,)) == []
+    assert comparability.differences(of_all, [intent], (comparability.OWN_ENV,)) == []
+    assert comparability.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
+    assert comparability.own_env([intent]) == ("MV2_X=1",)
+    assert comparability.own_env([accident]) == ()
 
 
 def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plots import scaling, stats, versus
-from plots.analysis import Analysis, analyse
-from plots.load import load
-from plots.points import Point
+from plots import stats
+from plots.analyse import comparison, scaling
+from plots.analyse.points import Point
+from plots.analyse.study import Analysis, analyse
+from plots.read.runs import load
 from tests.plots import logs
 
 
@@ -26,7 +27,7 @@ def near(e: stats.Estimate, truth: float) -> bool:
     return e.value == pytest.approx(truth, rel=0.01)
 
 
-def comparison(a: Analysis, world_size: int = 2, settings: str = "shipped") -> versus.Comparison:
+def compared(a: Analysis, world_size: int = 2, settings: str = "shipped") -> comparison.Comparison:
     (found,) = [c for c in a.comparisons if (c.world_size, c.settings, c.samples_per_rank) == (world_size, settings, 16)]
     return found
 
@@ -43,13 +44,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 def test_the_true_ratio_comes_back(study: Analysis) -> None:
     """Block noise of 10 % drowns the 10 % effect unless it is paired away; the run noise is 0.5 %."""
-    c = comparison(study)
+    c = compared(study)
     assert near(c.paired.estimate, 1.05 / 1.155)
     assert c.half_width is not None
     assert c.half_width < 0.01
     assert (c.paired.n, c.verdict, c.curves) == (8, "different", ("weak", "strong"))
-    assert versus.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
-    gain, low, high = versus.gain(c)
+    assert comparison.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
+    gain, low, high = comparison.gain(c)
     assert low < gain < high
     assert low < 0.1 < high
 
@@ -91,19 +92,19 @@ def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
 
 def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=1))
-    c = comparison(a)
+    c = compared(a)
     assert c.verdict == "too few blocks"
     assert (c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p) == (None, None, None, None)
-    assert versus.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
+    assert comparison.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
     assert all((t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1) for t in a.throughput)
     assert all(s.efficiency.low is None for s in a.efficiency)
 
 
 def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
-    c = comparison(a)
+    c = compared(a)
     assert c.paired.ci95 is not None
-    assert versus.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
+    assert comparison.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
 
 
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
@@ -119,8 +120,8 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     path = tmp_path / "runs" / "2-weak-horovod-mpi-2.jsonl"
     logs.edit(path, "2.13.0+cpu", "2.12.1+cpu")
     a = analysed(tmp_path)
-    assert comparison(a).paired.n == 5
-    assert comparison(a, 1).paired.n == 6
+    assert compared(a).paired.n == 5
+    assert compared(a, 1).paired.n == 6
     reason = "versions.torch: 2.12.1+cpu, 2.13.0+cpu"
     blocked = [n for n in a.not_compared if n.reason == reason]
     assert "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 2" in [n.what for n in blocked]
@@ -148,8 +149,8 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
             name = f"m{block}-{cell.split('/')[0]}.jsonl"
             logs.write(tmp_path / "runs" / name, run, 0.15 * slowdown * math.exp(0.001 * (-1) ** block))
     a = analysed(tmp_path)
-    assert near(comparison(a).paired.estimate, 1 / 1.2)
-    assert comparison(a, settings="matched").paired.ratio == pytest.approx(1 / 0.9)
+    assert near(compared(a).paired.estimate, 1 / 1.2)
+    assert compared(a, settings="matched").paired.ratio == pytest.approx(1 / 0.9)
     matched = [s for s in a.efficiency if s.point.settings == "matched"]
     assert {s.kind for s in matched} == {"common"}  # no matched one-rank run: shipped's does not stand in
     assert {s.baseline.cell for s in matched} == {"single"}
@@ -342,10 +343,10 @@ def test_a_primary_that_is_not_one_comparison_is_none(tmp_path: Path, asked: dic
     assert ["primary comparison that the study names is not exactly one" in note for note in a.notes] == [True]
 
 
-def paired(logs_of_ratio: list[float]) -> versus.Comparison:
+def paired(logs_of_ratio: list[float]) -> comparison.Comparison:
     p = stats.paired_ratio(np.ones(len(logs_of_ratio)).tolist(), logs_of_ratio)
     settle = stats.blocks_to_settle(p, 0.02)
-    return versus.Comparison("mpi", "shipped", 2, 16, ("weak",), p, stats.verdict(p, 0.02), 0.01, settle, 0.0, None)
+    return comparison.Comparison("mpi", "shipped", 2, 16, ("weak",), p, stats.verdict(p, 0.02), 0.01, settle, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +365,6 @@ def paired(logs_of_ratio: list[float]) -> versus.Comparison:
 )
 def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     c = paired(ratios)
-    assert re.sub(r"\d+ blocks", "N blocks", versus.sentence(c, 0.02, 1)) == said
-    assert versus.label(c) == label
-    assert "no difference" not in versus.sentence(c, 0.02, 1)
+    assert re.sub(r"\d+ blocks", "N blocks", comparison.sentence(c, 0.02, 1)) == said
+    assert comparison.label(c) == label
+    assert "no difference" not in comparison.sentence(c, 0.02, 1)

@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from slurm.directives import Request
 from slurm.fit import fit, jobs
 from slurm.load import read_site, read_study
 from slurm.plan import plan
 from slurm.render import render_batch
-from slurm.request import Request
 from tests.slurm.fake_slurm import install
 from tests.slurm.studies import ROOT, write
 

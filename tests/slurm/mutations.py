@@ -21,11 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.config import UsageError
+from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
 from slurm.load import read_site, read_study, read_text
 from slurm.plan import plan
 from slurm.render import render_batch, render_job, render_report
-from slurm.request import Request
 from slurm.site import Site
 from tests.slurm.studies import ROOT, SMALL
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig, UsageError
-from slurm.batch import cancel_all, job_states, look_at_jobs, submit_missing
 from slurm.fit import Job
-from slurm.submit import queue
-from slurm.work import Asked, Work, not_comparable, open_work
+from slurm.session import Asked, Work, not_comparable, open_work
+from slurm.slurm_commands import queue
+from slurm.submit import cancel_all, job_states, look_at_jobs, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start

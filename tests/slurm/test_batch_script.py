@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
 from slurm.load import read_site, read_study
 from slurm.plan import Run, plan
 from slurm.render import render_batch, render_report
-from slurm.request import Request
 from slurm.status import look
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from slurm.directives import Request
 from slurm.load import read_site, read_study
-from slurm.request import Request
 from tests.slurm.calls import Calls
 from tests.slurm.studies import ROOT, SMALL, write
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from slurm.cost import node_hours
 from slurm.fit import fit, jobs, minutes, nodes_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.price import node_hours
 from slurm.site import Site
 from slurm.study import Study
 from slurm.times import Times, run_times

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from slurm.directives import Request, own_env
 from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import plan
 from slurm.render import render_batch, render_job
-from slurm.request import Request, own_env
 from tests.slurm.studies import changed
 from tests.slurm.test_batch_script import BatchJob
 from tests.slurm.test_job_script import Job

@@ -8,15 +8,15 @@ import pytest
 
 from bench.record import append_event
 from plots.stats import blocks_for_half_width, half_width
+from slurm.cost import ASSUMED_NOISE, Noise, lines, node_hours, noise, paired_sd, precision, table
+from slurm.directives import Request
 from slurm.fit import fit, jobs
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
-from slurm.price import ASSUMED_NOISE, Noise, lines, node_hours, noise, paired_sd, precision, table
-from slurm.request import Request
+from slurm.session import Asked, open_work
 from slurm.status import look
 from slurm.study import Study
 from slurm.times import Timed, run_times
-from slurm.work import Asked, open_work
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, SMALL, small, write
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError, parse_argv
+from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site, read_study
 from slurm.plan import Run, plan
 from slurm.render import TEMPLATES, render_batch, render_job, render_report
-from slurm.request import Request
 from slurm.site import Site
 from slurm.study import Study
 from tests.slurm.studies import ROOT, SMALL, changed, small

@@ -7,8 +7,8 @@ import pytest
 
 from bench.config import UsageError
 from slurm.load import read_site
+from slurm.new_site import read_cluster, skeleton, write_skeleton
 from slurm.site import Site
-from slurm.skeleton import read_cluster, skeleton, write_skeleton
 
 SINFO = """\
 debug*|4|2|32|2|30:00|(null)

@@ -1,0 +1,64 @@
+"""Which sample goes to which rank at which step: a function of the seed alone, the same under every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from bench.config import RunConfig
+from bench.data.dataset import Indices
+
+IndexArray = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
+    """Sample indices of each of this rank's batches, for ever."""
+    share = config.samples_per_rank
+    if config.sharding == "fixed":
+        assert samples is not None, "the rules refuse fixed shards of an endless set"
+        yield from _fixed(config, rank, samples)
+        return
+    start = rank * share
+    steps_per_epoch = None if samples is None else samples // config.samples_per_step
+    for step, indices in enumerate(step_indices(samples, config.samples_per_step, config.seed)):
+        epoch = 0 if steps_per_epoch is None else step // steps_per_epoch
+        yield Indices(indices[start : start + share].tolist(), epoch)
+
+
+def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
+    """Reshuffled: sample indices of each step's global batch, for ever; the same whatever the number of ranks.
+
+    Epochs are permutations from (seed, epoch); the remainder that does not fill a step is dropped, so each sample is used
+    at most once per epoch. An endless set is taken in order.
+    """
+    steps_per_epoch = None if samples is None else samples // samples_per_step
+    epoch = 0
+    while True:
+        order = None if samples is None else np.random.default_rng([seed, epoch]).permutation(samples)
+        step = 0
+        while steps_per_epoch is None or step < steps_per_epoch:
+            window = np.arange(step * samples_per_step, (step + 1) * samples_per_step)
+            yield window if order is None else order[window]
+            step += 1
+        epoch += 1
+
+
+def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
+    """Fixed: the samples that `rank` owns in all epochs; the parts are disjoint, cover the set and differ by one at most.
+
+    They are drawn at random: folders come sorted by class, and a rank that saw only some classes would train another model.
+    """
+    return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
+
+
+def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
+    part = fixed_part(samples, config.world_size, rank, config.seed)
+    share = config.samples_per_rank
+    for epoch in count():
+        # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the reshuffled order's key
+        order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
+        for step in range(samples // config.samples_per_step):  # as many on every rank, also where parts differ by one
+            yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)

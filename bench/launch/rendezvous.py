@@ -1,0 +1,156 @@
+"""How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through a file they all see.
+
+Choosing a port in advance collides sooner or later, and the first host of a job is not always rank 0's: so rank 0 says
+where it listens. The file's name holds the launch's key, and its nonce must be found in the store as well, so that a file
+left behind by an earlier launch is never followed. Through the store the ranks first compare their configurations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+import uuid
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+
+from bench.config import RunConfig, UsageError
+from bench.launch.agreement import disagreement, shared_fields
+from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
+from bench.lifecycle.ending import temporary
+
+_POLL_S = 0.05
+# launchers whose key no other launch has at the same time; the others say too little to tell two of their launches apart
+_OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
+
+
+def open_store(config: RunConfig, launch: Launch) -> dist.Store:
+    """A store all ranks of the launch share.
+
+    Raises WrongWorld when the other ranks do not appear in time, UsageError where they run another configuration.
+    """
+    store = _meet(config, launch)
+    if problem := _compare(store, config, launch):
+        raise UsageError(problem)
+    return store
+
+
+def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
+    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the others its answer.
+
+    torchrun's agent keeps one store for all that its ranks run one after the other, so every comparison has a number.
+    """
+    start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
+    shared.set(str(launch.rank), json.dumps(shared_fields(config)))
+    if launch.rank == 0:
+        shared.set("problem", disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "")
+    return shared.get("problem").decode()
+
+
+def _meet(config: RunConfig, launch: Launch) -> dist.Store:
+    timeout = timedelta(seconds=config.rendezvous_timeout_s)
+    if agent_store(launch.source, os.environ):
+        return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout)
+    if launch.size == 1:
+        return dist.HashStore()
+    folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
+    path = folder / f"rendezvous.{launch.source}.{launch.key}{_run_name(config, launch)}.json"
+    return _announce(path, launch, timeout) if launch.rank == 0 else _follow(path, launch, config.rendezvous_timeout_s)
+
+
+def _run_name(config: RunConfig, launch: Launch) -> str:
+    """Part of the file's name where the launcher, such as Hydra, says nothing that names the launch: the run's own digest."""
+    if launch.source in _OWN_KEY and launch.key != "unnamed":
+        return ""
+    return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+
+
+def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
+    """The store of torchrun's agent. Raises WrongWorld where there is none; torch would print a C++ stack for that."""
+    deadline = time.monotonic() + timeout.total_seconds()
+    try:
+        while not _listens(address, port):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(_POLL_S)
+        return dist.TCPStore(address, port, None, False, timeout)
+    except (TimeoutError, RuntimeError):  # torch's own errors of the network are kinds of the latter
+        raise WrongWorld(
+            f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there within "
+            f"{timeout.total_seconds():g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+        ) from None
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def host_address(launch: Launch) -> str:
+    """Where the other ranks can reach this host: loopback when all of them are here, else its name.
+
+    Not the name's address: many hosts resolve their own name to loopback, which means somebody else elsewhere.
+    """
+    return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
+
+
+def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
+    address, nonce = host_address(launch), uuid.uuid4().hex
+    store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
+    store.set("nonce", nonce)
+    partial = path.with_name(f"{path.name}.{nonce}.tmp")
+    with temporary(path, partial):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
+            partial.rename(path)
+        except OSError as error:
+            raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
+        store.add("arrived", 1)
+        _wait_for_all(store, launch, timeout, path.parent)
+    return store
+
+
+def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        store = _try(path)
+        if store is not None:
+            # for what rank 0 says later: it waits for all ranks first, and some may be far behind this one
+            store.set_timeout(timedelta(seconds=timeout_s))
+            store.add("arrived", 1)
+            return store
+        time.sleep(_POLL_S)
+    raise WrongWorld(
+        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all {launch.size} ranks start, "
+        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+    )
+
+
+def _try(path: Path) -> dist.TCPStore | None:
+    """The announced store, or None where the file is absent or stale."""
+    try:
+        there = json.loads(path.read_text())
+        store = dist.TCPStore(there["address"], there["port"], None, False, timedelta(seconds=2))
+        return store if store.get("nonce").decode() == there["nonce"] else None
+    except (OSError, ValueError, KeyError, RuntimeError):  # torch raises subclasses of RuntimeError: refused, timed out
+        return None
+
+
+def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, folder: Path) -> None:
+    deadline = time.monotonic() + timeout.total_seconds()
+    while (arrived := store.add("arrived", 0)) < launch.size:
+        if time.monotonic() > deadline:
+            raise WrongWorld(
+                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, with "
+                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+            )
+        time.sleep(_POLL_S)

@@ -1,0 +1,268 @@
+"""How a rank leaves: every way out records why, kills its loading processes, and ends with a code that is not 0.
+
+Exit code 0 is left to `main`, after an `end` that says ok. What leaves here does so at once: other ranks may be waiting for
+this one, and the exit handlers of a broken world may wait for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bench.config import RunConfig, UsageError
+from bench.lifecycle.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
+from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.stall import Board, Report, explain, frames, place
+from bench.record import RunLog, append_event
+from bench.streams import say, show_cursor
+
+FAILED, INPUT_ERROR = 1, 2
+RANK_0_SPEAKS_S = 2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
+LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
+_LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
+_IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
+_leave_now = os._exit  # our own way out, whatever becomes of the name
+_temporary: set[Path] = set()
+
+
+class LeftEarly(Exception):
+    """The user's code ended the process."""
+
+
+class Ending:
+    """One rank's ways out. The thread that comes first takes its way; the others wait for the end of the process."""
+
+    def __init__(self, config: RunConfig, rank: int, log: RunLog, pulse: Pulse, board: Board, launcher: Launcher | None) -> None:
+        self._config, self._rank, self._log, self._pulse = config, rank, log, pulse
+        self._board, self._launcher = board, launcher
+        self._path = config.log_path
+        self._identity = _identity(self._path)
+        self._leaving = threading.Lock()
+        self._recorded = threading.Event()  # what is left is words for people
+
+    def failed(self, error: BaseException) -> NoReturn:
+        """The run raised, or the user's code left it."""
+        if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
+            self.orphaned()
+        self._leave(INPUT_ERROR if isinstance(error, UsageError) else FAILED, lambda: self._record(error))
+
+    def told(self, number: int) -> NoReturn:
+        """A signal came."""
+        if self._rank and self._leaving.locked():  # rank 0 has spoken, and the launcher ends the others
+            self._recorded.wait(RANK_0_SPEAKS_S)
+            leave(FAILED)
+        if number == signal.SIGTERM and self.is_orphan():
+            self.orphaned()
+        self._leave(128 + number, lambda: self._record_signal(number))
+
+    def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
+        """Nothing has happened for the stall limit; `reports` of the ranks that could say so."""
+        self._leave(FAILED, lambda: self._record_stall(reports))
+
+    def orphaned(self) -> NoReturn:
+        """The launcher is gone: nobody else would end this rank."""
+        self._leave(FAILED, self._record_orphaned)
+
+    def is_orphan(self) -> bool:
+        """Is the launcher gone?"""
+        return self._launcher is not None and self._launcher.gone()
+
+    def guard_exit(self) -> None:
+        """os._exit in this process, called by the user's code, is recorded; a forked child may leave as it likes."""
+        process = os.getpid()
+
+        def exit_told(status: int) -> NoReturn:
+            if os.getpid() != process or self._pulse.passed:
+                _leave_now(status)
+            self.failed(LeftEarly(f"os._exit({status}) was called ({place(frames(sys._getframe(1)))})"))
+
+        os._exit = exit_told
+
+    def find_log(self) -> bool:
+        """Is the log still where it was created? Says so where it is not."""
+        if _identity(self._path) == self._identity:
+            return True
+        say(f"error: {self._path} was removed or replaced while the run went on: its record is lost")
+        return False
+
+    def _leave(self, code: int, record: Callable[[], None]) -> NoReturn:
+        if not self._leaving.acquire(blocking=False):
+            threading.Event().wait()  # another thread is on its way out
+        try:
+            # a loading process that died may be the cause: torch's handler would raise again, while it is recorded
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            record()
+        except OSError as unwritable:
+            say(f"error: rank {self._rank} cannot write {self._path}: {unwritable.strerror}")
+        finally:
+            leave(code)
+
+    def _record(self, error: BaseException) -> None:
+        message, wrong_input = describe(error), isinstance(error, UsageError)
+        if not wrong_input and "DataLoader worker" not in message:  # torch's own words, where it has noticed first
+            ended = [child.pid for child in loading_processes() if state(child.pid) == ENDED]
+            message += "".join(f"; loading process {pid} has ended" for pid in ended)
+        gone = [] if wrong_input else self._record_vanished()
+        try:
+            self._event(self._rank, type(error).__name__, message)
+            self._end(status=f"failed: {gone[0] if gone else message}")
+        finally:
+            self._recorded.set()
+            if not wrong_input:
+                traceback.print_exception(error, file=sys.stderr)
+                sys.stdout.flush()  # what the user printed
+            if self._rank:
+                time.sleep(RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
+                message = f"rank {self._rank}: {message}"
+            self._say([*gone, message])
+            if wrong_input and (own := getattr(error, "trace", "")):
+                say(own)  # of the user's own code, after the line that names it
+
+    def _record_signal(self, number: int) -> None:
+        """mpirun and torchrun end all ranks by SIGTERM when one has died: then that one is the cause."""
+        gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
+        name = signal.Signals(number).name
+        if self._rank:
+            time.sleep(_LOOKED_AROUND_S)
+        elif gone:
+            self._end(status=f"failed: {gone[0]}")
+            self._say(gone)
+        else:
+            self._end(status="interrupted", signal=name)
+            show_cursor()
+            say(f"interrupted by {name}")
+
+    def _record_stall(self, reports: Mapping[int, Report]) -> None:
+        if self._rank and self._stall_is_recorded():
+            return
+        world_size = self._config.world_size
+        causes = explain(reports, world_size, self._seen(), self._board.shared or world_size == 1)
+        lines = [f"rank {rank}: {message}" for rank, message in causes]
+        if not self._pulse.passed:
+            for rank, message in causes:
+                self._event(rank, "Stalled", message)
+            self._end(status=f"failed: {lines[0]}")
+        say("nothing happens any more; where a healthy step, or the start, takes that long, use a larger --stall-timeout-s")
+        self._say(lines)
+        self._board.clear()
+
+    def _record_orphaned(self) -> None:
+        self._end(status="interrupted", reason="its launcher is gone")
+        say("interrupted: the launcher is gone")
+        if self._rank:
+            time.sleep(_LOOKED_AROUND_S)
+
+    def _record_vanished(self, as_lowest: bool = False) -> list[str]:
+        """Ranks of this host that are gone without a word, one line each."""
+        if self._config.world_size == 1 or self._pulse.passed:
+            return []
+        gone = vanished(self._path, self._rank, as_lowest)
+        for rank, message in gone:
+            self._event(rank, "Vanished", message)
+        return [f"rank {rank}: {message}" for rank, message in gone]
+
+    def _event(self, rank: int, kind: str, message: str) -> None:
+        if self._rank == 0:
+            self._log.write("error", rank=rank, type=kind, message=message)
+        elif self._path is not None:
+            append_event(self._path, "error", rank=rank, type=kind, message=message)
+
+    def _end(self, **fields: str) -> None:
+        """The log is rank 0's; a log that has its end takes no other."""
+        if self._rank == 0:
+            self._log.write("end", **fields)
+
+    def _say(self, lines: list[str]) -> None:
+        say("\n".join(f"error: {line}" for line in lines))
+        if self._rank == 0 and self._config.world_size > 1:
+            time.sleep(LAUNCHER_READS_S)
+
+    def _stall_is_recorded(self) -> bool:
+        """Has another rank said it?"""
+        try:
+            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
+        except OSError:
+            return False
+
+    def _seen(self) -> dict[int, str]:
+        """What the kernel says of the ranks that run on this host."""
+        host = socket.gethostname()
+        here = [r for r in ranks_of(self._path) if r["hostname"] == host]
+        return {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
+
+
+@contextmanager
+def temporary(*paths: Path) -> Iterator[None]:
+    """Files that are gone afterwards, also if the process leaves in between."""
+    _temporary.update(paths)
+    try:
+        yield
+    finally:
+        _remove(paths)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in tuple(paths):
+        with suppress(OSError):
+            path.unlink()
+        _temporary.discard(path)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now, and what of it might outlive it: its loading processes and temporary files."""
+    try:
+        _remove(_temporary)
+        for child in loading_processes():
+            child.kill()
+    finally:
+        _leave_now(code)
+
+
+def alarm(limit_s: float) -> None:
+    """Let the kernel end a process that does not end by itself: when Python has shut down no thread is left to watch."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+
+
+def describe(error: BaseException) -> str:
+    """One line, also of an error that cannot put itself into words."""
+    try:
+        if isinstance(error, SystemExit):
+            line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
+        elif isinstance(error, KeyboardInterrupt):
+            line = f"raised ({_raised_at(error)})"
+        else:
+            lines = str(error).strip().splitlines() or [""]
+            if found := _IN_LOADER.match(lines[0]):  # torch puts the loading process's own error last
+                return f"{lines[-1]} (in {found[1]})"
+            line = lines[0]
+    except BaseException:
+        line = "an error without words"
+    if isinstance(error, UsageError):
+        return line
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _raised_at(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return place(frames(trace.tb_frame)) if trace is not None else "unknown place"
+
+
+def _identity(path: Path | None) -> Any:
+    try:
+        return None if path is None else ((found := path.stat()).st_dev, found.st_ino)
+    except OSError:
+        return "gone"

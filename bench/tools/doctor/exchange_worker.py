@@ -1,0 +1,90 @@
+"""One rank of a try: exchange gradients over each named cell for about a second, and print one line of JSON for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench.config import RunConfig, UsageError, make_config
+from bench.launch.resources import environment
+from bench.launch.world import Launch, discover
+
+if TYPE_CHECKING:
+    import torch
+
+    from bench.backends import Backend
+
+MARK = "doctor-trial "
+FLOATS = 2**20
+_SECONDS = 1.0
+_MOST = 1000
+
+
+def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
+    """Milliseconds of a step that exchanges FLOATS float32 gradients. Raises whatever goes wrong, a wrong mean included."""
+    import torch
+
+    from bench import backends
+    from bench.train import device
+
+    torch.set_num_threads(config.threads)
+    place = device.choose(config, launch)
+    backend = backends.load(config, launch, place)
+    weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)
+    model, _ = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1))
+    # the gradient is the row: its mean tells who took part
+    rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)
+
+    _steps(backend, model, rows, launch.size, 3)
+    count = max(3, min(_MOST, int(_SECONDS / _steps(backend, model, rows, launch.size, 3))))
+    seconds = _steps(backend, model, rows, launch.size, count)
+    versions = backend.versions
+    del model
+    backend.close()
+    return {"ms": seconds * 1000, "steps": count, "bytes": 4 * FLOATS, "versions": versions}
+
+
+def _steps(backend: Backend, model: torch.nn.Module, rows: torch.Tensor, size: int, count: int) -> float:
+    """Seconds of each of `count` steps on the slowest rank."""
+    (weights,) = model.parameters()
+    backend.barrier()
+    started = time.perf_counter()
+    for _ in range(count):
+        backend.zero_grad()
+        backend.backward(model(rows).sum())
+        backend.finish_backward()
+        assert weights.grad is not None
+        mean = weights.grad[0, 0].item()  # waits for the device as well
+        if mean != (size + 1) / 2:
+            raise RuntimeError(f"the mean of rank + 1 over {size} ranks came out as {mean}")
+        backend.step()
+    return backend.all_reduce(time.perf_counter() - started, "max") / count
+
+
+def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
+    """Try each cell; a try that hangs is ended by SIGALRM, whoever else waits for it."""
+    launch = discover(os.environ)
+    for cell in cells:
+        backend, transport = cell.split("/")
+        signal.alarm(int(limit_s))
+        device = "cuda" if transport == "nccl" else "cpu"
+        answer: dict[str, Any] = {"cell": cell, "rank": launch.rank}
+        try:
+            config = make_config({**fields, "backend": backend, "transport": transport, "device": device, "batch_per_rank": 1})
+            os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
+            answer |= attempt(config, launch)
+        except UsageError as error:
+            answer["error"] = str(error)
+        except Exception as error:
+            first = next((line for line in str(error).splitlines() if line.strip()), "")
+            print(MARK + json.dumps({**answer, "error": f"{type(error).__name__}: {first}"}), flush=True)
+            return  # what it left behind in this process would spoil the next cell
+        print(MARK + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3]))

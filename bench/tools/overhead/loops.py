@@ -1,0 +1,88 @@
+"""The loops ours is held against: one as a tutorial writes it, and Horovod's own synthetic benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from bench.config import RunConfig
+from bench.models import import_torchvision
+
+Step = Callable[[], None]
+
+
+def bare_batches(config: RunConfig, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The samples of the study's own loop, as a person would index them by hand."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    images = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).float().reshape(-1, 1, 8, 8)
+    images = images.repeat_interleave(4, 2).repeat_interleave(4, 3).repeat(1, 3, 1, 1)
+    targets = torch.from_numpy(labels)
+    whole, share = config.samples_per_step, config.samples_per_rank
+    for epoch in range(10**9):
+        order = torch.from_numpy(np.random.default_rng([config.seed, epoch]).permutation(len(targets)))
+        for start in range(0, len(targets) - whole + 1, whole):
+            chosen = order[start + rank * share : start + (rank + 1) * share]
+            yield images[chosen], targets[chosen]
+
+
+def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
+    """Plain torch, with the framework wrapped by hand as its tutorial does; gives one step, and the model."""
+    torch.manual_seed(config.seed)
+    network = model = import_torchvision().models.resnet50(num_classes=10)
+    optimizer: Any = _sgd(model, config)
+    if config.backend == "ddp":
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    elif config.backend == "horovod":
+        import horovod.torch as hvd
+
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    model.train()
+    return bare_step(model, optimizer, bare_batches(config, rank)), network
+
+
+def bare_step(model: Any, optimizer: Any, data: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> Step:
+    """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
+
+    def step() -> None:
+        images, labels = next(data)
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def recipe_loop(config: RunConfig) -> Step:
+    """Horovod's published synthetic benchmark, at our batch, image size, threads, classes and optimiser settings.
+
+    What is left of the recipe: one fixed batch of random images, and its order of wrapping, broadcasting and stepping.
+    """
+    import horovod.torch as hvd
+
+    classes = 10
+    model = import_torchvision().models.resnet50(num_classes=classes)
+    optimizer = hvd.DistributedOptimizer(_sgd(model, config), named_parameters=model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    images = torch.randn(config.samples_per_rank, 3, config.image_size, config.image_size)
+    target = torch.LongTensor(config.samples_per_rank).random_() % classes
+
+    def step() -> None:
+        optimizer.zero_grad()
+        cross_entropy(model(images), target).backward()
+        optimizer.step()
+
+    return step
+
+
+def _sgd(model: torch.nn.Module, config: RunConfig) -> torch.optim.SGD:
+    rate = config.learning_rate(0)
+    return torch.optim.SGD(model.parameters(), lr=rate, momentum=config.momentum, weight_decay=config.weight_decay)

@@ -1,0 +1,1 @@
+"""The training loop and its clock: the same statements for every backend."""

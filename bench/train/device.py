@@ -1,0 +1,124 @@
+"""Where a rank computes: the CPU, or one GPU of its own; everything that differs between the two, and nothing else.
+
+The CUDA half serves ROCm as well, which answers to the same names in torch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from bench.config import RunConfig, UsageError
+from bench.launch.world import Launch
+from bench.train.timing import HostStopwatch, Stopwatch
+
+
+class Cpu:
+    """The host itself."""
+
+    torch_device = torch.device("cpu")
+
+    def stopwatch(self) -> Stopwatch:
+        return HostStopwatch(time.perf_counter)
+
+    def describe(self) -> dict[str, Any]:
+        """Nothing beyond what is recorded of the host."""
+        return {}
+
+    def peak_memory_bytes(self) -> int | None:
+        return None
+
+
+class Cuda:
+    """One GPU. Constructing it makes it the current device, so that both frameworks find it without being told."""
+
+    def __init__(self, config: RunConfig, launch: Launch) -> None:
+        if not torch.cuda.is_available():
+            raise UsageError("device=cuda, but torch sees no GPU: a CPU build of torch, or no driver; use --device cpu")
+        index = gpu_index(torch.cuda.device_count(), launch)
+        self.torch_device = torch.device("cuda", index)
+        torch.cuda.set_device(self.torch_device)
+        # stated for both parts of the library, whose defaults differ: convolutions may use TF32, matrix products may not
+        mode = "tf32" if config.precision == "tf32" else "ieee"
+        torch.backends.cuda.matmul.fp32_precision = mode
+        torch.backends.cudnn.fp32_precision = mode
+
+    def stopwatch(self) -> Stopwatch:
+        return _EventStopwatch(self.torch_device)
+
+    def describe(self) -> dict[str, Any]:
+        """What tells this GPU from every other, and which libraries drive it."""
+        properties = torch.cuda.get_device_properties(self.torch_device)
+        return {
+            "gpu": properties.name,
+            "gpu_uuid": str(getattr(properties, "uuid", f"index {self.torch_device.index}")),
+            "gpu_memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda or f"hip {torch.version.hip}",
+            "cudnn": torch.backends.cudnn.version(),
+        }
+
+    def peak_memory_bytes(self) -> int | None:
+        """Largest memory that tensors held at once."""
+        return torch.cuda.max_memory_allocated(self.torch_device)
+
+
+class _EventStopwatch:
+    """Marks are events in the stream: a step's seconds are the device's, and nobody waits for them inside a window."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._events: list[torch.cuda.Event] = []
+
+    def now(self) -> float:
+        torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def mark(self) -> None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._events.append(event)
+
+    def laps(self) -> list[float]:
+        events, self._events = self._events, []
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]  # milliseconds
+
+
+Device = Cpu | Cuda
+
+
+def choose(config: RunConfig, launch: Launch) -> Device:
+    """The device of this rank. Raises UsageError where there is none, or none for each rank."""
+    return Cuda(config, launch) if config.device == "cuda" else Cpu()
+
+
+def gpu_index(visible: int, launch: Launch) -> int:
+    """Which of the `visible` GPUs is this rank's: its own where all are seen, the only one where the launcher chose.
+
+    Raises UsageError where neither holds: two ranks on one GPU would share its time and be measured as if they did not.
+    """
+    if visible >= launch.local_size:
+        return launch.local_rank
+    if visible == 1:
+        return 0  # --gpus-per-task=1 and the like; that it is not the neighbour's is checked by its UUID
+    raise UsageError(
+        f"{launch.local_size} ranks on this node see {visible} GPUs; start at most {visible} ranks a node, or ask for more GPUs"
+    )
+
+
+def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
+    """Raise UsageError where two ranks of one host hold the same GPU; ranks without one are left alone."""
+    owner: dict[tuple[str, str], int] = {}
+    for rank in ranks:
+        if "gpu_uuid" not in rank:
+            continue
+        place = (rank["hostname"], rank["gpu_uuid"])
+        if place in owner:
+            raise UsageError(
+                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; give each rank one of its own "
+                "(srun --gpus-per-node with as many tasks, or unset CUDA_VISIBLE_DEVICES)"
+            )
+        owner[place] = rank["rank"]

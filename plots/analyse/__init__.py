@@ -1,0 +1,1 @@
+"""Rows to numbers: pure functions, no file is read or written."""

@@ -1,0 +1,1 @@
+"""Folders of run logs to rows: judges nothing, knows no analysis."""

@@ -1,0 +1,1 @@
+"""Numbers to figures, Markdown and JSON: the only room that rounds."""

@@ -1,0 +1,135 @@
+"""A study at a site, its folder, and the state of its runs: what every command starts from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.config import UsageError
+from slurm.directives import Request
+from slurm.fit import Job, fit, jobs, text_of
+from slurm.folder import RESULTS, StudyFolder
+from slurm.load import find_study, read_site, read_study, read_text
+from slurm.plan import Run, plan
+from slurm.render import render_batch, render_job, render_report
+from slurm.status import RunStatus, duration, look, seconds_left
+from slurm.study import Study
+from slurm.tables import Layout
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says; None and () leave it to the study, the site or what was asked before."""
+
+    study: str
+    site: str = "local"
+    results: Path = RESULTS
+    blocks: int | None = None
+    nodes: tuple[int, ...] = ()
+    time_limit_s: int | None = None
+    minutes: int | None = None
+    account: str = ""
+    layout: Layout | None = None
+
+    def words(self) -> list[str]:
+        """The same on a command line."""
+        given = {
+            "--site": self.site,
+            "--results": "" if self.results == RESULTS else str(self.results),
+            "--nodes": ",".join(map(str, self.nodes)),
+            "--time-limit-s": str(self.time_limit_s or ""),
+            "--minutes": str(self.minutes or ""),
+            "--account": self.account,
+            "--layout": self.layout or "",
+        }
+        return [self.study, *(word for option, value in given.items() if value for word in (option, value))]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A study fitted to a site, with the states of all runs of its blocks."""
+
+    text: str
+    study: Study
+    request: Request
+    folder: StudyFolder
+    blocks: int
+    statuses: list[RunStatus]
+
+    @property
+    def todo(self) -> list[Run]:
+        return [status.run for status in self.statuses if status.state != "ok"]
+
+    @property
+    def estimate(self) -> str:
+        return duration(seconds_left(self.todo, self.statuses, self.study.expected_run_s))
+
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs of what is left to do, at a site with a scheduler."""
+        return jobs(not_comparable(self.statuses), self.request.site)
+
+    def script(self) -> str:
+        """The job script of what is left to do, at a site without a scheduler."""
+        return render_job(self.study, self.text, self.request.site, self.todo, self.folder.path)
+
+    def batch_script(self, job: Job) -> str:
+        return render_batch(self.study, self.text, self.request, job, self.folder.path)
+
+    def report_script(self) -> str:
+        return render_report(self.study, self.request, self.folder.path)
+
+
+def open_work(asked: Asked, locked: bool = False) -> Work:
+    """Read all that `asked` names; nothing is changed. `locked`: nobody else can be running these runs."""
+    source = find_study(asked.study)
+    written, site = read_study(source), read_site(asked.site)
+    site = site.laid_out(asked.layout) if asked.layout else site
+    study = fit(written, site, asked.nodes, source)
+    if asked.time_limit_s:
+        study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
+    folder = StudyFolder(short(asked.results), study)
+    if written.up_to_nodes and not asked.nodes and (kept := folder.kept()) is not None:
+        # how far it goes was decided when it was first submitted, perhaps with --nodes
+        study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
+    folder.check_same(study)
+    blocks = asked.blocks or folder.asked_blocks(study)
+    job_is_running = not locked and folder.is_locked()
+    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
+    text = text_of(study, written, read_text(source))
+    request = Request(site, asked.account, asked.minutes)
+    return Work(text, study, request, folder, blocks, [look(run, job_is_running) for run in runs])
+
+
+def short(path: Path, follow: bool = True) -> Path:
+    """Relative to where we are if it lies below: job scripts and logs then hold no path of this machine.
+
+    Without `follow`, a link stands for itself: a virtual environment's Python is one.
+    """
+    whole = path.resolve() if follow else path.absolute()
+    return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
+
+
+def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
+    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block that are.
+
+    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in another state.
+    """
+    groups: dict[object, list[RunStatus]] = {}
+    for status in statuses:
+        config, point = status.run.config, status.run.point
+        alone = point.cell if config.backend == "single" else config.transport
+        groups.setdefault((config.block, point.world_size, point.batch_per_rank, point.settings, alone), []).append(status)
+    broken = [members for members in groups.values() if any(s.state != "ok" or s.place != members[0].place for s in members)]
+    again = {status.run.id for members in broken for status in members}
+    return [status.run for status in statuses if status.run.id in again]
+
+
+def parse_nodes(text: str) -> tuple[int, ...]:
+    """'1,2,4' as numbers."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
+        raise UsageError(f"--nodes {text!r} is no list of node counts; write --nodes 1,2,4")
+    return tuple(dict.fromkeys(int(word) for word in words))
