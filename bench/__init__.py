@@ -6,13 +6,17 @@ from pathlib import Path
 
 
 def version() -> str:
-    """The project's version: pyproject.toml's in a checkout, else that of the installed distribution."""
+    """The project's version: pyproject.toml's in a checkout, else that of the installed
+    distribution.
+    """
     import tomllib
     from importlib import metadata
 
     try:
         return str(
-            tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+            tomllib.loads(
+                (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+            )["project"]["version"]
         )
     except OSError:
         return metadata.version("horovod-vs-ddp")

@@ -1,4 +1,6 @@
-"""python -m bench: one run, in a process that Ctrl-C ends without a traceback while modules still load."""
+"""python -m bench: one run, in a process that Ctrl-C ends without a traceback while modules still
+load.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What python -m bench does: read the input, see to it that every end is recorded, run one configuration."""
+"""What python -m bench does: read the input, see to it that every end is recorded, run one
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.resources import advice, environment, require_unmodified
-from bench.lifecycle.ending import FAILED, INPUT_ERROR, LAUNCHER_READS_S, RANK_0_SPEAKS_S, Ending, alarm
+from bench.lifecycle.ending import (
+    FAILED,
+    INPUT_ERROR,
+    LAUNCHER_READS_S,
+    RANK_0_SPEAKS_S,
+    Ending,
+    alarm,
+)
 from bench.lifecycle.interrupt import on_interrupt
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
@@ -23,7 +32,9 @@ from bench.streams import say
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by signal n."""
+    """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by
+    signal n.
+    """
     if argv[:1] == ["doctor"]:
         from bench.tools.doctor.command import main as doctor
 
@@ -53,14 +64,18 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config.windows))
     board = Board(_board_folder(config, launch), config, launch)
-    launcher = None if launch.source == "none" else Launcher()  # a run started by hand outlives its shell
+    launcher = (
+        None if launch.source == "none" else Launcher()
+    )  # a run started by hand outlives its shell
     ending = Ending(config, launch.rank, log, pulse, board, launcher)
     try:
         if launch.rank == 0:
             say(opening(config))
         _watch(config, launch, ending, pulse, board)
 
-        from bench.run import run  # loads torch: after the threads are set and the input is known to be good
+        from bench.run import (
+            run,
+        )  # loads torch: after the threads are set and the input is known to be good
 
         passed = run(config, launch, log, pulse)
     except BaseException as error:
@@ -70,7 +85,9 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     return 0 if passed and kept else FAILED
 
 
-def _watch(config: RunConfig, launch: launching.Launch, ending: Ending, pulse: Pulse, board: Board) -> None:
+def _watch(
+    config: RunConfig, launch: launching.Launch, ending: Ending, pulse: Pulse, board: Board
+) -> None:
     on_interrupt(ending.told)
     ending.guard_exit()
     Watchdog(pulse, board, ending, launch.rank, launch.size, config.stall_timeout_s).start()
@@ -85,14 +102,22 @@ def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld; a study's run is recorded as refused, one by hand leaves nothing in the way of the next attempt."""
+    """Raise WrongWorld; a study's run is recorded as refused, one by hand leaves nothing in the way
+    of the next attempt.
+    """
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:
         if launch.rank == 0 and config.study is not None:
-            with contextlib.suppress(UsageError):  # another of several worlds has written it, or it cannot be written
+            with contextlib.suppress(
+                UsageError
+            ):  # another of several worlds has written it, or it cannot be written
                 log = RunLog(config.log_path)
-                start = {"config": config.model_dump(mode="json"), "host": {"launch": launch.record()}, "workload": {}}
+                start = {
+                    "config": config.model_dump(mode="json"),
+                    "host": {"launch": launch.record()},
+                    "workload": {},
+                }
                 log.write("start", schema=SCHEMA, **start)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")

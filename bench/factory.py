@@ -15,20 +15,29 @@ _WAY_OUT = "give package.module:factory, importable from here"
 
 
 class OwnCodeError(UsageError):
-    """The user's own code failed: one line says where, and `trace` is its traceback, empty where none of its lines ran."""
+    """The user's own code failed: one line says where, and `trace` is its traceback, empty where
+    none of its lines ran.
+    """
 
     def __init__(self, message: str, error: Exception) -> None:
         self.trace = _trace(error)
-        super().__init__(f"{message} ({in_words(error)}); mend it" + (", its traceback follows" if self.trace else ""))
+        super().__init__(
+            f"{message} ({in_words(error)}); mend it"
+            + (", its traceback follows" if self.trace else "")
+        )
 
 
 def make(field: str, name: str, argument: object) -> Any:
-    """What the factory called `name` gives for `argument`. Raises UsageError, naming `field`, where there is no such thing."""
+    """What the factory called `name` gives for `argument`. Raises UsageError, naming `field`, where
+    there is no such thing.
+    """
     factory = _find(field, name)
     try:
         return factory(argument)
     except Exception as error:
-        raise OwnCodeError(f"{field}={name!r}: the factory, called with one argument, failed", error) from None
+        raise OwnCodeError(
+            f"{field}={name!r}: the factory, called with one argument, failed", error
+        ) from None
 
 
 def _find(field: str, name: str) -> Callable[[object], Any]:
@@ -41,14 +50,21 @@ def _find(field: str, name: str) -> Callable[[object], Any]:
         raise OwnCodeError(f"{field}={name!r}: importing {module_name} failed", error) from None
     factory = getattr(module, factory_name, None)
     if factory is None:
-        raise UsageError(f"{field}={name!r}: module {module_name!r} has no attribute {factory_name!r}; {_WAY_OUT}")
+        raise UsageError(
+            f"{field}={name!r}: module {module_name!r} has no attribute {factory_name!r}; "
+            f"{_WAY_OUT}"
+        )
     if not callable(factory):
-        raise UsageError(f"{field}={name!r} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
+        raise UsageError(
+            f"{field}={name!r} is a {type(factory).__name__}, not a function; {_WAY_OUT}"
+        )
     return factory  # type: ignore[no-any-return]
 
 
 def _absent(error: Exception, module_name: str) -> bool:
-    """Whether it is the named module itself, or its package, that is not there, or cannot be a module's name."""
+    """Whether it is the named module itself, or its package, that is not there, or cannot be a
+    module's name.
+    """
     if isinstance(error, ModuleNotFoundError):
         return error.name is None or f"{module_name}.".startswith(f"{error.name}.")
     return not _trace(error)
@@ -64,7 +80,9 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """The traceback from the first line that is the user's; a module that cannot be parsed has none and yet much to say."""
+    """The traceback from the first line that is the user's; a module that cannot be parsed has none
+    and yet much to say.
+    """
     place = error.__traceback__
     while place is not None and _ours(place.tb_frame.f_code.co_filename):
         place = place.tb_next
@@ -74,4 +92,8 @@ def _trace(error: Exception) -> str:
 
 
 def _ours(file: str) -> bool:
-    return Path(file).is_relative_to(_BENCH) or file == importlib.__file__ or file.startswith("<frozen importlib")
+    return (
+        Path(file).is_relative_to(_BENCH)
+        or file == importlib.__file__
+        or file.startswith("<frozen importlib")
+    )

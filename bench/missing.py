@@ -9,9 +9,13 @@ _OURS = ("bench", "slurm", "plots", "tests")
 
 
 def explain_missing(error: ImportError) -> str:
-    """One line with the package and the way out. Raises `error` again where what is missing is a module of ours."""
+    """One line with the package and the way out. Raises `error` again where what is missing is a
+    module of ours.
+    """
     first: BaseException = error
-    while (before := first.__cause__ or first.__context__) is not None:  # pandas hides which package it lacks
+    while (
+        before := first.__cause__ or first.__context__
+    ) is not None:  # pandas hides which package it lacks
         first = before
     if not isinstance(first, ModuleNotFoundError) or first.name is None:
         return f"{error.name or 'a package'} does not import: {first}"
@@ -19,8 +23,14 @@ def explain_missing(error: ImportError) -> str:
     if package in _OURS:
         raise error
     if package in sys.stdlib_module_names:
-        return f"{package} is not part of Python on this system ({sys.platform}); run this command on Linux"
-    return f"{package} is not installed for {sys.executable}; run `make setup` and start .venv/bin/python, or `pip install .`"
+        return (
+            f"{package} is not part of Python on this system ({sys.platform}); run this "
+            f"command on Linux"
+        )
+    return (
+        f"{package} is not installed for {sys.executable}; run `make setup` and start "
+        f".venv/bin/python, or `pip install .`"
+    )
 
 
 def give_up(error: ImportError) -> NoReturn:

@@ -1,4 +1,6 @@
-"""What a person sees while a run goes on: a bar on a terminal, plain lines in a batch log. Rank 0 only."""
+"""What a person sees while a run goes on: a bar on a terminal, plain lines in a batch log. Rank 0
+only.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def quantity(value: float) -> str:
 def opening(config: RunConfig) -> str:
     """What the run will do; said before anything slow is loaded."""
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
-    return f"{_setting(config)} at {config.image_size} px, {config.samples_per_rank} images per rank, {steps}; loading torch ..."
+    return (
+        f"{_setting(config)} at {config.image_size} px, {config.samples_per_rank} images per "
+        f"rank, {steps}; loading torch ..."
+    )
 
 
 def _setting(config: RunConfig) -> str:
@@ -37,13 +42,22 @@ def _ranks(config: RunConfig) -> str:
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:
-    """The last line: images/s of the whole run, which is the harmonic mean of its equal windows, and their spread."""
+    """The last line: images/s of the whole run, which is the harmonic mean of its equal windows,
+    and their spread.
+    """
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     line += ", input pipeline alone" if loss is None else f", loss {quantity(loss)}"
     line += f", FAILED CHECKS {', '.join(failed)}" if failed else ""
-    line += " (use --max-lr, --lr-warmup-steps or a lower --base-lr)" if {"loss_finite", "loss_bounded"} & {*failed} else ""
-    return f"{line}; {f'log {config.log_path}' if config.log_path else 'no --log-path given, nothing kept'}"
+    line += (
+        " (use --max-lr, --lr-warmup-steps or a lower --base-lr)"
+        if {"loss_finite", "loss_bounded"} & {*failed}
+        else ""
+    )
+    return (
+        f"{line}; "
+        f"{f'log {config.log_path}' if config.log_path else 'no --log-path given, nothing kept'}"
+    )
 
 
 class Lines:
@@ -60,15 +74,29 @@ class Lines:
 
 
 class Bar:
-    """A rich bar with an estimate. Redrawn at window edges only: a redraw inside a window would be measured with it."""
+    """A rich bar with an estimate. Redrawn at window edges only: a redraw inside a window would be
+    measured with it.
+    """
 
     def __init__(self, windows: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} windows")]
+        columns: list[Any] = [
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} windows"),
+        ]
         columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn()]
-        self._progress = Progress(*columns, console=Console(stderr=True), auto_refresh=False, get_time=time.monotonic)
+        self._progress = Progress(
+            *columns, console=Console(stderr=True), auto_refresh=False, get_time=time.monotonic
+        )
         self._task = self._progress.add_task("", total=windows, rate="")
 
     def phase(self, name: str) -> None:
@@ -78,7 +106,9 @@ class Bar:
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
         rate = f"{quantity(images_per_s)} images/s"
-        self._progress.update(self._task, description="window", completed=done, total=total, rate=rate)
+        self._progress.update(
+            self._task, description="window", completed=done, total=total, rate=rate
+        )
         self._progress.refresh()
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""One run on one rank: build everything that the config names, train, and write what was measured and checked."""
+"""One run on one rank: build everything that the config names, train, and write what was measured
+and checked.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """True if the run did what was asked. Raises UsageError on input that shows to be wrong only now."""
+    """True if the run did what was asked. Raises UsageError on input that shows to be wrong only
+    now.
+    """
     if launch.rank == 0:
         _warn_of_rate(config)
     torch.set_num_threads(config.threads)
@@ -35,15 +39,22 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     images = data.load_images(config, launch.local_rank)
     pulse.enter("building the model")
     network = models.build_model(config, images.classes)
-    machine.require_training_fit(config, launch, sum(p.numel() * p.element_size() for p in network.parameters()))
+    machine.require_training_fit(
+        config, launch, sum(p.numel() * p.element_size() for p in network.parameters())
+    )
     network = network.to(place.torch_device)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    write_start(config, launch, log, backend, place, _workload(network, data.describe(config, images)))
+    write_start(
+        config, launch, log, backend, place, _workload(network, data.describe(config, images))
+    )
     watch = place.stopwatch()
-    samples = train.Input(config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device)
-    # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers it needs
+    samples = train.Input(
+        config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device
+    )
+    # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
+    # it needs
     loop = None if config.loader_only else train.Loop(config, backend, network, samples)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     pulse.enter(_first_phase(config), _counts(samples, loop))
@@ -65,7 +76,10 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 def _counts(samples: train.Input, loop: train.Loop | None) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
-    return lambda: (len(samples.wait_seconds), len(samples.wait_seconds) if loop is None else loop.steps)
+    return lambda: (
+        len(samples.wait_seconds),
+        len(samples.wait_seconds) if loop is None else loop.steps,
+    )
 
 
 def _first_phase(config: RunConfig) -> str:
@@ -76,7 +90,8 @@ def _warn_of_rate(config: RunConfig) -> None:
     rate = config.peak_learning_rate
     if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
         say(
-            f"warning: learning rate {rate:g} from the first step will probably make the loss explode, which fails the run; "
+            f"warning: learning rate {rate:g} from the first step will probably make the loss "
+            f"explode, which fails the run; "
             f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
         )
 
@@ -95,25 +110,45 @@ def _workload(network: torch.nn.Module, samples: dict[str, Any]) -> dict[str, An
 
 
 def write_start(
-    config: RunConfig, launch: Launch, log: RunLog, backend: Backend, place: Device, workload: dict[str, Any]
+    config: RunConfig,
+    launch: Launch,
+    log: RunLog,
+    backend: Backend,
+    place: Device,
+    workload: dict[str, Any],
 ) -> None:
-    """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share a place; needs all ranks."""
+    """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share
+    a place; needs all ranks.
+    """
     shared = flat({**provenance.shared(os.environ, backend.versions), "workload": workload})
-    own = {**provenance.describe_rank(launch, torch.get_num_threads()), **place.describe(), **provenance.disturbance()}
+    own = {
+        **provenance.describe_rank(launch, torch.get_num_threads()),
+        **place.describe(),
+        **provenance.disturbance(),
+    }
     told = backend.gather((shared, own, provenance.placement(os.environ)))
     if problem := disagreement([of_all for of_all, _, _ in told]):
         raise UsageError(problem)
-    ranks = [{**of_one, "env": provenance.changed(told[0][2], placed)} for _, of_one, placed in told]
+    ranks = [
+        {**of_one, "env": provenance.changed(told[0][2], placed)} for _, of_one, placed in told
+    ]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
         raise WrongWorld(
-            f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a doubled or lost rank; "
+            f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a "
+            f"doubled or lost rank; "
             "see python -m bench doctor under the same launcher"
         )
     device.require_own_gpus(ranks)
     if launch.rank == 0:
         facts = {"ranks": ranks, **provenance.describe_run(os.environ, backend.versions)}
-        log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=facts, workload=workload)
+        log.write(
+            "start",
+            schema=SCHEMA,
+            config=config.model_dump(mode="json"),
+            host=facts,
+            workload=workload,
+        )
 
 
 def _failed(facts: dict[str, Any]) -> list[str]:

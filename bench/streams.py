@@ -1,4 +1,6 @@
-"""Standard streams that cannot end a run: closed ones are opened on nothing, and what standard error cannot take is dropped."""
+"""Standard streams that cannot end a run: closed ones are opened on nothing, and what standard
+error cannot take is dropped.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ import sys
 
 
 class _Forgiving(io.FileIO):
-    """Counts as written what a full disk, a closed terminal or a launcher that is gone does not take."""
+    """Counts as written what a full disk, a closed terminal or a launcher that is gone does not
+    take.
+    """
 
     def write(self, data: object) -> int:
         try:
@@ -20,7 +24,8 @@ class _Forgiving(io.FileIO):
 def secure() -> None:
     """Make the process's streams safe to write to; call before any file is opened.
 
-    A file that took the number of a closed standard error would be written into by every library that complains.
+    A file that took the number of a closed standard error would be written into by every library
+    that complains.
     """
     for number in (0, 1, 2):
         try:
@@ -28,12 +33,20 @@ def secure() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     errors = _Forgiving(2, "w", closefd=False)
-    sys.stderr = io.TextIOWrapper(errors, encoding="utf-8", errors="backslashreplace", write_through=True)
+    sys.stderr = io.TextIOWrapper(
+        errors, encoding="utf-8", errors="backslashreplace", write_through=True
+    )
 
 
 def say(text: str) -> None:
-    """Lines for people. What a terminal would obey, and an exception of the user's may hold, is shown as its code."""
-    print("".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text), file=sys.stderr, flush=True)
+    """Lines for people. What a terminal would obey, and an exception of the user's may hold, is
+    shown as its code.
+    """
+    print(
+        "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def show_cursor() -> None:

@@ -16,7 +16,11 @@ try:
 except ImportError as missing:
     give_up(missing)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _show_version(asked: bool) -> None:
@@ -26,7 +30,10 @@ def _show_version(asked: bool) -> None:
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", help="print the version and stop", callback=_show_version, is_eager=True)
+    bool,
+    typer.Option(
+        "--version", help="print the version and stop", callback=_show_version, is_eager=True
+    ),
 ]
 
 
@@ -37,14 +44,24 @@ def _plots(show_version: VersionOption = False) -> None:
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY, with runs/*.jsonl in it")],
-    out: Annotated[Path | None, typer.Option(help="folder to write to; default: the study's own")] = None,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", help="a study's folder, results/STUDY, with runs/*.jsonl in it"
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="folder to write to; default: the study's own")
+    ] = None,
 ) -> None:
-    """Write figures, report.md and summary.json of one study beside its logs, and print the answer."""
+    """Write figures, report.md and summary.json of one study beside its logs,
+    and print the answer.
+    """
     _require(folder)  # before the slow imports
     if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
         raise UsageError(
-            f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name a folder with --out"
+            f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name "
+            f"a folder with --out"
         )
     from plots.report.write import make
 
@@ -54,11 +71,18 @@ def report(
 
 @app.command()
 def bundle(
-    folder: Annotated[Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="archive to write, or the folder for it; default: STUDY.tar.gz beside STUDY")
+        Path | None,
+        typer.Option(
+            help="archive to write, or the folder for it; default: STUDY.tar.gz beside STUDY"
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="replace an archive that holds something else")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="replace an archive that holds something else")
+    ] = False,
 ) -> None:
     """Pack one study for citing: logs, job scripts, a fresh report and a manifest, in one archive.
 

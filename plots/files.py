@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def write(path: Path, data: bytes | str) -> Path:
-    """Put `data` under another name beside `path`, then rename; what a full disk leaves of it is removed.
+    """Put `data` under another name beside `path`, then rename; what a full disk leaves of it is
+    removed.
 
     Raises OSError.
     """

@@ -1,7 +1,8 @@
 """Intervals, verdicts and power: pure functions of numbers, each naming its source.
 
-Everything here works on the logs of positive numbers (seconds, images/s), because what is compared are ratios; an
-"observation" is the mean of one block, never a step (Kalibera & Jones 2013: repeat at the level that varies most).
+Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
+are ratios; an "observation" is the mean of one block, never a step (Kalibera & Jones 2013: repeat
+at the level that varies most).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach p < 0.05: the smallest p is 2 / 2^n
+MIN_BLOCKS = (
+    6  # below six pairs an exact sign flip cannot reach p < 0.05: the smallest p is 2 / 2^n
+)
 MAX_BLOCKS = 10_000  # a block count beyond this is reported as out of reach
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
@@ -23,9 +26,11 @@ Verdict = Literal["too few blocks", "equivalent", "small difference", "different
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval over `n` blocks; `low` and `high` are None where n = 1 gives no interval.
+    """A value with its 95 % interval over `n` blocks; `low` and `high` are None where n = 1 gives
+    no interval.
 
-    `blocks` are the values that it is the mean of, one per block, where they are paired or of one point.
+    `blocks` are the values that it is the mean of, one per block, where they are paired or of one
+    point.
     """
 
     value: float
@@ -36,18 +41,28 @@ class Estimate:
 
     @property
     def shown(self) -> tuple[float, float] | None:
-        """The interval as a page shows it: below MIN_BLOCKS it can span orders of magnitude, and `blocks` say more."""
-        return None if self.low is None or self.high is None or self.n < MIN_BLOCKS else (self.low, self.high)
+        """The interval as a page shows it: below MIN_BLOCKS it can span orders of magnitude, and
+        `blocks` say more.
+        """
+        return (
+            None
+            if self.low is None or self.high is None or self.n < MIN_BLOCKS
+            else (self.low, self.high)
+        )
 
     def times(self, factor: float) -> Estimate:
         """The same estimate in another unit."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Estimate(self.value * factor, low, high, self.n, tuple(b * factor for b in self.blocks))
+        return Estimate(
+            self.value * factor, low, high, self.n, tuple(b * factor for b in self.blocks)
+        )
 
 
 @dataclass(frozen=True)
 class Paired:
-    """B against A, paired by block: ratio of geometric means, intervals, and exact checks beside the t form."""
+    """B against A, paired by block: ratio of geometric means, intervals, and exact checks beside
+    the t form.
+    """
 
     ratio: float
     n: int
@@ -68,7 +83,9 @@ class Paired:
 
 
 def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
-    """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None for fewer than two values."""
+    """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None for fewer
+    than two values.
+    """
     n = len(values)
     if n < 2:
         return None
@@ -78,7 +95,9 @@ def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, flo
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Geometric mean with the Student t interval on logs: 94-96 % coverage with few blocks, where a bootstrap has 82-88 %."""
+    """Geometric mean with the Student t interval on logs: 94-96 % coverage with few blocks, where a
+    bootstrap has 82-88 %.
+    """
     logs = [math.log(v) for v in values]
     low, high = t_interval(logs) or (None, None)
     return Estimate(
@@ -91,9 +110,11 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Paired:
-    """B over A from values that share a block, by position: exp of the mean log ratio with its t intervals.
+    """B over A from values that share a block, by position: exp of the mean log ratio with its t
+    intervals.
 
-    Hoefler & Belli 2015, rule 7 (compare statistically); the order inside a block is random (Abedi & Brecht 2017).
+    Hoefler & Belli 2015, rule 7 (compare statistically); the order inside a block is random (Abedi
+    & Brecht 2017).
     """
     d = np.log(np.asarray(b, float)) - np.log(np.asarray(a, float))
     n, mean, ratios = len(d), float(np.mean(d)), tuple(np.exp(d).tolist())
@@ -104,11 +125,24 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Paired:
     intervals = [t_interval(d.tolist(), level) or (mean, mean) for level in (0.95, 0.90)]
     ci95, ci90 = ((math.exp(low), math.exp(high)) for low, high in intervals)
     p = float(2 * stats.t.sf(abs(t), n - 1))
-    return Paired(math.exp(mean), n, sd, ci95, ci90, t, p, signflip_p(d.tolist()), wilcoxon_p(d.tolist()), ratios)
+    return Paired(
+        math.exp(mean),
+        n,
+        sd,
+        ci95,
+        ci90,
+        t,
+        p,
+        signflip_p(d.tolist()),
+        wilcoxon_p(d.tolist()),
+        ratios,
+    )
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:
-    """Exact two-sided sign-flip p over all 2^n sign vectors (Fisher 1935; Pitman 1937); None above 20 differences."""
+    """Exact two-sided sign-flip p over all 2^n sign vectors (Fisher 1935; Pitman 1937); None above
+    20 differences.
+    """
     if len(differences) > _MAX_FLIPS:
         return None
     sums = np.zeros(1)
@@ -124,7 +158,9 @@ def wilcoxon_p(differences: Sequence[float]) -> float:
 
 
 def welch_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """B over A where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller group's."""
+    """B over A where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller
+    group's.
+    """
     logs = [np.log(np.asarray(x, float)) for x in (a, b)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
@@ -139,9 +175,11 @@ def welch_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
 
 
 def verdict(p: Paired, margin: float) -> Verdict:
-    """What the two intervals allow to say, with the margin fixed beforehand (two one-sided tests: Schuirmann 1987).
+    """What the two intervals allow to say, with the margin fixed beforehand (two one-sided tests:
+    Schuirmann 1987).
 
-    "p > 0.05" is never "no difference": equality is claimed only where the 90 % interval lies inside the margin.
+    "p > 0.05" is never "no difference": equality is claimed only where the 90 % interval lies
+    inside the margin.
     """
     if p.ci95 is None or p.ci90 is None or p.n < MIN_BLOCKS:
         return "too few blocks"
@@ -163,7 +201,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def median_interval_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
-    """1-based ranks whose values bound the median, from exact binomial tails (Le Boudec 2010, table A.1); None for n <= 5."""
+    """1-based ranks whose values bound the median, from exact binomial tails (Le Boudec 2010, table
+    A.1); None for n <= 5.
+    """
     low = int(np.sum(stats.binom.cdf(np.arange(n // 2), n, 0.5) <= (1 - level) / 2))
     return (low, n + 1 - low) if low >= 1 else None
 
@@ -176,40 +216,62 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 
 
 def blocks_for_half_width(sd_log: float, half_width: float, level: float = 0.95) -> int | None:
-    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width); None if more than 10,000."""
+    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width); None if more
+    than 10,000.
+    """
     target = math.log1p(half_width)
-    return _first(lambda n: float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2)
+    return _first(
+        lambda n: float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2
+    )
 
 
 def half_width(sd_log: float, n: int, level: float = 0.95) -> float | None:
-    """Relative half-width of the t interval that n blocks with this sd of log ratios give; None for fewer than two."""
-    return math.expm1(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n)) if n > 1 else None
+    """Relative half-width of the t interval that n blocks with this sd of log ratios give; None for
+    fewer than two.
+    """
+    return (
+        math.expm1(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n))
+        if n > 1
+        else None
+    )
 
 
 def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = 0.05) -> float:
-    """Power of the paired two-sided t test of n blocks against a true log ratio (noncentral t; Cohen 1988)."""
+    """Power of the paired two-sided t test of n blocks against a true log ratio (noncentral t;
+    Cohen 1988).
+    """
     if sd_log == 0:
         return float(effect_log != 0)
     critical, nc = float(stats.t.ppf(1 - alpha / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
     return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
 
 
-def power_equivalence(sd_log: float, effect_log: float, margin: float, n: int, alpha: float = 0.05) -> float:
-    """Power of two one-sided tests at n blocks, noncentral-t approximation (Phillips 1990; exact only near power 1)."""
+def power_equivalence(
+    sd_log: float, effect_log: float, margin: float, n: int, alpha: float = 0.05
+) -> float:
+    """Power of two one-sided tests at n blocks, noncentral-t approximation (Phillips 1990; exact
+    only near power 1).
+    """
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
     critical, scale = float(stats.t.ppf(1 - alpha, n - 1)), math.sqrt(n) / sd_log
-    return max(0.0, sum(_exceeds(critical, n - 1, (edge + s * effect_log) * scale) for s in (1, -1)) - 1)
+    return max(
+        0.0, sum(_exceeds(critical, n - 1, (edge + s * effect_log) * scale) for s in (1, -1)) - 1
+    )
 
 
 def blocks_for_power(sd_log: float, effect: float, power: float = 0.8) -> int | None:
-    """Fewest blocks (six or more) that find a true difference of `effect` (0.02 is 2 %) with `power`; None above 10,000."""
+    """Fewest blocks (six or more) that find a true difference of `effect` (0.02 is 2 %) with
+    `power`; None above 10,000.
+    """
     return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
 
 
 def blocks_to_settle(p: Paired, margin: float, power: float = 0.8) -> int | None:
-    """Fewest blocks that would end `inconclusive` either way, were the ratio and the noise seen so far the true ones."""
+    """Fewest blocks that would end `inconclusive` either way, were the ratio and the noise seen so
+    far the true ones.
+    """
     if p.sd_log is None:
         return None
     sd, effect = p.sd_log, math.log(p.ratio)
@@ -221,7 +283,9 @@ def blocks_to_settle(p: Paired, margin: float, power: float = 0.8) -> int | None
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Smallest n from `start` to MAX_BLOCKS for which a condition holds that stays true once it is."""
+    """Smallest n from `start` to MAX_BLOCKS for which a condition holds that stays true once it
+    is.
+    """
     below, above = start - 1, start
     while not enough(above):
         if above == MAX_BLOCKS:

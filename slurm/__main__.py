@@ -1,4 +1,6 @@
-"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs, and what has become of them."""
+"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs,
+and what has become of them.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,29 @@ try:
 except ModuleNotFoundError as absent:
     give_up(absent)
 
-GO_ON = "STUDY_GO_ON"  # in the environment: the command that goes on with a study, where it is not this one
-_COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # any other is red
+# in the environment: the command that goes on with a study, where it is not this one
+GO_ON = "STUDY_GO_ON"
+_COLOURS = {
+    "ok": "green",
+    "running": "cyan",
+    "planned": None,
+    "interrupted": "yellow",
+}  # any other is red
 
-StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")]
-SiteOption = Annotated[str, typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own")]
+StudyArgument = Annotated[
+    str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")
+]
+SiteOption = Annotated[
+    str,
+    typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own"),
+]
 BlocksOption = Annotated[
     int | None,
-    typer.Option(min=1, max=MAX_BLOCKS, help="blocks in all; default: as many as the study plans, or as were added before"),
+    typer.Option(
+        min=1,
+        max=MAX_BLOCKS,
+        help="blocks in all; default: as many as the study plans, or as were added before",
+    ),
 ]
 
 
@@ -46,23 +63,41 @@ def _results(text: str | Path) -> Path:
     return Path(text)
 
 
-ResultsOption = Annotated[Path, typer.Option(help="folder that holds one folder per study", parser=_results, metavar="FOLDER")]
-NodesOption = Annotated[str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")]
-LimitOption = Annotated[int | None, typer.Option(min=1, max=MAX_SECONDS, help="seconds a run may take, instead of the study's")]
+ResultsOption = Annotated[
+    Path,
+    typer.Option(help="folder that holds one folder per study", parser=_results, metavar="FOLDER"),
+]
+NodesOption = Annotated[
+    str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=MAX_SECONDS, help="seconds a run may take, instead of the study's"),
+]
 MinutesOption = Annotated[
-    int | None, typer.Option(min=1, max=MAX_SECONDS // 60, help="minutes each job asks for; default: as it needs")
+    int | None,
+    typer.Option(
+        min=1, max=MAX_SECONDS // 60, help="minutes each job asks for; default: as it needs"
+    ),
 ]
 LayoutOption = Annotated[
     Layout | None,
     typer.Option(
-        help="'blocks': a job for each node count; 'single': one for all of a block; default: the site's", show_default=False
+        help="'blocks': a job for each node count; 'single': one for all of a block; default: the "
+        "site's",
+        show_default=False,
     ),
 ]
-AccountOption = Annotated[str, typer.Option(help="project that is charged, where the site wants one")]
+AccountOption = Annotated[
+    str, typer.Option(help="project that is charged, where the site wants one")
+]
 NoiseOption = Annotated[
     float | None,
     typer.Option(
-        min=0, max=10, help="paired sd to price with, 0.01 is 1 %; default: measured, else the site's", show_default=False
+        min=0,
+        max=10,
+        help="paired sd to price with, 0.01 is 1 %; default: measured, else the site's",
+        show_default=False,
     ),
 ]
 
@@ -72,7 +107,9 @@ app = typer.Typer(
     help="Turn a study into job scripts; run or submit them, follow and resume them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-site_app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Describe a cluster.", no_args_is_help=False)
+site_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, help="Describe a cluster.", no_args_is_help=False
+)
 app.add_typer(site_app, name="site")
 
 
@@ -83,7 +120,10 @@ def _show_version(asked: bool) -> None:
 
 
 VersionOption = Annotated[
-    bool, typer.Option("--version", help="print the version and stop", callback=_show_version, is_eager=True)
+    bool,
+    typer.Option(
+        "--version", help="print the version and stop", callback=_show_version, is_eager=True
+    ),
 ]
 
 
@@ -103,19 +143,30 @@ def render(
     account: AccountOption = "",
     layout: LayoutOption = None,
     noise: NoiseOption = None,
-    out: Annotated[Path | None, typer.Option(help="folder to write all jobs of a cluster to")] = None,
-    job: Annotated[str | None, typer.Option(help="the job of a cluster to print, as in n004-b00; default: the largest")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder to write all jobs of a cluster to")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(help="the job of a cluster to print, as in n004-b00; default: the largest"),
+    ] = None,
 ) -> None:
     """Print the job script of what is left to do.
 
-    That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the price, go to stderr.
+    That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the
+    price, go to stderr.
     """
-    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout))
+    work = open_work(
+        Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
+    )
     if work.request.site.scheduler == "slurm":
         _render_jobs(work, noise, out, job)
         return
     if out or job or layout:
-        raise UsageError(f"--out, --job and --layout are for a cluster's jobs, and site {site!r} has one script; leave them out")
+        raise UsageError(
+            f"--out, --job and --layout are for a cluster's jobs, and site {site!r} has one "
+            f"script; leave them out"
+        )
     _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
     if work.todo:
         _say(f"this script: {len(work.todo)} runs, {work.estimate}")
@@ -129,7 +180,9 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
         return
     chosen = jobs.get(only) if only else max(jobs.values(), key=lambda job: (job.nodes, -job.block))
     if chosen is None:
-        raise UsageError(f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}")
+        raise UsageError(
+            f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}"
+        )
     scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
     scripts |= {REPORT: work.report_script()} if out else {}
     from slurm.cost import lines
@@ -157,12 +210,16 @@ def run(
 ) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
-    What failed, timed out or was interrupted before is done again; its logs are kept as ID.attempt-1.jsonl.
+    What failed, timed out or was interrupted before is done again; its logs are kept as
+    ID.attempt-1.jsonl.
     """
     asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.request.site.scheduler != "none":
-        raise UsageError(f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit {study} --site {site}")
+        raise UsageError(
+            f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit "
+            f"{study} --site {site}"
+        )
     work.folder.check_own()
     slurm_commands.find_launcher(work.request.site.hostfile)
     with work.folder.lock() as lock:
@@ -176,21 +233,34 @@ def run(
             if status.state not in ("ok", "planned"):
                 work.folder.set_aside(status.run.log)
         site_name = work.request.site.name
-        script = work.folder.add_job(lock, work.script(), site=site_name, blocks=work.blocks, runs=len(work.todo))
-        print(f"{work.study.name}: {len(work.todo)} runs on {work.request.site.title}, {work.estimate}; {script}", flush=True)
-        stopped_by = slurm_commands.execute(script, lock, work.statuses, work.todo, work.study.expected_run_s)
-        return _close(open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by)
+        script = work.folder.add_job(
+            lock, work.script(), site=site_name, blocks=work.blocks, runs=len(work.todo)
+        )
+        print(
+            f"{work.study.name}: {len(work.todo)} runs on {work.request.site.title}, "
+            f"{work.estimate}; {script}",
+            flush=True,
+        )
+        stopped_by = slurm_commands.execute(
+            script, lock, work.statuses, work.todo, work.study.expected_run_s
+        )
+        return _close(
+            open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by
+        )
 
 
 def _check_machine(work: Work) -> None:
-    """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not one study."""
+    """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not
+    one study.
+    """
     if work.request.site.hostfile:
         return
     here = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {here}
     if elsewhere:
         raise UsageError(
-            f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is {here}: a study stays on one "
+            f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is "
+            f"{here}: a study stays on one "
             "machine; choose another --results"
         )
 
@@ -211,7 +281,11 @@ def _close(work: Work, again: str, stopped_by: int | None) -> int:
 def _python() -> str:
     """This Python as it is started from here: by its name if that finds it, else by its path."""
     name = Path(sys.executable).name
-    return name if shutil.which(name) == sys.executable else shlex.quote(str(short(Path(sys.executable), follow=False)))
+    return (
+        name
+        if shutil.which(name) == sys.executable
+        else shlex.quote(str(short(Path(sys.executable), follow=False)))
+    )
 
 
 @app.command("submit")
@@ -226,14 +300,21 @@ def submit_jobs(
     account: AccountOption = "",
     layout: LayoutOption = None,
     noise: NoiseOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="submit no job that reports when the others have ended")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")
+    ] = False,
+    no_report: Annotated[
+        bool,
+        typer.Option("--no-report", help="submit no job that reports when the others have ended"),
+    ] = False,
 ) -> None:
     """Submit a job for every block and node count of which runs are missing; also resumes.
 
     Jobs in the queue are left alone, so the same command may be given again at any time.
     """
-    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
+    asked = Asked(
+        study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout
+    )
     work = open_work(asked)
     submit.scripts(work)  # a missing account or a forbidden option comes out before the price
     from slurm.cost import lines
@@ -242,7 +323,10 @@ def submit_jobs(
         print(line)
     if work.jobs and not no_report:
         most = report_minutes(work.request.site)
-        print(f"then, when all have ended, the report: 1 node, at most {most} min (--no-report leaves it out)")
+        print(
+            f"then, when all have ended, the report: 1 node, at most {most} min (--no-report "
+            f"leaves it out)"
+        )
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
@@ -254,7 +338,10 @@ def submit_jobs(
     print(*said, sep="\n", flush=True)
 
 
-app.command("resume", help="The same as submit: what is missing is submitted, what is in the queue is left alone.")(submit_jobs)
+app.command(
+    "resume",
+    help="The same as submit: what is missing is submitted, what is in the queue is left alone.",
+)(submit_jobs)
 
 
 @app.command()
@@ -265,9 +352,12 @@ def wait(
     results: ResultsOption = RESULTS,
     nodes: NodesOption = None,
     time_limit_s: LimitOption = None,
-    poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between two looks at the queue")] = 10,
+    poll_s: Annotated[
+        float, typer.Option(min=0.1, help="seconds between two looks at the queue")
+    ] = 10,
 ) -> int:
-    """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else with 1.
+    """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else
+    with 1.
 
     Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
@@ -278,14 +368,22 @@ def wait(
     if work.todo:  # why, as far as the jobs know
         _say_jobs(states)
     elif report is not None and report.state != submit.REPORTED:
-        print(f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report {work.folder.path}")
+        print(
+            f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report "
+            f"{work.folder.path}"
+        )
     elif report is not None:
         print(submit.said_by(work, REPORT, report), end="")  # the answer
     return _close(work, shlex.join(["resume", *asked.words()]), None)
 
 
 @app.command()
-def cancel(study: StudyArgument, site: SiteOption, results: ResultsOption = RESULTS, nodes: NodesOption = None) -> None:
+def cancel(
+    study: StudyArgument,
+    site: SiteOption,
+    results: ResultsOption = RESULTS,
+    nodes: NodesOption = None,
+) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
     for line in submit.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
         print(line)
@@ -302,8 +400,9 @@ def status(
 ) -> None:
     """Print the state of every run, and under Slurm of every job.
 
-    A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong world; it is ok if its own
-    log proves it, and only then. Below a run that went wrong stand the last words of its ranks.
+    A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
+    world; it is ok if its own log proves it, and only then. Below a run that went wrong stand the
+    last words of its ranks.
     """
     work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
     statuses = work.statuses
@@ -316,7 +415,10 @@ def status(
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS.get(state, 'red'))}{padding}{rest}")
         for line in words:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
-    print(f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} planned), {count(statuses)}")
+    print(
+        f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} "
+        f"planned), {count(statuses)}"
+    )
     if all(status.state == "planned" for status in statuses):
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 
@@ -327,7 +429,9 @@ def _say_jobs(states: Mapping[str, submit.JobState]) -> None:
 
 
 @site_app.command("new")
-def new_site(name: Annotated[str, typer.Argument(metavar="NAME", help="short name of the cluster")]) -> None:
+def new_site(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="short name of the cluster")],
+) -> None:
     """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
     from slurm.new_site import write_skeleton
 
@@ -344,7 +448,9 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake in one line, 128 + n stopped by signal n."""
+    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake in one line, 128 + n stopped
+    by signal n.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")

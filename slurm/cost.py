@@ -1,4 +1,6 @@
-"""What a study costs before it is submitted: jobs, node-hours, and the half-width to expect of its intervals."""
+"""What a study costs before it is submitted: jobs, node-hours, and the half-width to expect of its
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ from slurm.status import RunStatus
 from slurm.study import Study
 from slurm.times import Times, of_other_studies, run_times
 
-# sd of the log ratio of two runs of a block: 5.8 % pooled over the 13 comparisons of this project's own studies `local`,
-# `local-again`, `local-transports` and `precision` (1.9 to 11.1 %, 73 degrees of freedom), all on shared machines of two cores.
-# Nodes of one's own may do better, which a pilot shows; a price that promises too much costs a study.
+# sd of the log ratio of two runs of a block: 5.8 % pooled over the 13 comparisons of this project's
+# own studies `local`, `local-again`, `local-transports` and `precision` (1.9 to 11.1 %, 73 degrees
+# of freedom), all on shared machines of two cores. Nodes of one's own may do better, which a pilot
+# shows; a price that promises too much costs a study.
 ASSUMED_NOISE = 0.058
 
 
@@ -32,24 +35,35 @@ class Noise:
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
-    """All that is to be known before submitting: the site's provenance, jobs, node-hours, and what they buy."""
+    """All that is to be known before submitting: the site's provenance, jobs, node-hours, and what
+    they buy.
+    """
     jobs, site = work.jobs, work.request.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
     measured = noise(work.statuses, assumed, site.noise)
     bought = precision(work.blocks, node_hours(jobs, times), measured, work.study.margin)
     left = len({job.block for job in jobs})
-    rest = "" if left == work.blocks else f"; the node-h are those of the {left} blocks with runs to do"
+    rest = (
+        ""
+        if left == work.blocks
+        else f"; the node-h are those of the {left} blocks with runs to do"
+    )
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     return [*said, *_dearer(jobs, times, site), bought + rest]
 
 
 def _dearer(jobs: Sequence[Job], times: Times, site: Site) -> list[str]:
-    """What the layout 'single' costs beside the other one: nodes idle, and are paid for, while fewer are measured."""
+    """What the layout 'single' costs beside the other one: nodes idle, and are paid for, while
+    fewer are measured.
+    """
     if site.policy.layout == "blocks":
         return []
     apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
     hours = [_hours(node_hours(each, times)) for each in (jobs, apart)]
-    return [f"layout 'single': about {hours[0]} node-h in {len(jobs)} jobs, against {hours[1]} in {len(apart)} with 'blocks'"]
+    return [
+        f"layout 'single': about {hours[0]} node-h in {len(jobs)} jobs, against {hours[1]} in "
+        f"{len(apart)} with 'blocks'"
+    ]
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> list[str]:
@@ -59,22 +73,35 @@ def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> 
         members = [job for job in jobs if job.nodes == nodes]
         asked = max(minutes(job, study, request.site, request.minutes) for job in members)
         rows.append(
-            f"{nodes:5d} node(s): {len(members):3d} jobs, {sum(len(job.runs) for job in members):4d} runs, "
+            f"{nodes:5d} node(s): {len(members):3d} jobs, "
+            f"{sum(len(job.runs) for job in members):4d} runs, "
             f"at most {asked} min each, about {_hours(node_hours(members, times))} node-h"
         )
     likely = node_hours(jobs, times)
     most = sum(job.nodes * minutes(job, study, request.site, request.minutes) / 60 for job in jobs)
-    return [*rows, f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h ({times.source})"]
+    return [
+        *rows,
+        f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h "
+        f"({times.source})",
+    ]
 
 
 def node_hours(jobs: Iterable[Job], times: Times) -> float:
-    """Node-hours that jobs are expected to take; a calibration takes what a run of one rank does."""
+    """Node-hours that jobs are expected to take;
+    a calibration takes what a run of one rank does.
+    """
     return sum(job.nodes * _seconds(job, times) / 3600 for job in jobs)
 
 
 def _seconds(job: Job, times: Times) -> float:
-    alone = job.runs[0].config.model_copy(update={"backend": "single", "transport": "none", "world_size": 1})
-    return START_S + sum(times.seconds(run.config) for run in job.runs) + CALIBRATIONS * times.seconds(alone)
+    alone = job.runs[0].config.model_copy(
+        update={"backend": "single", "transport": "none", "world_size": 1}
+    )
+    return (
+        START_S
+        + sum(times.seconds(run.config) for run in job.runs)
+        + CALIBRATIONS * times.seconds(alone)
+    )
 
 
 def _hours(value: float) -> str:
@@ -83,11 +110,18 @@ def _hours(value: float) -> str:
 
 def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
     """'8 blocks = 31 node-h, about ±0.9 %', and how many blocks the margin needs."""
-    from plots.stats import MIN_BLOCKS, blocks_for_half_width, half_width  # imported here: it loads scipy
+    from plots.stats import (
+        MIN_BLOCKS,
+        blocks_for_half_width,
+        half_width,
+    )  # imported here: it loads scipy
 
     half = half_width(noise.sd, blocks)
     expect = "no interval from one block" if half is None else f"about ±{100 * half:.1f} %"
-    line = f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on a ratio of DDP and Horovod ({noise.source})"
+    line = (
+        f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on a ratio of DDP and Horovod "
+        f"({noise.source})"
+    )
     if blocks < MIN_BLOCKS:
         return line + f"; fewer than {MIN_BLOCKS} blocks give no verdict"
     if half is not None and half > margin:
@@ -96,30 +130,54 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
     return line
 
 
-def noise(statuses: Iterable[RunStatus], assumed: float | None, of_site: float | None = None) -> Noise:
-    """What the user says, else from this study's own finished pairs, else what the site file or this module assumes."""
+def noise(
+    statuses: Iterable[RunStatus], assumed: float | None, of_site: float | None = None
+) -> Noise:
+    """What the user says, else from this study's own finished pairs, else what the site file or
+    this module assumes.
+    """
     if assumed is not None:
         return Noise(assumed, f"a paired sd of {100 * assumed:g} % assumed")
     done = [status.run for status in statuses if status.state == "ok"]
     measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done])
     if measured is not None:
         sd, blocks = measured
-        return Noise(sd, f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far")
-    sd, where = (ASSUMED_NOISE, "as on shared machines") if of_site is None else (of_site, "by the site file")
-    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise says otherwise, a pilot measures it")
+        return Noise(
+            sd, f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
+        )
+    sd, where = (
+        (ASSUMED_NOISE, "as on shared machines")
+        if of_site is None
+        else (of_site, "by the site file")
+    )
+    return Noise(
+        sd,
+        f"a paired sd of {100 * sd:g} % assumed, {where}; --noise says otherwise, a pilot "
+        f"measures it",
+    )
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]]) -> tuple[float, int] | None:
-    """Pooled sd over blocks of ln(Horovod / DDP), and the most blocks a comparison has; None where none has two."""
+    """Pooled sd over blocks of ln(Horovod / DDP), and the most blocks a comparison has; None where
+    none has two.
+    """
     cells: dict[tuple[object, ...], dict[tuple[str, int | None], float]] = {}
     for run, rate in rates:
         point, backend = run.point, run.config.backend
-        key = (run.config.transport, point.settings, point.world_size, point.batch_per_rank, point.variant)
+        key = (
+            run.config.transport,
+            point.settings,
+            point.world_size,
+            point.batch_per_rank,
+            point.variant,
+        )
         cells.setdefault(key, {})[backend, run.config.block] = math.log(rate)
     squares, freedom, most = 0.0, 0, 0
     for values in cells.values():
         pairs = [
-            log - values["ddp", block] for (who, block), log in values.items() if who == "horovod" and ("ddp", block) in values
+            log - values["ddp", block]
+            for (who, block), log in values.items()
+            if who == "horovod" and ("ddp", block) in values
         ]
         if len(pairs) < 2:
             continue

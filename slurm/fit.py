@@ -1,4 +1,6 @@
-"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time; pure functions of values."""
+"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time; pure
+functions of values.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from slurm.site import Site
 from slurm.study import FRAMEWORKS, Study
 from slurm.tables import Layout
 
-PREFLIGHT_S = 300  # limit of the look at the launch: loading torch on all nodes, and every transport once
+PREFLIGHT_S = (
+    300  # limit of the look at the launch: loading torch on all nodes, and every transport once
+)
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 START_S = 60  # what a job usually takes before its first run
 CALIBRATIONS = 2
@@ -24,7 +28,9 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all of them: runs that share an allocation of `nodes`, in their random order."""
+    """One block at one node count, or at all of them: runs that share an allocation of `nodes`, in
+    their random order.
+    """
 
     nodes: int
     block: int
@@ -43,21 +49,30 @@ def job_id(block: int, nodes: int | None) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged if it names none.
+    """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged
+    if it names none.
 
-    `nodes`, from the command line, goes before the study's own. Raises UsageError where the site does not allow it.
+    `nodes`, from the command line, goes before the study's own. Raises UsageError where the site
+    does not allow it.
     """
     if not nodes and not study.needs_site:
         return study
-    changes: dict[str, Any] = {"cells": tuple(_cell(cell, study, site) for cell in study.cells), "site": site.title}
+    changes: dict[str, Any] = {
+        "cells": tuple(_cell(cell, study, site) for cell in study.cells),
+        "site": site.title,
+    }
     counts = tuple(nodes) or study.nodes or _powers(study, site)
     if counts:
         _check_nodes(counts, site)
         full = tuple(dict.fromkeys(count * site.ranks_per_node for count in sorted(counts)))
         changes |= {"nodes": (), "up_to_nodes": None}
         # one rank as well: each framework's own one-rank run stands beside the common baseline
-        changes |= {"world_sizes": tuple(dict.fromkeys((1, *full)))} if study.weak or study.strong else {}
-        changes |= {"batch": study.batch.model_copy(update={"world_sizes": full})} if study.batch else {}
+        changes |= (
+            {"world_sizes": tuple(dict.fromkeys((1, *full)))} if study.weak or study.strong else {}
+        )
+        changes |= (
+            {"batch": study.batch.model_copy(update={"world_sizes": full})} if study.batch else {}
+        )
     changes["run"] = {**_run(changes["cells"], study, site), **study.run}
     fitted = study.model_copy(update=changes)
     check_plan(fitted, source)
@@ -69,7 +84,8 @@ def _cell(cell: str, study: Study, site: Site) -> str:
         return cell
     if site.transport == "none":
         raise UsageError(
-            f"study {study.name!r} leaves the transport of {cell!r} to the site, and site {site.name!r} names none; "
+            f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
+            f"{site.name!r} names none; "
             f"write transport in the site file, or a cell such as '{cell}/gloo' in the study"
         )
     return f"{cell}/{site.transport}"
@@ -85,7 +101,8 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
     for count in counts:
         if not 1 <= count <= site.limits.max_nodes:
             raise UsageError(
-                f"{count} nodes: site {site.name!r} allows 1 to {site.limits.max_nodes} (limits.max_nodes); choose fewer, "
+                f"{count} nodes: site {site.name!r} allows 1 to {site.limits.max_nodes} "
+                f"(limits.max_nodes); choose fewer, "
                 "or correct the site file"
             )
 
@@ -103,23 +120,37 @@ def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """The study file to keep beside the logs: the author's own text, or what the site made of it."""
+    """The study file to keep beside the logs: the author's own text,
+    or what the site made of it.
+    """
     if fitted == study:
         return source
     values = fitted.model_dump(mode="json", exclude_none=True)
     tables = {key: value for key, value in values.items() if isinstance(value, dict)}
     tables |= {f"variants.{name}": fields for name, fields in tables.pop("variants").items()}
-    lines = [f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices filled in."]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in values.items() if not isinstance(value, dict) and value != []]
+    lines = [
+        f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices "
+        f"filled in."
+    ]
+    lines += [
+        f"{key} = {json.dumps(value)}"
+        for key, value in values.items()
+        if not isinstance(value, dict) and value != []
+    ]
     for key, table in tables.items():
-        lines += ["", f"[{key}]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
+        lines += [
+            "",
+            f"[{key}]",
+            *(f"{name} = {json.dumps(value)}" for name, value in table.items()),
+        ]
     return "\n".join(lines) + "\n"
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
     """Runs as jobs, whole blocks first: a study that is stopped early has complete ones.
 
-    In the layout 'single' a job is as wide as its widest run: what is left of a block may fit fewer nodes.
+    In the layout 'single' a job is as wide as its widest run: what is left of a block may fit fewer
+    nodes.
     """
     layout = site.policy.layout
     grouped: dict[tuple[int, int], list[Run]] = {}
@@ -145,12 +176,16 @@ def ids_with(run: Run, site: Site) -> tuple[str, str]:
 
 
 def nodes_of(world_size: int, site: Site) -> int:
-    """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the site's limit."""
+    """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the
+    site's limit.
+    """
     per_node = site.ranks_per_node
     if world_size > per_node and world_size % per_node:
         raise UsageError(
-            f"world_size={world_size} does not fill nodes of {per_node} ranks (site {site.name!r}); "
-            f"use {world_size // per_node * per_node} or {math.ceil(world_size / per_node) * per_node}"
+            f"world_size={world_size} does not fill nodes of {per_node} ranks (site "
+            f"{site.name!r}); "
+            f"use {world_size // per_node * per_node} or "
+            f"{math.ceil(world_size / per_node) * per_node}"
         )
     nodes = math.ceil(world_size / per_node)
     _check_nodes([nodes], site)
@@ -158,7 +193,9 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 
 def expected_s(job: Job, study: Study) -> int:
-    """Seconds a job may well take before any run has ended: what it asks for must not depend on where it is rendered."""
+    """Seconds a job may well take before any run has ended: what it asks for must not depend on
+    where it is rendered.
+    """
     return START_S + (len(job.runs) + CALIBRATIONS) * assumed_s(study)
 
 
@@ -168,18 +205,26 @@ def assumed_s(study: Study) -> int:
 
 
 def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
-    """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at most the site's limit."""
+    """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at
+    most the site's limit.
+    """
     most = site.limits.max_minutes
     least = math.ceil((START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
     if least > (asked or most or least):
         raise UsageError(
-            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s and its surroundings; "
+            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s "
+            f"and its surroundings; "
             f"use --minutes {least} or more, or --time-limit-s with less"
         )
     if asked is not None:
         if most and asked > most:
-            raise UsageError(f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use at most {most}")
+            raise UsageError(
+                f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use "
+                f"at most {most}"
+            )
         return asked
-    seconds = PREFLIGHT_S + 1.5 * expected_s(job, study) + study.time_limit_s + site.policy.signal_lead_s
+    seconds = (
+        PREFLIGHT_S + 1.5 * expected_s(job, study) + study.time_limit_s + site.policy.signal_lead_s
+    )
     rounded = math.ceil(seconds / 300) * 5
     return min(rounded, most) if most else rounded

@@ -1,11 +1,16 @@
-"""The folder of one study under results/: what is in it, who may work in it, and what has become of every run.
+"""The folder of one study under results/: what is in it, who may work in it, and what has become of
+every run.
 
 study.toml           the study as it was first run; its `blocks` is the planned number
-jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is running, or being submitted
-job-001.sh, ...      the job scripts as they were executed; job-n004-b00-001.sh: of block 0 at 4 nodes, as it was submitted
+jobs.jsonl           one line per job: script, time, blocks asked for; locked by the job that is
+                     running, or being submitted
+job-001.sh, ...      the job scripts as they were executed; job-n004-b00-001.sh: of block 0 at 4
+                     nodes, as it was submitted
 job-report-001.sh    the job that writes the report when those have ended
-runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was done again
-jobs/, calibration/  under Slurm: what jobs say of themselves and print; plain processes on every node, before and after
+runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of a run that was
+                     done again
+jobs/, calibration/  under Slurm: what jobs say of themselves and print; plain processes on every
+                     node, before and after
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 
@@ -26,13 +31,17 @@ from bench.config import UsageError, explain
 from slurm.load import read_study
 from slurm.study import MAX_BLOCKS, Study
 
-RESULTS = Path("results/mine")  # what users measure; the studies that come with the project lie beside it
+RESULTS = Path(
+    "results/mine"
+)  # what users measure; the studies that come with the project lie beside it
 
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
 
 
 class JobRecord(BaseModel):
-    """One line of jobs.jsonl: a job that was started here, or submitted; other keys are for people."""
+    """One line of jobs.jsonl: a job that was started here, or submitted;
+    other keys are for people.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -57,27 +66,37 @@ class StudyFolder:
         self._jobs = self.path / "jobs.jsonl"
 
     def check_own(self) -> None:
-        """Raise UsageError where nothing may be added: in a study that comes with the project, or where its lock is gone."""
+        """Raise UsageError where nothing may be added: in a study that comes with the project, or
+        where its lock is gone.
+        """
         self._check_not_shipped()
         if self._copy.exists() and not self._jobs.exists():
             raise UsageError(
-                f"{self._jobs} is gone, and with it the lock of a job that may still be running; if none is: touch {self._jobs}"
+                f"{self._jobs} is gone, and with it the lock of a job that may still be running; "
+                f"if none is: touch {self._jobs}"
             )
 
     def lock(self) -> IO[str]:
-        """Take the folder for one job, until the returned file and all it was handed to are closed; makes the folder."""
+        """Take the folder for one job, until the returned file and all it was handed to are closed;
+        makes the folder.
+        """
         self.check_own()
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
             file = self._jobs.open("a")
         except OSError as error:
-            raise UsageError(f"{error.filename}: {error.strerror}; choose another --results") from None
+            raise UsageError(
+                f"{error.filename}: {error.strerror}; choose another --results"
+            ) from None
         for _ in range(20):  # for a second: somebody may only be asking whether it is taken
             if _take(file, alone=True):
                 return file
             time.sleep(0.05)
         file.close()
-        raise UsageError(f"{self.path}: another job of this study is running, or being submitted; wait for it or stop it")
+        raise UsageError(
+            f"{self.path}: another job of this study is running, or being submitted; wait for it "
+            f"or stop it"
+        )
 
     def is_locked(self) -> bool:
         """Whether a job of this study is running."""
@@ -89,23 +108,33 @@ class StudyFolder:
 
     def _check_not_shipped(self) -> None:
         if (self.path / "SHIPPED").exists():
-            raise UsageError(f"{self.path} comes with the project and is never added to; choose another --results, as {RESULTS}")
+            raise UsageError(
+                f"{self.path} comes with the project and is never added to; choose another "
+                f"--results, as {RESULTS}"
+            )
 
     def check_same(self, study: Study) -> None:
-        """Raise UsageError where the folder holds runs of a study that differs in more than blocks and times."""
+        """Raise UsageError where the folder holds runs of a study that differs in more than blocks
+        and times.
+        """
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
-        for key in sorted((old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}):
+        for key in sorted(
+            (old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}
+        ):
             if old.get(key) != new.get(key):
                 self._check_not_shipped()  # then another name for the study would be of no use
                 raise UsageError(
-                    f"{self._copy} is of another study of this name: {key}={old.get(key)!r} there, {new.get(key)!r} now; "
+                    f"{self._copy} is of another study of this name: {key}={old.get(key)!r} "
+                    f"there, {new.get(key)!r} now; "
                     "give the study a new name, or choose another --results"
                 )
 
     def keep_study(self, text: str) -> None:
-        """Keep the study as it was first run: the report takes margin and planned blocks from it."""
+        """Keep the study as it was first run:
+        the report takes margin and planned blocks from it.
+        """
         if not self._copy.exists():
             write_whole(self._copy, text)
 
@@ -141,7 +170,9 @@ class StudyFolder:
         return path
 
     def keep_script(self, script: Path, job: str) -> Path | None:
-        """The kept copy of a job's script that was submitted by hand, or by us before we were killed; None if it is gone."""
+        """The kept copy of a job's script that was submitted by hand, or by us before we were
+        killed; None if it is gone.
+        """
         if script.resolve().parent == self.path.resolve():
             return script
         try:
@@ -152,19 +183,27 @@ class StudyFolder:
     def record_job(self, jobs: IO[str], script: Path | None, **facts: object) -> None:
         """Record a job in the locked `jobs`; without `script` where nobody has it any more."""
         named = {} if script is None else {"script": script.name}
-        line = json.dumps({**named, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts}) + "\n"
+        line = (
+            json.dumps({**named, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts})
+            + "\n"
+        )
         size = os.fstat(jobs.fileno()).st_size
         try:
             if os.write(jobs.fileno(), line.encode()) < len(line.encode()):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             os.ftruncate(jobs.fileno(), size)  # a torn line would stop every later command
-            raise UsageError(f"{self._jobs}: {error.strerror}; make room, then do the same again") from None
+            raise UsageError(
+                f"{self._jobs}: {error.strerror}; make room, then do the same again"
+            ) from None
 
     def set_aside(self, log: Path) -> None:
         """Rename what is left of a run that must be done again."""
         files = (log, log.with_suffix(".out"))
-        numbered = ([f.with_name(f"{f.stem}.attempt-{n}{f.suffix}") for f in files] for n in itertools.count(1))
+        numbered = (
+            [f.with_name(f"{f.stem}.attempt-{n}{f.suffix}") for f in files]
+            for n in itertools.count(1)
+        )
         free = next(targets for targets in numbered if not any(t.exists() for t in targets))
         for file, target in zip(files, free, strict=True):
             if file.exists():
@@ -178,16 +217,22 @@ def read_records(path: Path) -> list[JobRecord]:
         try:
             records.append(_RECORD.validate_json(line))
         except ValidationError as error:
-            raise UsageError(f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line") from None
+            raise UsageError(
+                f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line"
+            ) from None
     return records
 
 
 def _free(folder: Path, pattern: str) -> Path:
-    return next(path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists())
+    return next(
+        path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists()
+    )
 
 
 def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write a file so that nobody ever sees a part of it. Raises FileExistsError if it is there and not to be replaced."""
+    """Write a file so that nobody ever sees a part of it. Raises FileExistsError if it is there and
+    not to be replaced.
+    """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
@@ -198,21 +243,27 @@ def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
     except FileExistsError:
         raise
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}; make room, or choose another folder") from None
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}; make room, or choose another folder"
+        ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _take(file: IO[str], alone: bool) -> bool:
-    """Lock an open file, `alone` or beside others who only look; False where somebody else has it."""
+    """Lock an open file, `alone` or beside others who only look;
+    False where somebody else has it.
+    """
     try:
-        import fcntl  # imported here: Windows has none, and only those who start jobs cannot do without
+        # imported here: Windows has none, and only those who start jobs cannot do without
+        import fcntl
     except ModuleNotFoundError:
         if not alone:
             return True
         file.close()
         raise UsageError(
-            "this system has no file locks (fcntl), so two jobs could run at once; run and submit on Linux or macOS, here render"
+            "this system has no file locks (fcntl), so two jobs could run at once; run and submit "
+            "on Linux or macOS, here render"
         ) from None
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -225,5 +276,7 @@ def _flat(study: Study) -> dict[str, Any]:
     """Every value under its dotted key."""
     flat: dict[str, Any] = {}
     for key, value in study.model_dump(mode="json").items():
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        flat |= (
+            {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+        )
     return flat

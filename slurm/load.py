@@ -1,4 +1,6 @@
-"""Find and read study and site files; every mistake in one is a UsageError of one line that names the file."""
+"""Find and read study and site files; every mistake in one is a UsageError of one line that names
+the file.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,16 @@ def find_study(text: str) -> Path:
     names = _names("studies")
     if text not in names:
         raise UsageError(
-            f"{text!r} is neither a shipped study ({', '.join(names)}) nor the path of a .toml file{near(text, names)}"
+            f"{text!r} is neither a shipped study ({', '.join(names)}) nor the path of a .toml "
+            f"file{near(text, names)}"
         )
     return _HERE / "studies" / f"{text}.toml"
 
 
 def read_study(path: Path) -> Study:
-    """A study whose every planned run is known to be valid, as far as that does not depend on the site."""
+    """A study whose every planned run is known to be valid, as far as that does not depend on the
+    site.
+    """
     study = _read(path, Study)
     if not study.needs_site:  # else `fit` checks it, once the site has filled it in
         check_plan(study, path)
@@ -52,7 +57,9 @@ def check_plan(study: Study, path: Path) -> None:
 
 
 def read_site(name: str) -> Site:
-    """The description of a site: of a shipped one by its name, of the user's own by the path of its .toml file."""
+    """The description of a site: of a shipped one by its name, of the user's own by the path of its
+    .toml file.
+    """
     names = _names("sites")
     if name in names:
         return _read(_HERE / "sites" / f"{name}.toml", Site)
@@ -62,7 +69,8 @@ def read_site(name: str) -> Site:
     site = _read(path, Site)
     if site.name != path.stem:
         raise UsageError(
-            f"{path}, line {line_of(read_text(path), ('name',))}: name={site.name!r} must be the file's: {path.stem!r}"
+            f"{path}, line {line_of(read_text(path), ('name',))}: name={site.name!r} must be the "
+            f"file's: {path.stem!r}"
         )
     return site
 
@@ -83,23 +91,33 @@ def _read(path: Path, kind: type[_T]) -> _T:
     except ValueError as error:  # TOML or text that cannot be decoded
         raise UsageError(f"{path}: {error}") from None
     except RecursionError:
-        raise UsageError(f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two levels") from None
+        raise UsageError(
+            f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two "
+            f"levels"
+        ) from None
 
 
 def read_text(path: Path) -> str:
-    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError, ValueError."""
+    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError,
+    ValueError.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     if len(data) > _MAX_BYTES:
-        raise UsageError(f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name another")
+        raise UsageError(
+            f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name "
+            f"another"
+        )
     return data.decode("utf-8")
 
 
 def _with_line(path: Path, text: str, error: ValidationError) -> str:
-    """As `_explain`, with the line to change and, for an unknown key, all valid ones: a site file is long."""
+    """As `_explain`, with the line to change and, for an unknown key, all valid ones: a site file
+    is long.
+    """
     first = error.errors()[0]
     broken = first.get("ctx", {}).get("error")
     place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
@@ -110,7 +128,9 @@ def _with_line(path: Path, text: str, error: ValidationError) -> str:
 
 
 def line_of(text: str, place: Sequence[object]) -> int:
-    """1-based line of a TOML text on which the key that `place` leads to stands, else its table, else 1."""
+    """1-based line of a TOML text on which the key that `place` leads to stands, else its table,
+    else 1.
+    """
     wanted = tuple(str(part) for part in place if not str(part).isdecimal())
     table: tuple[str, ...] = ()
     best, best_length = 1, 0
@@ -142,5 +162,9 @@ def _fields(kind: type[Table], parents: list[Any]) -> dict[str, str]:
     """Name and description of every key of the table that `parents` lead to."""
     for parent in parents:
         annotation = kind.model_fields[parent].annotation
-        kind = next(t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, Table))
+        kind = next(
+            t
+            for t in (annotation, *get_args(annotation))
+            if isinstance(t, type) and issubclass(t, Table)
+        )
     return {name: field.description or "" for name, field in kind.model_fields.items()}

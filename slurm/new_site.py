@@ -1,4 +1,6 @@
-"""A site file to start from: every key explained, filled in from what sinfo and scontrol say of the cluster, if they are here."""
+"""A site file to start from: every key explained, filled in from what sinfo and scontrol say of the
+cluster, if they are here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from slurm.folder import write_whole
 from slurm.site import Site
 from slurm.study import Table
 
-_COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G"  # partition, nodes, sockets, cores, threads, time limit, generic resources
+# partition, nodes, sockets, cores, threads, time limit, generic resources
+_COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G"
 
 
 def write_skeleton(name: str) -> Path:
@@ -31,13 +34,21 @@ def write_skeleton(name: str) -> Path:
     try:
         write_whole(path, skeleton(name, facts), replace=False)
     except FileExistsError:
-        raise UsageError(f"{path} exists and is never overwritten; choose another name, or remove it") from None
+        raise UsageError(
+            f"{path} exists and is never overwritten; choose another name, or remove it"
+        ) from None
     return path
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
-    """Values by dotted key from what sinfo and scontrol say: of the widest partition with GPUs, else of the default one."""
-    rows = [row for line in sinfo.splitlines() if len(row := line.strip().split("|")) == 7 and all(map(str.isdecimal, row[1:5]))]
+    """Values by dotted key from what sinfo and scontrol say: of the widest partition with GPUs,
+    else of the default one.
+    """
+    rows = [
+        row
+        for line in sinfo.splitlines()
+        if len(row := line.strip().split("|")) == 7 and all(map(str.isdecimal, row[1:5]))
+    ]
     if not rows:
         return {}
     partition, nodes, sockets, cores, threads, limit, gres = max(
@@ -80,11 +91,24 @@ def _minutes(limit: str) -> int | None:
 
 
 def skeleton(name: str, facts: Mapping[str, Any]) -> str:
-    """The text of a site file that is valid as it stands; what nobody filled in is commented out with its default."""
-    guesses = {"title": f"the cluster {name}", "node.cores": 64, "limits.max_nodes": 1, "transport": "gloo"}
+    """The text of a site file that is valid as it stands; what nobody filled in is commented out
+    with its default.
+    """
+    guesses = {
+        "title": f"the cluster {name}",
+        "node.cores": 64,
+        "limits.max_nodes": 1,
+        "transport": "gloo",
+    }
     values = {"name": name, "scheduler": "slurm", "launch": "srun", **guesses, **facts}
-    source = f"filled in from sinfo and scontrol on {date.today()}" if facts else "Slurm was not here to fill it in"
-    lines = [f"# Site {name!r}: {source}. Correct what is wrong, take out the '# ' of what you need."]
+    source = (
+        f"filled in from sinfo and scontrol on {date.today()}"
+        if facts
+        else "Slurm was not here to fill it in"
+    )
+    lines = [
+        f"# Site {name!r}: {source}. Correct what is wrong, take out the '# ' of what you need."
+    ]
     lines += _keys(Site, "", values)
     text = "\n".join(lines) + "\n"
     Site(**tomllib.loads(text))  # ours to get right, whatever the cluster answers
@@ -104,7 +128,9 @@ def _keys(kind: type[Table], prefix: str, values: Mapping[str, Any]) -> list[str
             tables += ["", f"[{name}]  # {field.description}", '# NAME = "value"']
         else:
             choices = [str(c) for c in get_args(field.annotation) if isinstance(c, str)]
-            plain += [f"# {field.description}" + (f" (one of: {', '.join(choices)})" if choices else "")]
+            plain += [
+                f"# {field.description}" + (f" (one of: {', '.join(choices)})" if choices else "")
+            ]
             if (key := prefix + name) in values:
                 plain += [f"{name} = {json.dumps(values[key])}"]
             else:

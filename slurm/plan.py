@@ -1,4 +1,6 @@
-"""Expand a study into points, and points into blocks of runs in a random but reproducible order: pure functions of values."""
+"""Expand a study into points, and points into blocks of runs in a random but reproducible order:
+pure functions of values.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ class Point:
     def name(self) -> str:
         """For people, in run ids and messages."""
         marks = [self.settings if self.settings != "shipped" else "", self.variant]
-        return "-".join([f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}", *filter(None, marks)])
+        return "-".join(
+            [
+                f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}",
+                *filter(None, marks),
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,8 @@ class Run:
 def points(study: Study) -> list[Point]:
     """Every configuration of the study once. Raises UsageError where a batch does not divide.
 
-    A configuration that several curves need is one point: at one rank weak and strong scaling often coincide.
+    A configuration that several curves need is one point: at one rank weak and strong scaling often
+    coincide.
     """
     _check_points(study)
     curves: dict[tuple[str, Settings, int, int, str], list[Curve]] = {}
@@ -57,7 +65,9 @@ def points(study: Study) -> list[Point]:
         for settings in study.settings:
             for variant in _variants(study, cell):
                 for curve, world_size, batch_per_rank in _sizes(study, cell):
-                    curves.setdefault((cell, settings, world_size, batch_per_rank, variant), []).append(curve)
+                    curves.setdefault(
+                        (cell, settings, world_size, batch_per_rank, variant), []
+                    ).append(curve)
     return [Point(*key[:4], tuple(through), key[4]) for key, through in curves.items()]
 
 
@@ -68,7 +78,10 @@ def _check_points(study: Study) -> None:
     sizes += len(batch.batch_per_rank) * len(batch.world_sizes) if batch else 0
     most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * sizes
     if most > MAX_RUNS:
-        raise UsageError(f"cells, settings, variants and sizes make up to {most} points; a study has at most {MAX_RUNS} runs")
+        raise UsageError(
+            f"cells, settings, variants and sizes make up to {most} points; a study has at most "
+            f"{MAX_RUNS} runs"
+        )
 
 
 def check_size(study: Study, blocks: int) -> None:
@@ -76,13 +89,16 @@ def check_size(study: Study, blocks: int) -> None:
     each = len(points(study))
     if each * blocks > MAX_RUNS:
         raise UsageError(
-            f"blocks={blocks} of {each} runs are {each * blocks}; a study has at most {MAX_RUNS} runs, so at most "
+            f"blocks={blocks} of {each} runs are {each * blocks}; a study has at most {MAX_RUNS} "
+            f"runs, so at most "
             f"{MAX_RUNS // each} blocks"
         )
 
 
 def _variants(study: Study, cell: str) -> list[str]:
-    """Names of a cell's variants; of those that are the same to `single`, which exchanges nothing, the first."""
+    """Names of a cell's variants; of those that are the same to `single`, which exchanges nothing,
+    the first.
+    """
     names = list(study.variants) or [""]
     if cell != "single":
         return names
@@ -99,17 +115,30 @@ def check_primary(study: Study) -> None:
     found = [
         p
         for p in points(study)
-        if p.cell.startswith("ddp/") and p.cell.replace("ddp", "horovod") in study.cells and wanted.curve in p.curves
-        if all(asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k)) for k in same)
+        if p.cell.startswith("ddp/")
+        and p.cell.replace("ddp", "horovod") in study.cells
+        and wanted.curve in p.curves
+        if all(
+            asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k))
+            for k in same
+        )
     ]
     if len(found) != 1:
-        names = ", ".join(p.name.removeprefix("ddp-") for p in found) or "none that this study plans"
-        cure = "add transport, settings or batch_per_rank" if found else "choose its curve and world_size from those of the study"
+        names = (
+            ", ".join(p.name.removeprefix("ddp-") for p in found) or "none that this study plans"
+        )
+        cure = (
+            "add transport, settings or batch_per_rank"
+            if found
+            else "choose its curve and world_size from those of the study"
+        )
         raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
-    """(curve, world size, batch per rank) of a cell; `single`, the common baseline, takes each curve's one-rank batch."""
+    """(curve, world size, batch per rank) of a cell; `single`, the common baseline, takes each
+    curve's one-rank batch.
+    """
     alone = cell == "single"
     world_sizes = (1,) if alone else study.world_sizes
     if study.weak:
@@ -125,15 +154,19 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 def _share(global_batch: int, world_size: int) -> int:
     """Batch per rank of a global batch, by RunConfig's own rule."""
     try:
-        return make_config({"backend": "ddp", "world_size": world_size, "global_batch": global_batch}).samples_per_rank
+        return make_config(
+            {"backend": "ddp", "world_size": world_size, "global_batch": global_batch}
+        ).samples_per_rank
     except UsageError as error:
         raise UsageError(f"strong.{error}") from None
 
 
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
-    """The runs of blocks 0 to blocks-1, each in its order. Raises UsageError where a run would be refused.
+    """The runs of blocks 0 to blocks-1, each in its order. Raises UsageError where a run would be
+    refused.
 
-    Each block depends on the study's seed and its own index alone, so more blocks leave the earlier ones as they were.
+    Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
+    ones as they were.
     """
     check_size(study, blocks)
     first = {point: _config(study, point) for point in _shuffled(points(study), study.seed, 0)}
@@ -147,22 +180,34 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
 
 
 def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
-    """A random order by hash: the same on every version of Python, which random.shuffle does not promise."""
-    return sorted(all_points, key=lambda p: hashlib.sha256(f"{seed}/{block}/{p.name}".encode()).digest())
+    """A random order by hash: the same on every version of Python, which random.shuffle does not
+    promise.
+    """
+    return sorted(
+        all_points, key=lambda p: hashlib.sha256(f"{seed}/{block}/{p.name}".encode()).digest()
+    )
 
 
-def _run(study: Study, point: Point, config: RunConfig, block: int, position: int, runs_dir: Path) -> Run:
+def _run(
+    study: Study, point: Point, config: RunConfig, block: int, position: int, runs_dir: Path
+) -> Run:
     """The run of a point in one block; no rule speaks of what differs between blocks."""
     run_id = f"b{block:02d}-{position:02d}-{point.name}"
     # the seed is equal for all cells of a block: same initial weights, same data, same order
-    own = {"seed": study.seed + block, "block": block, "position": position, "log_path": runs_dir / f"{run_id}.jsonl"}
+    own = {
+        "seed": study.seed + block,
+        "block": block,
+        "position": position,
+        "log_path": runs_dir / f"{run_id}.jsonl",
+    }
     return Run(run_id, point, config.model_copy(update=own))
 
 
 def _config(study: Study, point: Point) -> RunConfig:
     """What all runs of a point share. Raises UsageError where such a run would be refused."""
     backend, _, transport = point.cell.partition("/")
-    # The batch is always said per rank, also on the strong curve: one point has one description, whatever curves share it.
+    # The batch is always said per rank, also on the strong curve: one point has one description,
+    # whatever curves share it.
     alone = backend == "single"
     fields = {
         **study.fields_of(point.variant, alone),
@@ -182,7 +227,9 @@ def _config(study: Study, point: Point) -> RunConfig:
 
 
 def in_words_of(study: Study, message: str) -> str:
-    """A rule's message with the study's keys, run.precision, for RunConfig's fields, precision, and its flags, --precision."""
+    """A rule's message with the study's keys, run.precision, for RunConfig's fields, precision, and
+    its flags, --precision.
+    """
 
     def key(name: str) -> str:
         return name if name in OWNED_FIELDS else f"run.{name}"
@@ -191,4 +238,6 @@ def in_words_of(study: Study, message: str) -> str:
     if not study.fields:
         return message
     names = "|".join(sorted(study.fields, key=len, reverse=True))
-    return re.sub(rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)", lambda name: key(name[0]), message)
+    return re.sub(
+        rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)", lambda name: key(name[0]), message
+    )

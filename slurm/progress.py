@@ -1,4 +1,6 @@
-"""Follow the runs of a study by their logs, here or in Slurm's jobs, and show how it goes: a bar, or lines in a batch log."""
+"""Follow the runs of a study by their logs, here or in Slurm's jobs, and show how it goes: a bar,
+or lines in a batch log.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from slurm.status import RunStatus, duration, look, seconds_left
 _POLL_S = 1.0
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 
-Show = Callable[[int, str, float | None], None]  # runs done, what goes on ('': nothing does), seconds left
+Show = Callable[
+    [int, str, float | None], None
+]  # runs done, what goes on ('': nothing does), seconds left
 
 
 def display(total: int) -> AbstractContextManager[Show]:
@@ -31,7 +35,9 @@ def follow(
     todo: Sequence[Run],
     expected_run_s: int | None,
 ) -> None:
-    """Watch the logs until the job ends, and pass a caught signal on once. The logs are the truth, whoever runs them."""
+    """Watch the logs until the job ends, and pass a caught signal on once. The logs are the truth,
+    whoever runs them.
+    """
     with display(len(statuses)) as show:
         _watch(job, caught, statuses, todo, expected_run_s, show)
 
@@ -87,7 +93,9 @@ def _lines(total: int) -> Iterator[Show]:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Show]:
-    """For a terminal: one bar, redrawn only when there is news, because the ranks need the cores."""
+    """For a terminal: one bar, redrawn only when there is news,
+    because the ranks need the cores.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import RunConfig, UsageError, make_config
-from slurm.directives import REPORT, Request, directives, exports, own_env, reaching_all_hosts, report_directives, step_args
+from slurm.directives import (
+    REPORT,
+    Request,
+    directives,
+    exports,
+    own_env,
+    reaching_all_hosts,
+    report_directives,
+    step_args,
+)
 from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
 from slurm.plan import Run, points
 from slurm.site import Site
@@ -22,15 +31,25 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-# Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and names the study once.
+# Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and
+# names the study once.
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 _OF_A_BLOCK = {"seed", "block", "position", "log_path"}  # all in which two runs of a point differ
 
 
-def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, templates: Path = TEMPLATES) -> str:
-    """The job script of `runs`, in their order, for a person to read, edit and run by hand from the repository root.
+def render_job(
+    study: Study,
+    text: str,
+    site: Site,
+    runs: Sequence[Run],
+    folder: Path,
+    templates: Path = TEMPLATES,
+) -> str:
+    """The job script of `runs`, in their order, for a person to read, edit and run by hand from the
+    repository root.
 
-    `text` is the study's file, which the script leaves beside the logs as `python -m slurm run` does.
+    `text` is the study's file, which the script leaves beside the logs as `python -m slurm run`
+    does.
 
     Raises UsageError on a placeholder that the template names and nobody fills.
     """
@@ -45,13 +64,18 @@ def render_job(study: Study, text: str, site: Site, runs: Sequence[Run], folder:
         folder=str(folder),
         own_env=own_env(site),
         common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
-        blocks=_blocks(runs, [*OWNED_FIELDS, *(name for name in study.fields if name not in shared)]),
+        blocks=_blocks(
+            runs, [*OWNED_FIELDS, *(name for name in study.fields if name not in shared)]
+        ),
         total=len(runs),
     )
 
 
-def render_batch(study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES) -> str:
-    """The Slurm script of one job, for a person to read, edit and submit by hand from the repository root.
+def render_batch(
+    study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES
+) -> str:
+    """The Slurm script of one job, for a person to read, edit and submit by hand from the
+    repository root.
 
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
@@ -68,7 +92,9 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         site=site,
         folder=str(folder),
         job=job,
-        counts=", ".join(map(str, sorted({nodes_of(run.config.world_size, site) for run in job.runs}))),
+        counts=", ".join(
+            map(str, sorted({nodes_of(run.config.world_size, site) for run in job.runs}))
+        ),
         directives=directives(study, request, job),
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
@@ -88,7 +114,9 @@ def render_batch(study: Study, text: str, request: Request, job: Job, folder: Pa
         preflight=shlex.join(_preflight(job)),
         preflight_cells=_preflight_cells(job, own_env(site)),
         seed=calibration.seed,
-        lines=[line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]],
+        lines=[
+            line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]
+        ],
         total=len(job.runs),
     )
 
@@ -110,7 +138,8 @@ def render_report(study: Study, request: Request, folder: Path, templates: Path 
 
 
 def _fill(templates: Path, name: str, **values: object) -> str:
-    import jinja2  # imported here: only rendering needs it, and the command line answers faster without
+    # imported here: only rendering needs it, and the command line answers faster without
+    import jinja2
 
     try:
         return _environment(templates).get_template(name).render(**values)
@@ -140,12 +169,18 @@ def _environment(templates: Path) -> jinja2.Environment:
 
 def _place_in_template(error: Exception) -> str:
     """File and line of a template, which jinja2 puts into the traceback."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(".j2")]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.endswith(".j2")
+    ]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "template"
 
 
 def _calibration(study: Study, job: Job) -> RunConfig:
-    """One plain process with the study's own settings, at the baseline's batch, else at the smallest of the job."""
+    """One plain process with the study's own settings, at the baseline's batch, else at the
+    smallest of the job.
+    """
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
     first = job.runs[0].config
     return make_config(
@@ -160,13 +195,17 @@ def _calibration(study: Study, job: Job) -> RunConfig:
 
 
 def _preflight(job: Job) -> list[str]:
-    """What the doctor is asked besides the cells: threads, and the data set that the job's runs read."""
+    """What the doctor is asked besides the cells: threads, and the data set that the job's runs
+    read.
+    """
     config = job.runs[0].config
     return [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
 
 
 def _preflight_cells(job: Job, own: Collection[str]) -> dict[str, str]:
-    """The job's cells, comma-separated, by the backend in whose own environment they are tried; '': in that of all."""
+    """The job's cells, comma-separated, by the backend in whose own environment they are tried; '':
+    in that of all.
+    """
     cells: dict[str, list[str]] = {}
     for cell in sorted({run.point.cell for run in job.runs} - {"single"}):
         backend = cell.partition("/")[0]
@@ -183,11 +222,16 @@ def _end_of(text: str) -> str:
 
 
 def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
-    """The fields that all runs share: all that [run] says, defaults too, lest a later default change them.
+    """The fields that all runs share: all that [run] says, defaults too, lest a later default
+    change them.
 
     What `single` is left out of goes to each run's own line.
     """
-    return [name for name in ("study", *study.fields) if len({tuple(config.to_words(name)) for config in configs}) == 1]
+    return [
+        name
+        for name in ("study", *study.fields)
+        if len({tuple(config.to_words(name)) for config in configs}) == 1
+    ]
 
 
 def _one_of_each(runs: Sequence[Run]) -> list[Run]:
@@ -198,13 +242,18 @@ def _one_of_each(runs: Sequence[Run]) -> list[Run]:
 def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
-    fixed = {run.point: {n: run.config.to_words(n) for n in names if n not in _OF_A_BLOCK} for run in _one_of_each(runs)}
+    fixed = {
+        run.point: {n: run.config.to_words(n) for n in names if n not in _OF_A_BLOCK}
+        for run in _one_of_each(runs)
+    }
     blocks: dict[int, dict[str, Any]] = {}
     for run in runs:
         config, known = run.config, fixed[run.point]
         options = (known[name] if name in known else config.to_words(name) for name in names)
         words = [run.id, str(config.world_size), *(word for option in options for word in option)]
         assert config.block is not None
-        block = blocks.setdefault(config.block, {"index": config.block, "seed": config.seed, "runs": []})
+        block = blocks.setdefault(
+            config.block, {"index": config.block, "seed": config.seed, "runs": []}
+        )
         block["runs"].append(shlex.join(words))
     return list(blocks.values())

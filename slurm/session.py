@@ -21,7 +21,9 @@ from slurm.tables import Layout
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says; None and () leave it to the study, the site or what was asked before."""
+    """What the command line says; None and () leave it to the study, the site or what was asked
+    before.
+    """
 
     study: str
     site: str = "local"
@@ -44,7 +46,10 @@ class Asked:
             "--account": self.account,
             "--layout": self.layout or "",
         }
-        return [self.study, *(word for option, value in given.items() if value for word in (option, value))]
+        return [
+            self.study,
+            *(word for option, value in given.items() if value for word in (option, value)),
+        ]
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,9 @@ class Work:
 
 
 def open_work(asked: Asked, locked: bool = False) -> Work:
-    """Read all that `asked` names; nothing is changed. `locked`: nobody else can be running these runs."""
+    """Read all that `asked` names; nothing is changed. `locked`: nobody else can be running these
+    runs.
+    """
     source = find_study(asked.study)
     written, site = read_study(source), read_site(asked.site)
     site = site.laid_out(asked.layout) if asked.layout else site
@@ -104,7 +111,8 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Relative to where we are if it lies below: job scripts and logs then hold no path of this machine.
+    """Relative to where we are if it lies below: job scripts and logs then hold no path of this
+    machine.
 
     Without `follow`, a link stands for itself: a virtual environment's Python is one.
     """
@@ -113,16 +121,24 @@ def short(path: Path, follow: bool = True) -> Path:
 
 
 def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
-    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block that are.
+    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block
+    that are.
 
-    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in another state.
+    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in
+    another state.
     """
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
         config, point = status.run.config, status.run.point
         alone = point.cell if config.backend == "single" else config.transport
-        groups.setdefault((config.block, point.world_size, point.batch_per_rank, point.settings, alone), []).append(status)
-    broken = [members for members in groups.values() if any(s.state != "ok" or s.place != members[0].place for s in members)]
+        groups.setdefault(
+            (config.block, point.world_size, point.batch_per_rank, point.settings, alone), []
+        ).append(status)
+    broken = [
+        members
+        for members in groups.values()
+        if any(s.state != "ok" or s.place != members[0].place for s in members)
+    ]
     again = {status.run.id for members in broken for status in members}
     return [status.run for status in statuses if status.run.id in again]
 

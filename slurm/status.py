@@ -16,7 +16,9 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One planned run as its log tells it; `words` are the last ones of its ranks, one line each."""
+    """One planned run as its log tells it; `words` are the last ones of its ranks,
+    one line each.
+    """
 
     run: Run
     state: str
@@ -33,10 +35,14 @@ class RunStatus:
 
 
 def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
-    """State of one run. A run without an end is `running` only while its job is; `job` is how that one ended, if known."""
+    """State of one run. A run without an end is `running` only while its job is; `job` is how that
+    one ended, if known.
+    """
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not run.log.exists():
-        return RunStatus(run, *(unfinished if run.log.with_suffix(".out").exists() else ("planned", "")))
+        return RunStatus(
+            run, *(unfinished if run.log.with_suffix(".out").exists() else ("planned", ""))
+        )
     try:
         log = read_run(run.log)
     except UsageError as error:  # a folder of that name, or a file of somebody else
@@ -53,12 +59,16 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
 
 def _with_its_job(job: str) -> tuple[str, str]:
     """State and reason of a run that left no end, and whose job is gone."""
-    state = next((state for word, state in _WITH_ITS_JOB.items() if word in job.split()), "interrupted")
+    state = next(
+        (state for word, state in _WITH_ITS_JOB.items() if word in job.split()), "interrupted"
+    )
     return state, "killed together with its job" + (f", which {job}" if job else "")
 
 
 def _difference(planned: RunConfig, found: RunConfig) -> str:
-    """First field in which a log's run is not the planned one; where it looked for its peers does not matter."""
+    """First field in which a log's run is not the planned one; where it looked for its peers does
+    not matter.
+    """
     for name in RunConfig.model_fields.keys() - {"log_path", "rendezvous_dir"}:
         if getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
@@ -68,20 +78,32 @@ def _difference(planned: RunConfig, found: RunConfig) -> str:
 def count(statuses: Iterable[RunStatus]) -> str:
     """'42 runs: 40 ok, 1 failed, 1 planned'."""
     counts = Counter(status.state for status in statuses)
-    return f"{counts.total()} runs: " + ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    return f"{counts.total()} runs: " + ", ".join(
+        f"{counts[state]} {state}" for state in STATES if counts[state]
+    )
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Per run: id, padded to a column, state, what else is known, and the ranks' words where they say more."""
+    """Per run: id, padded to a column, state, what else is known, and the ranks' words where they
+    say more.
+    """
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
         more = [words for words in status.words if words not in status.reason]
-        yield status.run.id.ljust(width), status.state, "  ".join(filter(None, (seconds, status.reason))), more
+        yield (
+            status.run.id.ljust(width),
+            status.state,
+            "  ".join(filter(None, (seconds, status.reason))),
+            more,
+        )
 
 
-def seconds_left(pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None) -> float | None:
-    """Estimate for the pending runs from runs that ended ok: of the same point if there are any, else of all.
+def seconds_left(
+    pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None
+) -> float | None:
+    """Estimate for the pending runs from runs that ended ok: of the same point if there are any,
+    else of all.
 
     Before any has ended, from `expected_run_s`; None without that.
     """

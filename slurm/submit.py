@@ -1,4 +1,6 @@
-"""Jobs in Slurm's queue: submit what is missing, say what has become of each, wait for them, take them back."""
+"""Jobs in Slurm's queue: submit what is missing, say what has become of each, wait for them, take
+them back.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from slurm.shared import check_shared
 from slurm.slurm_commands import Queued
 from slurm.status import RunStatus, look, seconds_left
 
-_COMING = ("planned", "running", "interrupted")  # runs that a job in progress may still bring to an end
+_COMING = (
+    "planned",
+    "running",
+    "interrupted",
+)  # runs that a job in progress may still bring to an end
 REPORTED = "ended: complete"  # the state of a job that came to its end
 _IN_PROGRESS = ("submitted", "pending", "running")
 
@@ -64,17 +70,20 @@ class Refused(UsageError):
 
 
 def submit_missing(asked: Asked, report: bool = True) -> list[str]:
-    """Submit every job that is neither in the queue nor done; lines to print. Doing it again changes nothing.
+    """Submit every job that is neither in the queue nor done; lines to print. Doing it again
+    changes nothing.
 
-    With `report`, a last job waits for all of them and writes the report. Raises Refused where Slurm does not take a job: those
-    before it stay in the queue and are reported on.
+    With `report`, a last job waits for all of them and writes the report. Raises Refused where
+    Slurm does not take a job: those before it stay in the queue and are reported on.
     """
     scripts(work := open_work(asked))  # every mistake comes out before anything is made
     slurm_commands.find_sbatch()
     _require_queue(work)
     lines = []
     with work.folder.lock() as lock:
-        work = open_work(asked, locked=True)  # another submitter may have been faster, and its jobs too
+        work = open_work(
+            asked, locked=True
+        )  # another submitter may have been faster, and its jobs too
         texts = scripts(work)
         queue = _require_queue(work)
         _adopt(work, lock, queue)
@@ -88,11 +97,17 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
         after = [known.id for job, known in states.items() if known.in_progress and job != REPORT]
         for job in work.jobs:
             if at_work := _at_work(job, work, states):
-                lines += [f"{name}  {states[name].state} as job {states[name].id}" for name in at_work if name not in left_alone]
+                lines += [
+                    f"{name}  {states[name].state} as job {states[name].id}"
+                    for name in at_work
+                    if name not in left_alone
+                ]
                 left_alone |= set(at_work)
             elif room <= 0:
                 most = work.request.site.limits.max_submitted
-                lines.append(f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later")
+                lines.append(
+                    f"{job.id}  not submitted: the site takes {most} jobs of a user; resume later"
+                )
             elif refused:
                 lines.append(f"{job.id}  not submitted")
             else:
@@ -108,14 +123,18 @@ def submit_missing(asked: Asked, report: bool = True) -> list[str]:
             pending = before.id if before is not None and before.state == "pending" else ""
             lines.append(chain(work, lock, after, pending, room))
         elif report and before is not None and not before.in_progress and before.state != REPORTED:
-            lines.append(f"{REPORT}  {before.state}; make it here: python -m plots report {work.folder.path}")
+            lines.append(
+                f"{REPORT}  {before.state}; make it here: python -m plots report {work.folder.path}"
+            )
     if refused:
         raise Refused(refused, lines)
     return lines or [f"all {len(work.statuses)} runs are ok; nothing to submit"]
 
 
 def scripts(work: Work) -> dict[str, str]:
-    """The script of every job that is left to do, by the job's id. Raises UsageError where the site or its file will not do."""
+    """The script of every job that is left to do, by the job's id. Raises UsageError where the site
+    or its file will not do.
+    """
     require_scheduler(work)
     work.folder.check_own()
     check_shared(work.request.site, work.folder.path)
@@ -129,7 +148,9 @@ def queue_of(work: Work) -> list[Queued] | None:
 
 def _require_queue(work: Work) -> list[Queued]:
     if (queue := queue_of(work)) is None:
-        raise UsageError("squeue does not answer, and without it a job might be submitted twice; try again later")
+        raise UsageError(
+            "squeue does not answer, and without it a job might be submitted twice; try again later"
+        )
     return queue
 
 
@@ -148,7 +169,8 @@ def require_scheduler(work: Work) -> None:
     site = work.request.site
     if site.scheduler != "slurm":
         raise UsageError(
-            f"site {site.name!r} has no scheduler; run the study there: python -m slurm run {work.study.name} --site {site.name}"
+            f"site {site.name!r} has no scheduler; run the study there: python -m slurm run "
+            f"{work.study.name} --site {site.name}"
         )
 
 
@@ -160,35 +182,61 @@ def _submit(work: Work, lock: Any, job: Job, text: str) -> str:
     script = work.folder.add_script(text, job.id)
     job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock)
     work.folder.record_job(
-        lock, script, site=work.request.site.name, blocks=work.blocks, runs=len(job.runs), job=job.id, slurm_id=job_id
+        lock,
+        script,
+        site=work.request.site.name,
+        blocks=work.blocks,
+        runs=len(job.runs),
+        job=job.id,
+        slurm_id=job_id,
     )
     return job_id
 
 
 def _adopt(work: Work, lock: Any, queue: Sequence[Queued]) -> None:
-    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed after sbatch."""
+    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed
+    after sbatch.
+    """
     recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
-    runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.request.site))
+    runs = Counter(
+        name for status in work.statuses for name in ids_with(status.run, work.request.site)
+    )
     names = {job_name(work.study, name): name for name in (*runs, REPORT)}
     for queued in queue:
         name = names.get(queued.name)
-        if name is not None and queued.id not in recorded and not _of_another_folder(queued.command, work.folder):
+        if (
+            name is not None
+            and queued.id not in recorded
+            and not _of_another_folder(queued.command, work.folder)
+        ):
             script = work.folder.keep_script(Path(queued.command), name)
             work.folder.record_job(
-                lock, script, site=work.request.site.name, blocks=work.blocks, runs=runs[name], job=name, slurm_id=queued.id
+                lock,
+                script,
+                site=work.request.site.name,
+                blocks=work.blocks,
+                runs=runs[name],
+                job=name,
+                slurm_id=queued.id,
             )
 
 
 def _of_another_folder(command: str, folder: StudyFolder) -> bool:
-    """Whether a queued script is one that `submit` keeps beside the logs of another study of this name."""
+    """Whether a queued script is one that `submit` keeps beside the logs of another study of this
+    name.
+    """
     script = Path(command)
     return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()
 
 
-def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = "") -> dict[str, JobState]:
-    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None: Slurm cannot be asked.
+def job_states(
+    folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = ""
+) -> dict[str, JobState]:
+    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None:
+    Slurm cannot be asked.
 
-    Where it was submitted more than once, one that is still in the queue goes before a later one that has left it.
+    Where it was submitted more than once, one that is still in the queue goes before a later one
+    that has left it.
     """
     ids: dict[str, set[str]] = {}
     for entry in folder.read_jobs():
@@ -197,14 +245,30 @@ def job_states(folder: StudyFolder, queue: Sequence[Queued] | None, clusters: st
     for path in (folder.path / "jobs").glob("*.jsonl"):
         ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
     queued = {q.id for q in queue or ()}
-    last = {job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known}  # Slurm's numbers rise
-    gone = [job_id for job_id in last.values() if queue is not None and all(q.id != job_id for q in queue)]
+    last = {
+        job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known
+    }  # Slurm's numbers rise
+    gone = [
+        job_id
+        for job_id in last.values()
+        if queue is not None and all(q.id != job_id for q in queue)
+    ]
     accounts = slurm_commands.accounted(gone, clusters) if gone else {}
-    return {job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id) for job, job_id in last.items()}
+    return {
+        job: JobState(_state(job_id, _said(folder, job, job_id), queue, accounts), job_id)
+        for job, job_id in last.items()
+    }
 
 
-def _state(job_id: str, said: Sequence[Mapping[str, Any]], queue: Sequence[Queued] | None, accounts: Mapping[str, str]) -> str:
-    """The queue's word first, then the job's own, then the accounts'; a job that nobody knows has vanished."""
+def _state(
+    job_id: str,
+    said: Sequence[Mapping[str, Any]],
+    queue: Sequence[Queued] | None,
+    accounts: Mapping[str, str],
+) -> str:
+    """The queue's word first, then the job's own, then the accounts'; a job that nobody knows has
+    vanished.
+    """
     queued = next((q.state.lower() for q in queue or () if q.id == job_id), None)
     if queued:
         return "pending" if queued == "pending" else "running"
@@ -219,11 +283,15 @@ def _state(job_id: str, said: Sequence[Mapping[str, Any]], queue: Sequence[Queue
 
 def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
     """What a job wrote of itself, for this id alone."""
-    return [event for event in _events(folder.path / "jobs" / f"{job}.jsonl") if event["job"] == job_id]
+    return [
+        event for event in _events(folder.path / "jobs" / f"{job}.jsonl") if event["job"] == job_id
+    ]
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
-    """Whole lines that a job wrote of itself; a kill tears one, and a person may have edited the file."""
+    """Whole lines that a job wrote of itself; a kill tears one, and a person may have edited the
+    file.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except OSError:
@@ -250,7 +318,9 @@ def said_by(work: Work, job: str, known: JobState) -> str:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """States of the runs, where an unfinished one is running only while its own job is; those ok are not read again."""
+    """States of the runs, where an unfinished one is running only while its own job is; those ok
+    are not read again.
+    """
     found = []
     for status in work.statuses:
         if status.state == "ok":
@@ -259,14 +329,22 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
         known = [states[name] for name in ids_with(status.run, work.request.site) if name in states]
         running = any(job.state == "running" for job in known)
         last = max(known, key=lambda job: int(job.id), default=None)
-        found.append(look(status.run, running, "" if last is None or any(job.in_progress for job in known) else last.state))
+        found.append(
+            look(
+                status.run,
+                running,
+                "" if last is None or any(job.in_progress for job in known) else last.state,
+            )
+        )
     return found
 
 
 def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
-    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then stands.
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then
+    stands.
 
-    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not
+    answer is waited for.
     """
     work = open_work(asked)
     require_scheduler(work)
@@ -278,16 +356,29 @@ def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
             work = replace(work, statuses=look_at_jobs(work, states))
             if queue is not None and not any(known.in_progress for known in states.values()):
                 return work
-            show(sum(s.state == "ok" for s in work.statuses), *_progress(work, states, queue is not None))
+            show(
+                sum(s.state == "ok" for s in work.statuses),
+                *_progress(work, states, queue is not None),
+            )
             time.sleep(poll_s)
 
 
-def _progress(work: Work, states: Mapping[str, JobState], answered: bool) -> tuple[str, float | None]:
-    """What the jobs do, and seconds left if as many go on running as do now; runs that failed wait for the next submission."""
+def _progress(
+    work: Work, states: Mapping[str, JobState], answered: bool
+) -> tuple[str, float | None]:
+    """What the jobs do, and seconds left if as many go on running as do now; runs that failed wait
+    for the next submission.
+    """
     counts = Counter(known.state for known in states.values() if known.in_progress)
-    said = ", ".join(f"{counts[state]} {state}" for state in ("running", "pending", "submitted") if counts[state])
+    said = ", ".join(
+        f"{counts[state]} {state}" for state in ("running", "pending", "submitted") if counts[state]
+    )
     failed = sum(s.state not in (*_COMING, "ok") for s in work.statuses)
-    text = f"jobs: {said}" + (f", {failed} runs failed" if failed else "") + ("" if answered else ", squeue does not answer")
+    text = (
+        f"jobs: {said}"
+        + (f", {failed} runs failed" if failed else "")
+        + ("" if answered else ", squeue does not answer")
+    )
     coming = [s.run for s in work.statuses if s.state in _COMING]
     left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
     return text, None if left_s is None else left_s / max(1, counts["running"])
@@ -299,8 +390,13 @@ def cancel_all(asked: Asked) -> list[str]:
     require_scheduler(work)
     lines = []
     # the report first: it would start once the jobs that it waits for are gone
-    for job, known in sorted(all_states(work).items(), key=lambda item: (item[0] != REPORT, item[0])):
+    for job, known in sorted(
+        all_states(work).items(), key=lambda item: (item[0] != REPORT, item[0])
+    ):
         if known.in_progress:
             slurm_commands.cancel(known.id, known.state == "running", _clusters(work))
-            lines.append(f"{job}  job {known.id} " + ("told to stop" if known.state == "running" else "taken out of the queue"))
+            lines.append(
+                f"{job}  job {known.id} "
+                + ("told to stop" if known.state == "running" else "taken out of the queue")
+            )
     return lines or ["no job of this study is in the queue"]

@@ -1,4 +1,6 @@
-"""How long a run takes at a site: the median of runs that ended there, nearest first, else what the study assumes."""
+"""How long a run takes at a site: the median of runs that ended there, nearest first, else what the
+study assumes.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,24 @@ from slurm.status import RunStatus
 from slurm.study import Study
 
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
-_WORK = ("model", "dataset", "image_size", "device", "precision", "compile", "warmup_steps", "windows", "steps_per_window")
+_WORK = (
+    "model",
+    "dataset",
+    "image_size",
+    "device",
+    "precision",
+    "compile",
+    "warmup_steps",
+    "windows",
+    "steps_per_window",
+)
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One run that ended ok: what it was, and the seconds it took from its launcher's start to its end."""
+    """One run that ended ok: what it was, and the seconds it took from its launcher's start to its
+    end.
+    """
 
     config: RunConfig
     wall_s: float
@@ -35,7 +49,9 @@ class Times:
     source: str
 
     def seconds(self, config: RunConfig) -> float:
-        """Median of the same point, else of as many ranks, else of all; the study's assumption where none has ended."""
+        """Median of the same point, else of as many ranks, else of all; the study's assumption
+        where none has ended.
+        """
         same = [t.wall_s for t in self.known if _point(t.config) == _point(config)]
         ranks = [t.wall_s for t in self.known if t.config.world_size == config.world_size]
         every = [t.wall_s for t in self.known]
@@ -51,8 +67,12 @@ def _work(config: RunConfig) -> tuple[object, ...]:
 
 
 def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
-    """From the study's own runs if any has ended, else from those of other studies of equal work, else of any work."""
-    own = [Timed(s.run.config, s.wall_s) for s in statuses if s.state == "ok" and s.wall_s is not None]
+    """From the study's own runs if any has ended, else from those of other studies of equal work,
+    else of any work.
+    """
+    own = [
+        Timed(s.run.config, s.wall_s) for s in statuses if s.state == "ok" and s.wall_s is not None
+    ]
     if own:
         return _measured(study, own, "")
     works = {_work(s.run.config) for s in statuses}
@@ -61,14 +81,18 @@ def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Time
         return _measured(study, alike, f" of {_names(alike)}")
     if there:
         return _measured(study, there, f" of {_names(there)}, which is other work")
-    basis = "" if study.expected_run_s else ": half of time_limit_s, the study names no expected_run_s"
+    basis = (
+        "" if study.expected_run_s else ": half of time_limit_s, the study names no expected_run_s"
+    )
     return Times((), assumed_s(study), f"{assumed_s(study)} s a run assumed{basis}")
 
 
 def _measured(study: Study, known: Sequence[Timed], where: str) -> Times:
     median = statistics.median(timed.wall_s for timed in known)
     runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"
-    return Times(tuple(known), assumed_s(study), f"run time {median:.0f} s measured in {runs}{where}")
+    return Times(
+        tuple(known), assumed_s(study), f"run time {median:.0f} s measured in {runs}{where}"
+    )
 
 
 def _names(known: Sequence[Timed]) -> str:
@@ -84,7 +108,11 @@ def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
             at_site = any(job.site == site for job in read_records(record))
         except (UsageError, OSError):  # not this study's fault
             continue
-        logs = (log for log in sorted((record.parent / "runs").glob("*.jsonl")) if ".attempt-" not in log.name)
+        logs = (
+            log
+            for log in sorted((record.parent / "runs").glob("*.jsonl"))
+            if ".attempt-" not in log.name
+        )
         yield from _timed(logs if at_site else ())
 
 

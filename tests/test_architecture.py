@@ -11,10 +11,25 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 ALLOWED = {
     "bench": {"bench"},
-    "slurm": {"slurm", "bench.version", "bench.missing", "bench.config", "bench.record", "plots.stats"},
-    "plots": {"plots", "bench.version", "bench.missing", "bench.config", "bench.record.events", "bench.record"},
+    "slurm": {
+        "slurm",
+        "bench.version",
+        "bench.missing",
+        "bench.config",
+        "bench.record",
+        "plots.stats",
+    },
+    "plots": {
+        "plots",
+        "bench.version",
+        "bench.missing",
+        "bench.config",
+        "bench.record.events",
+        "bench.record",
+    },
 }
-# third-party modules that only the named files may import; torch is bench's alone, and absent from its light part
+# third-party modules that only the named files may import; torch is bench's alone, and absent from
+# its light part
 ONLY_IN = {
     "horovod": {
         "bench/backends/hvd.py",
@@ -22,7 +37,11 @@ ONLY_IN = {
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
     },
-    "mpi4py": {"bench/backends/mpi_group.py", "bench/tools/setup/verify.py", "bench/tools/doctor/probe.py"},
+    "mpi4py": {
+        "bench/backends/mpi_group.py",
+        "bench/tools/setup/verify.py",
+        "bench/tools/doctor/probe.py",
+    },
     "matplotlib": {"plots/report/figures.py"},
 }
 TORCH_FREE = {
@@ -49,12 +68,29 @@ TORCH_FREE = {
 # how a run begins, speaks and ends, from before torch is there
 TORCH_FREE |= {
     f"bench/{name}.py"
-    for name in ("__main__", "command", "ending", "interrupt", "peers", "progress", "pulse", "stall", "streams", "watchdog")
+    for name in (
+        "__main__",
+        "command",
+        "ending",
+        "interrupt",
+        "peers",
+        "progress",
+        "pulse",
+        "stall",
+        "streams",
+        "watchdog",
+    )
 }
 # the doctor answers where torch does not import: only two files, processes of their own, load it
-TORCH_FREE |= {f"bench/tools/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")}
+TORCH_FREE |= {
+    f"bench/tools/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")
+}
 TORCH_FREE -= {"bench/tools/doctor/probe.py", "bench/tools/doctor/exchange_worker.py"}
-TORCH_FREE |= {"bench/record/events.py", "bench/record/proof.py", "bench/record/sealed.py"}  # what reads a log
+TORCH_FREE |= {
+    "bench/record/events.py",
+    "bench/record/proof.py",
+    "bench/record/sealed.py",
+}  # what reads a log
 
 
 def sources() -> list[Path]:
@@ -62,7 +98,9 @@ def sources() -> list[Path]:
 
 
 def imports(path: Path) -> set[str]:
-    """Every module a file imports, at any depth of the file, as dotted names; `from a import b` counts as a.b and a."""
+    """Every module a file imports, at any depth of the file, as dotted names; `from a import b`
+    counts as a.b and a.
+    """
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -101,9 +139,13 @@ def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
     modules = imports(path)
     for library, files in ONLY_IN.items():
         if name(path) not in files:
-            assert not any(below(m, {library}) for m in modules), f"{library} belongs in {sorted(files)}"
+            assert not any(below(m, {library}) for m in modules), (
+                f"{library} belongs in {sorted(files)}"
+            )
     if not name(path).startswith("bench/") or name(path) in TORCH_FREE:
-        assert not any(below(m, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}) for m in modules)
+        assert not any(
+            below(m, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}) for m in modules
+        )
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)

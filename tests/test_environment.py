@@ -1,4 +1,6 @@
-"""environment.yml pins what pyproject.toml pins; only names and the absence of Horovod differ, and are written down here."""
+"""environment.yml pins what pyproject.toml pins; only names and the absence of Horovod differ, and
+are written down here.
+"""
 
 import tomllib
 from pathlib import Path
@@ -13,9 +15,22 @@ PROJECT = (ROOT / "pyproject.toml").read_text()
 
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 NOT_FROM_CONDA = {"horovod"}  # built by `bench/tools/setup/install.py --into-active`
-GROUPS = ("core", "bench", "horovod-build")  # own-mpi-build is for mpi4py from source, test for developers
+GROUPS = (
+    "core",
+    "bench",
+    "horovod-build",
+)  # own-mpi-build is for mpi4py from source, test for developers
 # What pip's packages bring along or leave to the machine, and conda's name one by one.
-CONDA_ONLY = {"python", "cuda-version", "nccl", "cuda-nvcc", "cuda-libraries-dev", "cxx-compiler", "make", "pip"}
+CONDA_ONLY = {
+    "python",
+    "cuda-version",
+    "nccl",
+    "cuda-nvcc",
+    "cuda-libraries-dev",
+    "cxx-compiler",
+    "make",
+    "pip",
+}
 
 
 def environment() -> dict[str, Any]:
@@ -30,9 +45,17 @@ def conda() -> dict[str, list[str]]:
 
 
 def test_every_pin_agrees() -> None:
-    pins = {name: version for group in GROUPS for name, version in read_pins(PROJECT)[group].items()}
-    wanted = {CONDA_NAMES.get(name, name): version for name, version in pins.items() if name not in NOT_FROM_CONDA}
-    found = {name: (asked or ["any"])[0] for name, asked in conda().items() if name not in CONDA_ONLY}
+    pins = {
+        name: version for group in GROUPS for name, version in read_pins(PROJECT)[group].items()
+    }
+    wanted = {
+        CONDA_NAMES.get(name, name): version
+        for name, version in pins.items()
+        if name not in NOT_FROM_CONDA
+    }
+    found = {
+        name: (asked or ["any"])[0] for name, asked in conda().items() if name not in CONDA_ONLY
+    }
     assert found == wanted
 
 

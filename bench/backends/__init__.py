@@ -1,7 +1,8 @@
-"""What a backend is: the mechanism by which gradients meet, never a policy; and how one is loaded by name.
+"""What a backend is: the mechanism by which gradients meet, never a policy; and how one is loaded
+by name.
 
-No learning rate, batch size, precision, data order, logging or timing belongs in a backend. Adding one is a file here, a
-line in `load`, and passing the contract test.
+No learning rate, batch size, precision, data order, logging or timing belongs in a backend. Adding
+one is a file here, a line in `load`, and passing the contract test.
 """
 
 from __future__ import annotations
@@ -19,21 +20,29 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class Backend(Protocol):
-    """The synchronous data-parallel contract. Made by `load`; every method is called by all ranks, in the same order."""
+    """The synchronous data-parallel contract. Made by `load`; every method is called by all ranks,
+    in the same order.
+    """
 
     @property
     def versions(self) -> dict[str, str]:
         """Versions of the libraries that carry the gradients, for the run log."""
         ...
 
-    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        """The model and optimiser to train with; every rank starts from rank 0's parameters and buffers."""
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        """The model and optimiser to train with; every rank starts from rank 0's parameters and
+        buffers.
+        """
         ...
 
     def accumulating(self) -> AbstractContextManager[object]:
-        """Around forward and backward of every micro-batch of a step but the last: nothing is exchanged.
+        """Around forward and backward of every micro-batch of a step but the last: nothing is
+        exchanged.
 
-        A context and not an argument of `backward`: DDP decides in the forward pass whether this backward exchanges.
+        A context and not an argument of `backward`: DDP decides in the forward pass whether this
+        backward exchanges.
         """
         ...
 
@@ -54,11 +63,15 @@ class Backend(Protocol):
         ...
 
     def sync_buffers(self) -> None:
-        """Every rank gets rank 0's buffers, such as BatchNorm's statistics: call before evaluation."""
+        """Every rank gets rank 0's buffers, such as BatchNorm's statistics:
+        call before evaluation.
+        """
         ...
 
     def exchange_bytes(self) -> list[int]:
-        """Bytes of each gradient exchange as far as the framework fixes them; empty where it decides as it goes."""
+        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
+        decides as it goes.
+        """
         ...
 
     def all_reduce(self, value: float, op: Reduction) -> float:

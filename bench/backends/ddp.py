@@ -1,4 +1,6 @@
-"""PyTorch DistributedDataParallel over Gloo, over NCCL, or over MPI through a process group of our own."""
+"""PyTorch DistributedDataParallel over Gloo, over NCCL, or over MPI through a process group of our
+own.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,17 @@ from bench.launch.world import Launch
 from bench.train.device import Device
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-_GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}  # scalars stay on the host: NCCL would queue them behind gradients
+_GROUPS = {
+    "gloo": "gloo",
+    "nccl": "cpu:gloo,cuda:nccl",
+}  # scalars stay on the host: NCCL would queue them behind gradients
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Ddp:
-    """DDP wraps the model. `shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers."""
+    """DDP wraps the model. `shipped` leaves every default of DDP alone; `matched` fixes the bucket
+    and skips buffers.
+    """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         self._config, self._device = config, device
@@ -35,11 +42,15 @@ class Ddp:
             from bench.launch.rendezvous import open_store
 
             store = dist.PrefixStore("ddp", open_store(config, launch))
-            dist.init_process_group(_GROUPS[config.transport], store=store, rank=launch.rank, world_size=launch.size)
+            dist.init_process_group(
+                _GROUPS[config.transport], store=store, rank=launch.rank, world_size=launch.size
+            )
             self.versions = _nccl_version() if config.transport == "nccl" else {}
         assert dist.get_world_size() == launch.size
 
-    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         self._optimizer = optimizer
         if self._config.sync_batchnorm:
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -85,12 +96,15 @@ class Ddp:
         return values
 
     def barrier(self) -> None:
-        self.all_reduce(0.0, "sum")  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
+        self.all_reduce(
+            0.0, "sum"
+        )  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
 
     def close(self) -> None:
         self.barrier()  # nobody leaves while another still exchanges
-        # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the interpreter's exit, those threads
-        # end about one run in five with "terminate called without an active exception", or never
+        # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the
+        # interpreter's exit, those threads end about one run in five with "terminate called without
+        # an active exception", or never
         vars(self).pop("_model", None)  # absent where nothing was wrapped
         gc.collect()
         dist.destroy_process_group()
@@ -113,17 +127,24 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
 def _wire_type(config: RunConfig) -> torch.dtype | None:
     """Type in which gradients travel, None for their own.
 
-    bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one framework alone would round more.
+    bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
+    framework alone would round more.
     """
     return torch.float32 if config.precision == "bf16" else _WIRE_TYPES.get(config.compression)
 
 
-def _exchange_as(dtype: torch.dtype) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
-    """A communication hook that averages in `dtype`; torch's own bfloat16 hook refuses every transport but NCCL."""
+def _exchange_as(
+    dtype: torch.dtype,
+) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
+    """A communication hook that averages in `dtype`; torch's own bfloat16 hook refuses every
+    transport but NCCL.
+    """
 
     def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         gradients = bucket.buffer()
-        future = dist.all_reduce(gradients.to(dtype).div_(dist.get_world_size()), async_op=True).get_future()
+        future = dist.all_reduce(
+            gradients.to(dtype).div_(dist.get_world_size()), async_op=True
+        ).get_future()
 
         def unpack(reduced: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
             return gradients.copy_(reduced.value()[0])

@@ -1,4 +1,6 @@
-"""Horovod over MPI, over its own Gloo, or over NCCL, with the traps of its optimiser wrapper cured here and nowhere else."""
+"""Horovod over MPI, over its own Gloo, or over NCCL, with the traps of its optimiser wrapper cured
+here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +23,50 @@ _MIB = 2**20
 
 
 class Horovod:
-    """Horovod wraps the optimiser. `shipped` leaves its fusion alone; `matched` exchanges DDP's buckets, one by one."""
+    """Horovod wraps the optimiser. `shipped` leaves its fusion alone; `matched` exchanges DDP's
+    buckets, one by one.
+    """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         self._config = config
         self._parameters: list[torch.nn.Parameter] = []  # what is trained, once a model is wrapped
         os.environ.update(_environment(config))
         hvd = self._hvd = _import_horovod()
-        built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}[config.transport]()
+        built = {"mpi": hvd.mpi_built, "gloo": hvd.gloo_built, "nccl": hvd.nccl_built}[
+            config.transport
+        ]()
         if not built:
-            raise UsageError(f"this Horovod was built without {config.transport}; run make setup, or choose another --transport")
-        self._rendezvous = _init_mpi(hvd, config, launch) if config.transport == "mpi" else _init_gloo(hvd, config, launch)
-        # Horovod falls back to N silent worlds of one rank whenever its launch information is incomplete
+            raise UsageError(
+                f"this Horovod was built without {config.transport}; run make setup, or choose "
+                f"another --transport"
+            )
+        self._rendezvous = (
+            _init_mpi(hvd, config, launch)
+            if config.transport == "mpi"
+            else _init_gloo(hvd, config, launch)
+        )
+        # Horovod falls back to N silent worlds of one rank whenever its launch information is
+        # incomplete
         if (hvd.size(), hvd.rank()) != (launch.size, launch.rank):
             raise WrongWorld(
-                f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is rank {hvd.rank()} of {hvd.size()}; "
+                f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is "
+                f"rank {hvd.rank()} of {hvd.size()}; "
                 "start with the mpirun that Horovod was built against, or use --transport gloo"
             )
-        self.versions = {"horovod": __import__("horovod").__version__, **_transport_versions(hvd, config)}
+        self.versions = {
+            "horovod": __import__("horovod").__version__,
+            **_transport_versions(hvd, config),
+        }
 
-    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         if self._config.sync_batchnorm:
             _join_statistics(model, self._hvd)
         self._model = model
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real step with zero gradients
+        # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real
+        # step with zero gradients
         broadcast(model.state_dict(), self._hvd)
         groups = self._matched_buckets()
         self._optimizer = self._hvd.DistributedOptimizer(
@@ -55,7 +76,8 @@ class Horovod:
             backward_passes_per_step=self._config.accumulate,
             **({"groups": groups} if groups else {}),
         )
-        # wrapping forgets them: a group added later would get the class's learning rate and no momentum
+        # wrapping forgets them: a group added later would get the class's learning rate and no
+        # momentum
         self._optimizer.defaults = optimizer.defaults
         return model, self._optimizer
 
@@ -70,11 +92,13 @@ class Horovod:
         idle = self._unused_everywhere() if self._config.unused_parameters else []
         self._optimizer.synchronize()
         for parameter in idle:
-            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what nobody used
+            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what
+            # nobody used
             parameter.grad = None
 
     def step(self) -> None:
-        # Horovod's own step would wait once more, and run every hook on the step twice; finish_backward has waited
+        # Horovod's own step would wait once more, and run every hook on the step twice;
+        # finish_backward has waited
         super(type(self._optimizer), self._optimizer).step()  # type: ignore[misc]  # the class is made at run time
 
     def zero_grad(self) -> None:
@@ -106,17 +130,25 @@ class Horovod:
     def _matched_buckets(self) -> list[list[torch.Tensor]]:
         if self._config.settings != "matched":
             return []
-        return list(buckets(self._parameters, int((self._config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)))
+        return list(
+            buckets(self._parameters, int((self._config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB))
+        )
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
-        """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to find the same."""
+        """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to
+        find the same.
+        """
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
-        return [p for p, somewhere in zip(self._parameters, used.tolist(), strict=True) if not somewhere]
+        return [
+            p for p, somewhere in zip(self._parameters, used.tolist(), strict=True) if not somewhere
+        ]
 
 
 def buckets(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """Parameters in reverse order, cut as DDP cuts them: a bucket closes once its bytes reach the cap, no tensor is split."""
+    """Parameters in reverse order, cut as DDP cuts them: a bucket closes once its bytes reach the
+    cap, no tensor is split.
+    """
     bucket: list[torch.Tensor] = []
     for parameter in reversed([p for p in parameters if p.requires_grad]):
         bucket.append(parameter)
@@ -132,8 +164,11 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Horovod's variables for this config. Controller and operations always agree: a mismatch crashes."""
-    # NCCL is fixed when Horovod is built; its controller and the scalars then go over Gloo, as DDP's do
+    """Horovod's variables for this config. Controller and operations always agree: a mismatch
+    crashes.
+    """
+    # NCCL is fixed when Horovod is built; its controller and the scalars then go over Gloo, as
+    # DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
     if config.fusion_mib is not None:
@@ -150,12 +185,16 @@ def _import_horovod() -> Any:
         import horovod.torch as hvd
     except ImportError as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"backend=horovod needs Horovod built for this torch ({reason}); run make setup") from None
+        raise UsageError(
+            f"backend=horovod needs Horovod built for this torch ({reason}); run make setup"
+        ) from None
     return hvd
 
 
 def _init_mpi(hvd: Any, config: RunConfig, launch: Launch) -> Any:
-    """Start Horovod on MPI's world once that is known to be the launcher's; there is no server to stop later."""
+    """Start Horovod on MPI's world once that is known to be the launcher's; there is no server to
+    stop later.
+    """
     from bench.backends import mpi_group
 
     hvd.init(comm=mpi_group.world(config, launch))
@@ -163,7 +202,9 @@ def _init_mpi(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def _transport_versions(hvd: Any, config: RunConfig) -> dict[str, str]:
-    """Library that carries the gradients. Raises UsageError where Horovod's NCCL is not torch's, and so not DDP's."""
+    """Library that carries the gradients. Raises UsageError where Horovod's NCCL is not torch's,
+    and so not DDP's.
+    """
     if config.transport == "mpi":
         from bench.backends import mpi_group
 
@@ -172,23 +213,35 @@ def _transport_versions(hvd: Any, config: RunConfig) -> dict[str, str]:
         ours, torchs = hvd.nccl_built(), nccl_code(torch.cuda.nccl.version())
         if ours != torchs:
             raise UsageError(
-                f"Horovod was built with NCCL {ours}, torch brings {torchs}: two libraries would be compared; "
+                f"Horovod was built with NCCL {ours}, torch brings {torchs}: two libraries would "
+                f"be compared; "
                 "build Horovod with HOROVOD_NCCL_HOME at torch's NCCL and HOROVOD_NCCL_LINK=SHARED"
             )
         loaded = loaded_libraries("libnccl", Path("/proc/self/maps").read_text())
         if len(loaded) > 1:
             raise UsageError(
-                f"this process has loaded {' and '.join(loaded)}: Horovod and torch would use NCCLs of their own; "
-                "take one of them out of LD_LIBRARY_PATH, or build Horovod with HOROVOD_NCCL_HOME at torch's"
+                f"this process has loaded {' and '.join(loaded)}: Horovod and torch would use "
+                f"NCCLs of their own; "
+                "take one of them out of LD_LIBRARY_PATH, or build Horovod with HOROVOD_NCCL_HOME "
+                "at torch's"
             )
-        return {"nccl": ".".join(map(str, torch.cuda.nccl.version())), "nccl library": loaded[0] if loaded else "inside torch"}
+        return {
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+            "nccl library": loaded[0] if loaded else "inside torch",
+        }
     return {}
 
 
 def loaded_libraries(name: str, maps: str) -> list[str]:
-    """Paths of the shared libraries `name`*.so* that a process has loaded, from the text of its /proc/PID/maps."""
-    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if len(line.split(maxsplit=5)) == 6}
-    return sorted(path for path in paths if Path(path).name.startswith(name) and ".so" in Path(path).name)
+    """Paths of the shared libraries `name`*.so* that a process has loaded, from the text of its
+    /proc/PID/maps.
+    """
+    paths = {
+        line.split(maxsplit=5)[5] for line in maps.splitlines() if len(line.split(maxsplit=5)) == 6
+    }
+    return sorted(
+        path for path in paths if Path(path).name.startswith(name) and ".so" in Path(path).name
+    )
 
 
 def nccl_code(version: tuple[int, int, int]) -> int:
@@ -198,17 +251,27 @@ def nccl_code(version: tuple[int, int, int]) -> int:
 
 
 def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
-    """Replace every BatchNorm below `model` by Horovod's, which keeps its parameters and buffers, as torch's does for DDP."""
+    """Replace every BatchNorm below `model` by Horovod's, which keeps its parameters and buffers,
+    as torch's does for DDP.
+    """
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, torch.nn.modules.batchnorm._BatchNorm):
-                joined = hvd.SyncBatchNorm(child.num_features, child.eps, child.momentum, child.affine, child.track_running_stats)
+                joined = hvd.SyncBatchNorm(
+                    child.num_features,
+                    child.eps,
+                    child.momentum,
+                    child.affine,
+                    child.track_running_stats,
+                )
                 joined._parameters, joined._buffers = child._parameters, child._buffers
                 setattr(module, name, joined.train(child.training))
 
 
 def _init_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
-    """Start Horovod's Gloo controller without horovodrun: rank 0 serves the rendezvous, our store tells where."""
+    """Start Horovod's Gloo controller without horovodrun: rank 0 serves the rendezvous, our store
+    tells where.
+    """
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
@@ -230,9 +293,11 @@ def _init_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """What horovodrun would set for this rank: `hosts` holds every rank's host name, `address` rank 0's host:port.
+    """What horovodrun would set for this rank: `hosts` holds every rank's host name, `address` rank
+    0's host:port.
 
-    The cross communicator of local rank l joins the hosts that have more than l ranks, so uneven hosts work.
+    The cross communicator of local rank l joins the hosts that have more than l ranks, so uneven
+    hosts work.
     """
     sizes = {host: hosts.count(host) for host in hosts}  # in order of their first rank
     crossing = [host for host, size in sizes.items() if size > launch.local_rank]

@@ -1,8 +1,9 @@
-"""A torch.distributed process group over mpi4py, because PyTorch's stock wheel is built without MPI.
+"""A torch.distributed process group over mpi4py, because PyTorch's stock wheel is built without
+MPI.
 
-Collectives are queued and one thread runs them in order as blocking MPI calls: DDP launches its buckets in the same order
-on every rank, so first-in-first-out needs no negotiation. mpi4py releases the interpreter lock inside MPI, so the
-exchange overlaps the backward pass.
+Collectives are queued and one thread runs them in order as blocking MPI calls: DDP launches its
+buckets in the same order on every rank, so first-in-first-out needs no negotiation. mpi4py releases
+the interpreter lock inside MPI, so the exchange overlaps the backward pass.
 """
 
 from __future__ import annotations
@@ -27,18 +28,24 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def init(config: RunConfig, launch: Launch) -> None:
-    """Make MPI the default process group of torch.distributed; raises UsageError as `world` does."""
+    """Make MPI the default process group of torch.distributed;
+    raises UsageError as `world` does.
+    """
     comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
         dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
-    # MPI itself is the rendezvous: ranks already know each other, and the store holds nothing that others must read
-    dist.init_process_group(NAME, store=dist.HashStore(), rank=comm.Get_rank(), world_size=comm.Get_size())
+    # MPI itself is the rendezvous: ranks already know each other, and the store holds nothing that
+    # others must read
+    dist.init_process_group(
+        NAME, store=dist.HashStore(), rank=comm.Get_rank(), world_size=comm.Get_size()
+    )
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
     """MPI's world communicator, over which nothing but the ranks' configurations has travelled yet.
 
-    Raises UsageError if MPI is missing or these differ, WrongWorld if MPI's world is not the launcher's.
+    Raises UsageError if MPI is missing or these differ, WrongWorld if MPI's world is not the
+    launcher's.
     """
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
@@ -61,7 +68,8 @@ def _import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         reason = str(error).split("\n")[0]
         raise UsageError(
-            f"transport=mpi needs mpi4py and an MPI library ({reason}); run make setup, or --transport gloo"
+            f"transport=mpi needs mpi4py and an MPI library ({reason}); run make setup, or "
+            f"--transport gloo"
         ) from None
     return MPI
 
@@ -71,7 +79,9 @@ def _make_group(options: Any, _: Any) -> MpiGroup:
 
 
 class MpiGroup(dist.ProcessGroup):
-    """The collectives that DDP and the loop use; a call of any other raises torch's own 'not implemented'."""
+    """The collectives that DDP and the loop use; a call of any other raises torch's own 'not
+    implemented'.
+    """
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]  # the stub knows the other constructor only
@@ -85,11 +95,14 @@ class MpiGroup(dist.ProcessGroup):
         self._in_place = MPI.IN_PLACE
         self._half_type = MPI.BYTE.Create_contiguous(2).Commit()
         self._half_sums = {dtype: MPI.Op.Create(_adder(dtype), commute=True) for dtype in _HALVES}
-        self._comm = MPI.COMM_WORLD.Dup()  # a context of its own: nothing else in the process can match our messages
+        self._comm = (
+            MPI.COMM_WORLD.Dup()
+        )  # a context of its own: nothing else in the process can match our messages
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="mpi-collectives", daemon=True)
         self._thread.start()
-        # a thread that outlives the interpreter ends some runs with "terminate called without an active exception"
+        # a thread that outlives the interpreter ends some runs with "terminate called without an
+        # active exception"
         atexit.register(self._stop)
 
     def _serve(self) -> None:
@@ -100,7 +113,11 @@ class MpiGroup(dist.ProcessGroup):
         self._calls.put(None)
         self._thread.join()
 
-    def _enqueue(self, collective: Callable[[], object], result: list[torch.Tensor] | list[list[torch.Tensor]]) -> dist.Work:
+    def _enqueue(
+        self,
+        collective: Callable[[], object],
+        result: list[torch.Tensor] | list[list[torch.Tensor]],
+    ) -> dist.Work:
         future: torch.futures.Future[Any] = torch.futures.Future()
 
         def call() -> None:
@@ -115,22 +132,30 @@ class MpiGroup(dist.ProcessGroup):
         work: dist.Work = _create_work_from_future(future)
         return work
 
-    # torch calls these four by position or by the name `opts`; its stubs overload them with forms it never uses on us
+    # torch calls these four by position or by the name `opts`; its stubs overload them with forms
+    # it never uses on us
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
         calls = [self._reduction(tensor, op) for tensor in tensors]
-        return self._enqueue(lambda: [self._comm.Allreduce(self._in_place, buffer, op=how) for buffer, how in calls], tensors)
+        return self._enqueue(
+            lambda: [self._comm.Allreduce(self._in_place, buffer, op=how) for buffer, how in calls],
+            tensors,
+        )
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
-        """What MPI is given for `tensor`: its memory, and the operation; MPI itself cannot add numbers of 16 bits."""
+        """What MPI is given for `tensor`: its memory, and the operation; MPI itself cannot add
+        numbers of 16 bits.
+        """
         if tensor.dtype in _HALVES and op == dist.ReduceOp.SUM:
             return [_bytes(tensor), tensor.numel(), self._half_type], self._half_sums[tensor.dtype]
         return _array(tensor), self._ops[op]
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         arrays = [_bytes(t) for t in tensors]
-        return self._enqueue(lambda: [self._comm.Bcast(a, root=opts.rootRank) for a in arrays], tensors)
+        return self._enqueue(
+            lambda: [self._comm.Bcast(a, root=opts.rootRank) for a in arrays], tensors
+        )
 
     def allgather(  # type: ignore[override]
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
@@ -155,19 +180,26 @@ def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
     """MPI's callback for a sum: adds the first buffer into the second, number by number."""
 
     def add(these: Any, into: Any, _: Any) -> None:
-        ours, total = (torch.from_numpy(np.frombuffer(memory, np.int16)).view(dtype) for memory in (these, into))
+        ours, total = (
+            torch.from_numpy(np.frombuffer(memory, np.int16)).view(dtype)
+            for memory in (these, into)
+        )
         total += ours
 
     return add
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """The tensor's own memory as numpy; raises if it is not contiguous, because a copy would be reduced in vain."""
+    """The tensor's own memory as numpy; raises if it is not contiguous, because a copy would be
+    reduced in vain.
+    """
     if not tensor.is_contiguous():
         raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
     return tensor.detach().numpy()
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """The same as bytes, for collectives that only move data: covers types numpy and MPI do not know, such as bfloat16."""
+    """The same as bytes, for collectives that only move data: covers types numpy and MPI do not
+    know, such as bfloat16.
+    """
     return _array(tensor.detach().view(-1).view(torch.uint8))

@@ -1,4 +1,6 @@
-"""No framework: one process, every exchange an identity, so that the loop needs no `if distributed`."""
+"""No framework: one process, every exchange an identity, so that the loop needs no `if
+distributed`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ class Single:
 
     versions: dict[str, str] = {}  # noqa: RUF012  nothing is ever added to it
 
-    def wrap(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
         self._optimizer = optimizer
         return model, optimizer
 

@@ -1,4 +1,6 @@
-"""RunConfig: everything that defines one run, checked when made; the command line derives from it both ways."""
+"""RunConfig: everything that defines one run, checked when made; the command line derives from it
+both ways.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,15 @@ __all__ = [
 
 
 class UsageError(ValueError):
-    """The user's mistake, in one line that names the value, the rule and the way out; shells print it and exit 2."""
+    """The user's mistake, in one line that names the value, the rule and the way out; shells print
+    it and exit 2.
+    """
 
 
 class RunConfig(Fields):
-    """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a rule is broken."""
+    """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a
+    rule is broken.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -52,7 +58,11 @@ class RunConfig(Fields):
     @model_validator(mode="before")
     @classmethod
     def _default_transport(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("transport") is None and data.get("backend") in ("ddp", "horovod"):
+        if (
+            isinstance(data, dict)
+            and data.get("transport") is None
+            and data.get("backend") in ("ddp", "horovod")
+        ):
             return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
         return data
 
@@ -62,12 +72,21 @@ class RunConfig(Fields):
         return self
 
     def to_argv(self) -> list[str]:
-        """The command line that makes this config: fields that differ from their defaults, in field order."""
+        """The command line that makes this config: fields that differ from their defaults, in field
+        order.
+        """
         fields = type(self).model_fields
-        return [word for name in fields if getattr(self, name) != fields[name].default for word in self.to_words(name)]
+        return [
+            word
+            for name in fields
+            if getattr(self, name) != fields[name].default
+            for word in self.to_words(name)
+        ]
 
     def to_words(self, name: str) -> list[str]:
-        """One field on the command line, its default too; nothing for None, which has no form there."""
+        """One field on the command line, its default too; nothing for None, which has no form
+        there.
+        """
         value = self.model_dump(mode="json", include={name})[name]
         if value is None:
             return []
@@ -79,7 +98,11 @@ class RunConfig(Fields):
     def to_toml(self) -> str:
         """The same as a TOML file; None has no TOML form and is left out."""
         values = self.model_dump(mode="json")
-        return "".join(f"{k} = {json.dumps(v, ensure_ascii=False)}\n" for k, v in values.items() if v is not None)
+        return "".join(
+            f"{k} = {json.dumps(v, ensure_ascii=False)}\n"
+            for k, v in values.items()
+            if v is not None
+        )
 
 
 def explain(error: ValidationError) -> str:
@@ -99,22 +122,35 @@ class _Parser(argparse.ArgumentParser):
 
 def _value_hint(annotation: Any) -> str | None:
     choices = get_args(annotation)
-    return "{" + ",".join(choices) + "}" if choices and all(isinstance(c, str) for c in choices) else None
+    return (
+        "{" + ",".join(choices) + "}"
+        if choices and all(isinstance(c, str) for c in choices)
+        else None
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m bench",
         usage="python -m bench [--config FILE] [options]    or: python -m bench doctor [options]",
-        description="Measure one configuration, alone or under mpirun, srun or torchrun, and write one run log.",
-        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 --batch-per-rank 16",
+        description="Measure one configuration, alone or under mpirun, srun or torchrun, and "
+        "write one run log.",
+        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 "
+        "--batch-per-rank 16",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and stop")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="read fields from a .toml or .json file; flags override it")
     parser.add_argument(
-        "--show-config", action="store_true", help="print the configuration that the other options make, checked, as TOML; stop"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="read fields from a .toml or .json file; flags override it",
+    )
+    parser.add_argument(
+        "--show-config",
+        action="store_true",
+        help="print the configuration that the other options make, checked, as TOML; stop",
     )
     group = parser.add_argument_group()
     for name, field in RunConfig.model_fields.items():
@@ -126,7 +162,9 @@ def _parser() -> argparse.ArgumentParser:
         if field.annotation is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
-            group.add_argument(flag, help=text, metavar=_value_hint(field.annotation) or name.upper())
+            group.add_argument(
+                flag, help=text, metavar=_value_hint(field.annotation) or name.upper()
+            )
     return parser
 
 
@@ -134,24 +172,33 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+        raise ValueError(
+            f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice"
+        )
     return fields
 
 
-_LOADERS: dict[str, Callable[[str], Any]] = {".toml": tomllib.loads, ".json": partial(json.loads, object_pairs_hook=_once)}
+_LOADERS: dict[str, Callable[[str], Any]] = {
+    ".toml": tomllib.loads,
+    ".json": partial(json.loads, object_pairs_hook=_once),
+}
 
 
 def read_fields(path: Path) -> dict[str, Any]:
-    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not; which go together is not checked.
+    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not; which go
+    together is not checked.
 
-    Raises UsageError where the file is neither .toml nor .json, cannot be read, or holds anything else.
+    Raises UsageError where the file is neither .toml nor .json, cannot be read, or holds anything
+    else.
     """
     if path.suffix not in _LOADERS:
         raise UsageError(f"{path}: a config file ends in .toml or .json")
     try:
         fields = _LOADERS[path.suffix](path.read_text(encoding="utf-8"))
     except RecursionError:
-        raise UsageError(f"{path}: nested too deeply; a config file is one flat table of fields") from None
+        raise UsageError(
+            f"{path}: nested too deeply; a config file is one flat table of fields"
+        ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
     if not isinstance(fields, dict):
@@ -161,8 +208,11 @@ def read_fields(path: Path) -> dict[str, Any]:
         for name, value in fields.items():
             if isinstance(value, str):
                 require_text(name, value)
-        # as JSON, in which a path and a list have no other form; a date has none at all, and is no field's type
-        checked = Fields.model_validate_json(json.dumps(fields, default=lambda value: {"date": str(value)}), strict=True)
+        # as JSON, in which a path and a list have no other form; a date has none at all, and is no
+        # field's type
+        checked = Fields.model_validate_json(
+            json.dumps(fields, default=lambda value: {"date": str(value)}), strict=True
+        )
     except ValidationError as error:
         raise UsageError(f"{path}: {explain(error)}") from None
     except ValueError as error:
@@ -173,7 +223,9 @@ def read_fields(path: Path) -> dict[str, Any]:
 def _require_known(fields: Mapping[str, Any]) -> None:
     for name in fields.keys() - RunConfig.model_fields.keys():
         near = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
-        raise UsageError(f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help"))
+        raise UsageError(
+            f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help")
+        )
 
 
 def make_config(fields: Mapping[str, Any]) -> RunConfig:
@@ -186,13 +238,18 @@ def make_config(fields: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_argv(argv: list[str]) -> RunConfig:
-    """RunConfig from a command line. --help, --version and --show-config print and exit 0; raises UsageError on bad input."""
+    """RunConfig from a command line. --help, --version and --show-config print and exit 0; raises
+    UsageError on bad input.
+    """
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
     if unknown:
         flags = [f for action in parser._actions for f in action.option_strings]
         near = difflib.get_close_matches(unknown[0], flags, n=1)
-        raise UsageError(f"unknown option {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help"))
+        raise UsageError(
+            f"unknown option {unknown[0]!r}"
+            + (f"; did you mean {near[0]!r}?" if near else "; see --help")
+        )
     fields = vars(given)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")

@@ -1,6 +1,7 @@
 """Which fields of a run go together: every rule names the value, the reason and the way out.
 
-What one framework cannot do as the other does it is refused here, rather than measured as if it were the same.
+What one framework cannot do as the other does it is refused here, rather than measured as if it
+were the same.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ ON_DISK = ("svhn", "cifar10", "cifar100", "imagefolder")
 
 
 def require_text(name: str, value: str) -> None:
-    """Raise ValueError for what no log, file name or terminal can hold: control characters, and bytes that are no UTF-8."""
+    """Raise ValueError for what no log, file name or terminal can hold: control characters, and
+    bytes that are no UTF-8.
+    """
     if not value:
         raise ValueError(f"{name}='' is empty; leave it out, or give a value")
     if bad := next((c for c in value if unicodedata.category(c) in ("Cc", "Cs")), None):
-        what = "bytes that are no UTF-8" if unicodedata.category(bad) == "Cs" else f"the control character {bad!r}"
+        what = (
+            "bytes that are no UTF-8"
+            if unicodedata.category(bad) == "Cs"
+            else f"the control character {bad!r}"
+        )
         raise ValueError(f"{name}={value!r} holds {what}; use another name")
 
 
@@ -32,25 +39,37 @@ def check(c: Fields) -> None:
 def _world(c: Fields) -> None:
     if c.backend == "single" and (c.world_size != 1 or c.transport != "none"):
         raise ValueError(
-            f"backend=single is one process without transport, not world_size={c.world_size} transport={c.transport}; "
+            f"backend=single is one process without transport, not world_size={c.world_size} "
+            f"transport={c.transport}; "
             "use --backend ddp or horovod"
         )
     if c.backend != "single" and c.transport == "none":
-        raise ValueError(f"backend={c.backend} needs a transport; use --transport mpi, gloo or nccl")
+        raise ValueError(
+            f"backend={c.backend} needs a transport; use --transport mpi, gloo or nccl"
+        )
 
 
 def _batch(c: Fields) -> None:
     if (c.global_batch is None) == (c.batch_per_rank is None):
-        raise ValueError("give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)")
+        raise ValueError(
+            "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
+        )
     if c.global_batch is not None and c.global_batch % c.world_size:
         below = c.global_batch // c.world_size * c.world_size
         near = f"{below} or {below + c.world_size}" if below else str(c.world_size)
-        raise ValueError(f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use {near}")
+        raise ValueError(
+            f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use "
+            f"{near}"
+        )
     if c.nesterov and c.momentum == 0:
-        raise ValueError("nesterov is a form of momentum, and momentum=0; use --momentum 0.9, or leave nesterov out")
+        raise ValueError(
+            "nesterov is a form of momentum, and momentum=0; use --momentum 0.9, or leave "
+            "nesterov out"
+        )
     if c.samples_per_rank % c.accumulate:
         raise ValueError(
-            f"accumulate={c.accumulate} does not divide the {c.samples_per_rank} images of a rank's step: micro-batches of "
+            f"accumulate={c.accumulate} does not divide the {c.samples_per_rank} images of a "
+            f"rank's step: micro-batches of "
             "unequal size would weigh their images unequally; choose a divisor"
         )
 
@@ -59,63 +78,120 @@ def _data(c: Fields) -> None:
     own = ":" in c.dataset
     if not own and c.dataset not in BUILT_IN + ON_DISK:
         raise ValueError(
-            f"dataset={c.dataset!r} is none of {', '.join(BUILT_IN + ON_DISK)}; or give package.module:factory for your own"
+            f"dataset={c.dataset!r} is none of {', '.join(BUILT_IN + ON_DISK)}; or give "
+            f"package.module:factory for your own"
         )
     if c.data_dir is not None and c.dataset in BUILT_IN:
-        raise ValueError(f"dataset={c.dataset} is built in and reads no data_dir={str(c.data_dir)!r}; leave it out")
+        raise ValueError(
+            f"dataset={c.dataset} is built in and reads no data_dir={str(c.data_dir)!r}; leave it "
+            f"out"
+        )
     if c.data_dir is None and c.dataset in ON_DISK:
         raise ValueError(f"dataset={c.dataset} lives on disk; use --data-dir FOLDER")
     if c.dataset == "digits" and c.image_size % 8:
         low = c.image_size // 8 * 8
-        raise ValueError(f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or {low + 8}")
+        raise ValueError(
+            f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or "
+            f"{low + 8}"
+        )
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
-        raise ValueError(f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a smaller batch")
+        raise ValueError(
+            f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a "
+            f"smaller batch"
+        )
     if c.dataset == "synthetic" and c.sharding == "fixed":
-        raise ValueError("sharding=fixed divides a data set, and synthetic images are endless; leave it out")
+        raise ValueError(
+            "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
+        )
 
 
 def _device(c: Fields) -> None:
     if c.device == "cuda" and c.transport in ("mpi", "gloo"):
-        raise ValueError(f"transport={c.transport} carries CPU tensors; with device=cuda use --transport nccl")
+        raise ValueError(
+            f"transport={c.transport} carries CPU tensors; with device=cuda use --transport nccl"
+        )
     if c.device == "cpu" and c.transport == "nccl":
-        raise ValueError("transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo")
+        raise ValueError(
+            "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"
+        )
     if c.sync_batchnorm and c.device == "cpu":
-        raise ValueError("sync_batchnorm needs device=cuda: neither torch nor Horovod has it for the CPU; leave it out")
+        raise ValueError(
+            "sync_batchnorm needs device=cuda: neither torch nor Horovod has it for the CPU; "
+            "leave it out"
+        )
     if c.sync_batchnorm and c.backend == "single":
-        raise ValueError("sync_batchnorm with backend=single has no other rank's statistics to join; leave it out")
+        raise ValueError(
+            "sync_batchnorm with backend=single has no other rank's statistics to join; leave it "
+            "out"
+        )
 
 
 def _precision(c: Fields) -> None:
     if c.precision == "tf32" and c.device == "cpu":
-        raise ValueError("precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or bf16-mixed")
+        raise ValueError(
+            "precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or "
+            "bf16-mixed"
+        )
     if c.precision == "float64" and c.memory_format == "channels_last" and c.device == "cuda":
-        raise ValueError("precision=float64 has no channels_last kernels on CUDA; use --memory-format contiguous")
+        raise ValueError(
+            "precision=float64 has no channels_last kernels on CUDA; use --memory-format contiguous"
+        )
 
 
 def _exchange(c: Fields) -> None:
     if c.compression != "none" and c.backend == "single":
-        raise ValueError(f"compression={c.compression} is about the exchange, and backend=single has none; leave it out")
+        raise ValueError(
+            f"compression={c.compression} is about the exchange, and backend=single has none; "
+            f"leave it out"
+        )
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
         raise ValueError(
-            f"compression={c.compression} is for float32 gradients, not those of precision={c.precision}; leave it out"
+            f"compression={c.compression} is for float32 gradients, not those of "
+            f"precision={c.precision}; leave it out"
         )
     if c.compression == "bf16" and c.backend == "horovod":
-        raise ValueError("compression=bf16: Horovod 0.28 cannot add bfloat16 (its issue 4047); use --compression fp16")
+        raise ValueError(
+            "compression=bf16: Horovod 0.28 cannot add bfloat16 (its issue 4047); use "
+            "--compression fp16"
+        )
     if c.compile and c.unused_parameters:
-        raise ValueError("compile and unused_parameters: DDP's search for unused parameters does not see into a compiled graph")
+        raise ValueError(
+            "compile and unused_parameters: DDP's search for unused parameters does not see into "
+            "a compiled graph"
+        )
 
 
 def _knobs(c: Fields) -> None:
-    """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be recorded without effect."""
-    given = [knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None]
-    if "bucket_mib" in given and not (c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")):
-        raise ValueError(f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with settings=matched)")
+    """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be
+    recorded without effect.
+    """
+    given = [
+        knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None
+    ]
+    if "bucket_mib" in given and not (
+        c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")
+    ):
+        raise ValueError(
+            f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with "
+            f"settings=matched)"
+        )
     for knob in ("fusion_mib", "cycle_ms"):
         if knob in given and c.backend != "horovod":
-            raise ValueError(f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out")
+            raise ValueError(
+                f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out"
+            )
         if knob in given and c.settings == "matched":
-            raise ValueError(f"{knob} does not go with settings=matched, where bucket_mib sets the bytes; use --settings tuned")
+            raise ValueError(
+                f"{knob} does not go with settings=matched, where bucket_mib sets the bytes; use "
+                f"--settings tuned"
+            )
     if given and c.settings == "shipped":
-        raise ValueError(f"{given[0]} does not go with settings=shipped, the framework's own defaults; use --settings tuned")
+        raise ValueError(
+            f"{given[0]} does not go with settings=shipped, the framework's own defaults; use "
+            f"--settings tuned"
+        )
     if not given and c.settings == "tuned":
-        raise ValueError("settings=tuned sets at least one of bucket_mib (ddp), fusion_mib, cycle_ms (horovod); none is given")
+        raise ValueError(
+            "settings=tuned sets at least one of bucket_mib (ddp), fusion_mib, cycle_ms "
+            "(horovod); none is given"
+        )

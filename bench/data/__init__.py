@@ -1,4 +1,6 @@
-"""What it is trained on: the data set by its name, this rank's batches of it, and what the run log says of them."""
+"""What it is trained on: the data set by its name, this rank's batches of it, and what the run log
+says of them.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,21 @@ __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "
 
 
 def load_images(config: RunConfig, local_rank: int = 0) -> Images:
-    """The data set of `config`; what must be downloaded is downloaded by local rank 0. Raises UsageError if it cannot be had."""
+    """The data set of `config`; what must be downloaded is downloaded by local rank 0. Raises
+    UsageError if it cannot be had.
+    """
     images = _load(config, local_rank)
     if images.samples is not None and images.samples < config.samples_per_step:
         raise UsageError(
-            f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has {images.samples}; "
+            f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has "
+            f"{images.samples}; "
             "use a smaller batch"
         )
     if images.samples is None and config.sharding == "fixed":
-        raise UsageError(f"sharding=fixed divides a data set, and dataset={config.dataset} is endless; leave it out")
+        raise UsageError(
+            f"sharding=fixed divides a data set, and dataset={config.dataset} is endless; leave "
+            f"it out"
+        )
     return images
 
 
@@ -55,7 +63,9 @@ class _RankSteps(Sampler[list[int]]):
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """Hands the user's mistake over as a value: raised in a loading process it would arrive as the text of a traceback."""
+    """Hands the user's mistake over as a value: raised in a loading process it would arrive as the
+    text of a traceback.
+    """
 
     def __init__(self, images: Images) -> None:
         self._images = images
@@ -67,10 +77,13 @@ class _Loaded(Dataset[Batch | UsageError]):
             return error
 
 
-def batches(config: RunConfig, rank: int, images: Images, made_one: Callable[[], object] = lambda: None) -> Iterator[Batch]:
+def batches(
+    config: RunConfig, rank: int, images: Images, made_one: Callable[[], object] = lambda: None
+) -> Iterator[Batch]:
     """This rank's batches: the union over ranks is the step's global batch.
 
-    Without end; with preprocessing=outside, those of the run's steps, all made before this returns, `made_one` called for each.
+    Without end; with preprocessing=outside, those of the run's steps, all made before this returns,
+    `made_one` called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -82,7 +95,9 @@ def batches(config: RunConfig, rank: int, images: Images, made_one: Callable[[],
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    made = _without_mistakes(iter(loader))  # the loading processes start here, not in the first step
+    made = _without_mistakes(
+        iter(loader)
+    )  # the loading processes start here, not in the first step
     if config.preprocessing == "inside":
         return made
     kept = []
@@ -111,7 +126,9 @@ def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | 
         "steps_per_epoch": None if samples is None else samples // config.samples_per_step,
         "dropped_per_epoch": 0 if samples is None else samples % config.samples_per_step,
         "augmentation": augment.in_words(config),
-        "sharding": _SHARDING[config.sharding] if samples is not None else "endless: no sample is seen twice",
+        "sharding": _SHARDING[config.sharding]
+        if samples is not None
+        else "endless: no sample is seen twice",
         "preprocessing": _PREPROCESSING[config.preprocessing],
     }
     if hasattr(images, "as_published"):  # the files' checksums are those that torchvision knows

@@ -1,6 +1,8 @@
-"""What is done to an image before the model sees it: the standard crops and flips of each data set, and normalisation.
+"""What is done to an image before the model sees it: the standard crops and flips of each data set,
+and normalisation.
 
-What chance does to sample i in epoch e is a function of (seed, e, i): any backend, rank or loading process makes the same bits.
+What chance does to sample i in epoch e is a function of (seed, e, i): any backend, rank or loading
+process makes the same bits.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from bench.config import RunConfig
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
 
-PADDING = 4  # pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
+PADDING = (
+    4  # pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
+)
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
@@ -32,11 +36,15 @@ class Channels:
 
     def normalise(self, pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
-        mean, std = (torch.tensor(values, dtype=dtype).reshape(3, 1, 1) * 255 for values in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(values, dtype=dtype).reshape(3, 1, 1) * 255
+            for values in (self.mean, self.std)
+        )
         return pixels.to(dtype).sub_(mean).div_(std)
 
 
-# Taken over the training images, as published and in common use; ImageNet's are those of torchvision's reference training.
+# Taken over the training images, as published and in common use; ImageNet's are those of
+# torchvision's reference training.
 CHANNELS = {
     "cifar10": Channels((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "cifar100": Channels((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
@@ -54,21 +62,31 @@ def in_words(config: RunConfig) -> str:
     if config.dataset not in CHANNELS:
         return "none"
     if config.dataset == "imagefolder":
-        return "random resized crop, horizontal flip" if config.augment else "none: shorter edge resized, centre crop"
+        return (
+            "random resized crop, horizontal flip"
+            if config.augment
+            else "none: shorter edge resized, centre crop"
+        )
     if not config.augment:
         return "none"
-    return f"random crop after {PADDING} pixels of padding" + (", horizontal flip" if config.dataset in FLIPS else "")
+    return f"random crop after {PADDING} pixels of padding" + (
+        ", horizontal flip" if config.dataset in FLIPS else ""
+    )
 
 
 class EpochCrops:
-    """Where each sample of an epoch is cropped, and whether it is mirrored; one table per epoch, so a batch looks up rows."""
+    """Where each sample of an epoch is cropped, and whether it is mirrored; one table per epoch, so
+    a batch looks up rows.
+    """
 
     def __init__(self, seed: int, samples: int, flips: bool) -> None:
         self._seed, self._samples, self._flips = seed, samples, flips
         self._epoch, self._table = -1, np.empty((0, 3), np.uint8)
 
     def rows(self, epoch: int, indices: list[int]) -> Pixels:
-        """[n, 3] for each sample: first row and first column of the crop in the padded image, 1 if mirrored."""
+        """[n, 3] for each sample: first row and first column of the crop in the padded image, 1 if
+        mirrored.
+        """
         if epoch != self._epoch:
             random = np.random.default_rng([_KEY, self._seed, epoch])
             ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if self._flips else 1]
@@ -78,10 +96,14 @@ class EpochCrops:
 
 
 def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
-    """Each of [n, 3, h, w] padded with black, cut to its size at its place, and mirrored where its row says so."""
+    """Each of [n, 3, h, w] padded with black, cut to its size at its place, and mirrored where its
+    row says so.
+    """
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))  # all crops, none copied yet
+    windows = np.lib.stride_tricks.sliding_window_view(
+        padded, (height, width), axis=(2, 3)
+    )  # all crops, none copied yet
     down, right, mirrored = rows.T
     cropped: Pixels = windows[np.arange(len(pixels)), :, down, right]
     mirror = mirrored.astype(bool)
@@ -90,7 +112,9 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
 
 
 def resize(images: torch.Tensor, size: int) -> torch.Tensor:
-    """[n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks; unchanged where it has that size."""
+    """[n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks; unchanged where it
+    has that size.
+    """
     if images.shape[2:] == (size, size):
         return images
     return interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
@@ -102,8 +126,12 @@ def sample_random(seed: int, epoch: int, index: int) -> Random:
 
 
 def random_resized_crop(image: Image.Image, size: int, random: Random) -> Image.Image:
-    """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, resized, mirrored half the time (torchvision's defaults)."""
-    part = image.crop(_random_box(*image.size, random)).resize((size, size), Image.Resampling.BILINEAR)
+    """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, resized, mirrored half the time
+    (torchvision's defaults).
+    """
+    part = image.crop(_random_box(*image.size, random)).resize(
+        (size, size), Image.Resampling.BILINEAR
+    )
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else part
 
 
@@ -115,14 +143,21 @@ def _random_box(width: int, height: int, random: Random) -> tuple[int, int, int,
         if 0 < w <= width and 0 < h <= height:
             left, top = int(random.integers(width - w + 1)), int(random.integers(height - h + 1))
             return left, top, left + w, top + h
-    w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))  # a strip: its middle, as torchvision does
+    w, h = (
+        min(width, round(height * 4 / 3)),
+        min(height, round(width * 4 / 3)),
+    )  # a strip: its middle, as torchvision does
     left, top = (width - w) // 2, (height - h) // 2
     return left, top, left + w, top + h
 
 
 def centre_crop(image: Image.Image, size: int) -> Image.Image:
-    """The middle square of the image whose shorter edge is resized to 256/224 of `size` (torchvision's evaluation)."""
+    """The middle square of the image whose shorter edge is resized to 256/224 of `size`
+    (torchvision's evaluation).
+    """
     shorter = round(size * 256 / 224)
     width, height = (int(shorter * edge / min(image.size)) for edge in image.size)
     left, top = round((width - size) / 2), round((height - size) / 2)
-    return image.resize((width, height), Image.Resampling.BILINEAR).crop((left, top, left + size, top + size))
+    return image.resize((width, height), Image.Resampling.BILINEAR).crop(
+        (left, top, left + size, top + size)
+    )

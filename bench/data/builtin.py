@@ -13,7 +13,9 @@ from bench.data.dataset import Batch, image_dtype
 
 
 class Synthetic(Dataset[Batch]):
-    """Endless random images: sample i is a function of the seed and i alone, whatever the number of ranks."""
+    """Endless random images: sample i is a function of the seed and i alone, whatever the number of
+    ranks.
+    """
 
     classes = 1000
     samples = None
@@ -27,14 +29,18 @@ class Synthetic(Dataset[Batch]):
         images = np.empty((len(indices), *self._shape), self._dtype)
         labels = np.empty(len(indices), np.int64)
         for place, index in enumerate(indices):
-            random = np.random.Generator(np.random.Philox(key=np.array([self._seed, index], np.uint64)))
+            random = np.random.Generator(
+                np.random.Philox(key=np.array([self._seed, index], np.uint64))
+            )
             random.standard_normal(out=images[place], dtype=self._dtype)
             labels[place] = random.integers(self.classes)
         return torch.from_numpy(images), torch.from_numpy(labels)
 
 
 class Digits(Dataset[Batch]):
-    """scikit-learn's 1,797 handwritten digits (UCI Optical Recognition test set, 8 x 8 grey), enlarged, three channels."""
+    """scikit-learn's 1,797 handwritten digits (UCI Optical Recognition test set, 8 x 8 grey),
+    enlarged, three channels.
+    """
 
     classes = 10
 
@@ -45,7 +51,9 @@ class Digits(Dataset[Batch]):
         grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
-        self._images = enlarged.expand(-1, 3, -1, -1)  # a view: the three channels share their memory
+        self._images = enlarged.expand(
+            -1, 3, -1, -1
+        )  # a view: the three channels share their memory
         self._labels = torch.from_numpy(labels)
         self.samples = len(self._labels)
 

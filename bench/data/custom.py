@@ -15,23 +15,32 @@ from bench.data.augment import sample_random
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.models import import_torchvision
 
-with suppress(UsageError):  # here, because a loading process must do it before it meets the user's transforms, as we must
+with suppress(
+    UsageError
+):  # here, because a loading process must do it before it meets the user's transforms, as we must
     import_torchvision()
 
 
 class Own(Dataset[Batch]):
-    """What the factory made: it gives whole batches (bench.data.Images), or is map-style: len, [i] -> (image, label).
+    """What the factory made: it gives whole batches (bench.data.Images), or is map-style: len, [i]
+    -> (image, label).
 
-    torch's random numbers are those of (seed, epoch, i) while map-style sample i is made, so torchvision's transforms repeat.
+    torch's random numbers are those of (seed, epoch, i) while map-style sample i is made, so
+    torchvision's transforms repeat.
     """
 
     def __init__(self, config: RunConfig, made: Any) -> None:
         self._config, self._made = config, made
         given: Any = getattr(made, "samples", "none")
-        self._whole = callable(getattr(made, "__getitems__", None)) and (given is None or _is_count(given))
-        if not self._whole and not all(callable(getattr(made, name, None)) for name in ("__getitem__", "__len__")):
+        self._whole = callable(getattr(made, "__getitems__", None)) and (
+            given is None or _is_count(given)
+        )
+        if not self._whole and not all(
+            callable(getattr(made, name, None)) for name in ("__getitem__", "__len__")
+        ):
             raise UsageError(
-                f"dataset={config.dataset!r}: the factory gave a {type(made).__name__}, which has no len() and [i]; add them"
+                f"dataset={config.dataset!r}: the factory gave a {type(made).__name__}, which has "
+                f"no len() and [i]; add them"
             )
         self.classes = _classes(config, made)
         self.samples: int | None = given if self._whole else len(made)
@@ -40,7 +49,9 @@ class Own(Dataset[Batch]):
         if self._whole:
             batch: Batch = self._made.__getitems__(indices)
             return batch
-        images, labels = zip(*(self._item(index, epoch_of(indices)) for index in indices), strict=True)
+        images, labels = zip(
+            *(self._item(index, epoch_of(indices)) for index in indices), strict=True
+        )
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
@@ -49,16 +60,24 @@ class Own(Dataset[Batch]):
             torch.default_generator.manual_seed(seed)
             item = self._made[index]
         name, size = self._config.dataset, self._config.image_size
-        if not (isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], torch.Tensor)):
-            raise UsageError(f"dataset={name!r}: sample {index} is no pair of an image tensor and a label")
+        if not (
+            isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], torch.Tensor)
+        ):
+            raise UsageError(
+                f"dataset={name!r}: sample {index} is no pair of an image tensor and a label"
+            )
         image, label = item[0], _label(name, index, item[1])
         if not image.is_floating_point() or image.shape != (3, size, size):
             raise UsageError(
-                f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not floats [3, {size}, {size}]; "
+                f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not "
+                f"floats [3, {size}, {size}]; "
                 "scale it in the factory, or set --image-size"
             )
         if not 0 <= label < self.classes:
-            raise UsageError(f"dataset={name!r}: sample {index} has label {label}, but there are {self.classes} classes")
+            raise UsageError(
+                f"dataset={name!r}: sample {index} has label {label}, but there are "
+                f"{self.classes} classes"
+            )
         return image, label
 
 
@@ -67,7 +86,10 @@ def _label(name: str, index: int, label: Any) -> int:
     try:
         return whole_number(label)
     except TypeError:
-        raise UsageError(f"dataset={name!r}: sample {index} has label {label!r}, which is no whole number; make it one") from None
+        raise UsageError(
+            f"dataset={name!r}: sample {index} has label {label!r}, which is no whole number; "
+            f"make it one"
+        ) from None
 
 
 def _is_count(value: Any) -> bool:
@@ -85,7 +107,9 @@ def load(config: RunConfig) -> Own:
     except UsageError:
         raise
     except Exception as error:
-        raise factory.OwnCodeError(f"dataset={config.dataset!r}: asked for its size and first sample, it failed", error) from None
+        raise factory.OwnCodeError(
+            f"dataset={config.dataset!r}: asked for its size and first sample, it failed", error
+        ) from None
     return images
 
 
@@ -94,16 +118,27 @@ def _classes(config: RunConfig, made: Any) -> int:
     given = getattr(made, "classes", None)
     classes = len(given) if isinstance(given, tuple | list) else given
     if not _is_count(classes) or not classes:
-        raise UsageError(f"dataset={config.dataset!r}: {type(made).__name__} needs `classes`, their number; it has {given!r}")
+        raise UsageError(
+            f"dataset={config.dataset!r}: {type(made).__name__} needs `classes`, their number; it "
+            f"has {given!r}"
+        )
     return int(classes)
 
 
 def _try_sample(config: RunConfig, images: Own) -> None:
     wanted = [[1, 3, config.image_size, config.image_size], [1]]
     batch = images.__getitems__([0])
-    shapes = [list(part.shape) if isinstance(part, torch.Tensor) else type(part).__name__ for part in batch]
+    shapes = [
+        list(part.shape) if isinstance(part, torch.Tensor) else type(part).__name__
+        for part in batch
+    ]
     if shapes != wanted:
-        raise UsageError(f"dataset={config.dataset!r}: a batch of one sample is {shapes}, not {wanted}")
+        raise UsageError(
+            f"dataset={config.dataset!r}: a batch of one sample is {shapes}, not {wanted}"
+        )
     image, label = batch
     if not image.is_floating_point() or label.dtype != torch.int64:
-        raise UsageError(f"dataset={config.dataset!r}: a batch is {image.dtype} and {label.dtype}, not floats and torch.int64")
+        raise UsageError(
+            f"dataset={config.dataset!r}: a batch is {image.dtype} and {label.dtype}, not floats "
+            f"and torch.int64"
+        )

@@ -1,4 +1,6 @@
-"""Getting a published data set into its folder once, however many ranks, nodes and launches want it at the same time."""
+"""Getting a published data set into its folder once, however many ranks, nodes and launches want it
+at the same time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Published:
-    """A data set on the network: one download, its checksum, and the files that must be in the folder in the end."""
+    """A data set on the network: one download, its checksum, and the files that must be in the
+    folder in the end.
+    """
 
     dataset: str
     url: str
@@ -39,11 +43,16 @@ class Published:
         return self.filename not in self.files
 
     def missing(self, folder: Path) -> list[str]:
-        """Those of the files that are not in `folder`; files are renamed into place, so one that is there is whole."""
+        """Those of the files that are not in `folder`; files are renamed into place, so one that is
+        there is whole.
+        """
         try:
             return [name for name in self.files if not (folder / name).is_file()]
         except OSError as error:  # a folder of somebody else
-            raise UsageError(f"data_dir={str(folder)!r} cannot be read: {error.strerror}; choose another --data-dir") from None
+            raise UsageError(
+                f"data_dir={str(folder)!r} cannot be read: {error.strerror}; choose another "
+                f"--data-dir"
+            ) from None
 
     def instruction(self, folder: Path) -> str:
         """What to do by hand."""
@@ -51,15 +60,21 @@ class Published:
         return f"{what} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
 
-def provide(source: Published, folder: Path, download: bool, local_rank: int, wait_s: float = WAIT_S) -> None:
-    """Return when all files are in `folder`; local rank 0 downloads what is missing and the node's other ranks wait for it.
+def provide(
+    source: Published, folder: Path, download: bool, local_rank: int, wait_s: float = WAIT_S
+) -> None:
+    """Return when all files are in `folder`; local rank 0 downloads what is missing and the node's
+    other ranks wait for it.
 
     Raises UsageError with what to put where if they cannot be had.
     """
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
     if not download:
-        raise UsageError(f"dataset={source.dataset} is not in data_dir and download=False: {source.instruction(folder)}")
+        raise UsageError(
+            f"dataset={source.dataset} is not in data_dir and download=False: "
+            f"{source.instruction(folder)}"
+        )
     if local_rank:
         _wait(source, folder, wait_s)
         return
@@ -68,10 +83,13 @@ def provide(source: Published, folder: Path, download: bool, local_rank: int, wa
         with _locked(folder / f".{source.dataset}.lock", wait_s):
             if source.missing(folder):  # another launch may have brought them while this one waited
                 _download(source, folder)
-    except Exception as error:  # torchvision, tarfile and urllib raise what they like; the way out is the same
+    except (
+        Exception
+    ) as error:  # torchvision, tarfile and urllib raise what they like; the way out is the same
         reason = str(error) or type(error).__name__
         raise UsageError(
-            f"dataset={source.dataset} is not in data_dir and cannot be downloaded ({reason}): {source.instruction(folder)}"
+            f"dataset={source.dataset} is not in data_dir and cannot be downloaded ({reason}): "
+            f"{source.instruction(folder)}"
         ) from None
 
 
@@ -80,7 +98,8 @@ def _wait(source: Published, folder: Path, wait_s: float) -> None:
     while source.missing(folder):
         if time.monotonic() > end:
             raise UsageError(
-                f"dataset={source.dataset}: local rank 0 did not bring {source.missing(folder)[0]} within {wait_s:g} s: "
+                f"dataset={source.dataset}: local rank 0 did not bring "
+                f"{source.missing(folder)[0]} within {wait_s:g} s: "
                 f"{source.instruction(folder)}"
             )
         time.sleep(_POLL_S)
@@ -88,7 +107,9 @@ def _wait(source: Published, folder: Path, wait_s: float) -> None:
 
 @contextmanager
 def _locked(path: Path, wait_s: float) -> Iterator[None]:
-    """Holds an flock, which ends with its process however that ends; the file itself is left behind, and means nothing."""
+    """Holds an flock, which ends with its process however that ends; the file itself is left
+    behind, and means nothing.
+    """
     end = time.monotonic() + wait_s
     with path.open("w") as file:
         while True:
@@ -97,13 +118,17 @@ def _locked(path: Path, wait_s: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise TimeoutError(f"{path} was held by another launch for {wait_s:g} s") from None
+                    raise TimeoutError(
+                        f"{path} was held by another launch for {wait_s:g} s"
+                    ) from None
                 time.sleep(_POLL_S)
         yield
 
 
 def _download(source: Published, folder: Path) -> None:
-    """torchvision's downloader, which compares the checksum, into a folder beside; then each file renamed into place."""
+    """torchvision's downloader, which compares the checksum, into a folder beside; then each file
+    renamed into place.
+    """
     import_torchvision()
     from torchvision.datasets.utils import download_and_extract_archive, download_url
 
@@ -112,7 +137,9 @@ def _download(source: Published, folder: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{source.dataset}-") as beside:
             if source.unpacks:  # an archive that the user has put into the folder is used
-                download_and_extract_archive(source.url, folder, beside, source.filename, source.md5)
+                download_and_extract_archive(
+                    source.url, folder, beside, source.filename, source.md5
+                )
             else:
                 download_url(source.url, beside, source.filename, source.md5)
             for name in source.missing(folder):

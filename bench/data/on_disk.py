@@ -1,4 +1,6 @@
-"""Data sets that live on disk: SVHN, CIFAR-10 and CIFAR-100 whole in memory, folders of images read as they are needed."""
+"""Data sets that live on disk: SVHN, CIFAR-10 and CIFAR-100 whole in memory, folders of images read
+as they are needed.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,30 @@ CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
 
 
 class Arrays(Dataset[Batch]):
-    """32 x 32 images held in memory as they were parsed, uint8 [n, 3, 32, 32]; floats are made batch by batch."""
+    """32 x 32 images held in memory as they were parsed, uint8 [n, 3, 32, 32]; floats are made
+    batch by batch.
+    """
 
-    def __init__(self, config: RunConfig, pixels: Pixels, labels: list[int], as_published: bool) -> None:
+    def __init__(
+        self, config: RunConfig, pixels: Pixels, labels: list[int], as_published: bool
+    ) -> None:
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
-        self.classes, self.samples, self.as_published = CLASSES[config.dataset], len(labels), as_published
-        self._channels, self._dtype, self._size = CHANNELS[config.dataset], image_dtype(config), config.image_size
-        self._crops = EpochCrops(config.seed, len(labels), config.dataset in FLIPS) if config.augment else None
+        self.classes, self.samples, self.as_published = (
+            CLASSES[config.dataset],
+            len(labels),
+            as_published,
+        )
+        self._channels, self._dtype, self._size = (
+            CHANNELS[config.dataset],
+            image_dtype(config),
+            config.image_size,
+        )
+        self._crops = (
+            EpochCrops(config.seed, len(labels), config.dataset in FLIPS)
+            if config.augment
+            else None
+        )
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
@@ -47,12 +65,17 @@ class Folder(Dataset[Batch]):
     def __init__(self, config: RunConfig, folder: Path) -> None:
         try:
             listing = _datasets().ImageFolder(folder)
-        except OSError as error:  # no folder, no class in it, or a class without an image; torchvision says which
+        # no folder, no class in it, or a class without an image; torchvision says which
+        except OSError as error:
             raise UsageError(
-                f"dataset=imagefolder, data_dir={folder}: {error}; it must hold a folder of images per class"
+                f"dataset=imagefolder, data_dir={folder}: {error}; it must hold a folder of "
+                f"images per class"
             ) from None
         if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
-            raise UsageError(f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes; use {folder / 'train'}")
+            raise UsageError(
+                f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes; use "
+                f"{folder / 'train'}"
+            )
         self._files: list[tuple[str, int]] = listing.samples
         self.classes, self.samples = len(listing.classes), len(listing.samples)
         self._seed, self._size, self._augment = config.seed, config.image_size, config.augment
@@ -62,7 +85,9 @@ class Folder(Dataset[Batch]):
         epoch = epoch_of(indices)
         pixels = torch.from_numpy(np.stack([self._pixels(sample, epoch) for sample in indices]))
         labels = torch.tensor([self._files[sample][1] for sample in indices])
-        return CHANNELS["imagefolder"].normalise(pixels.permute(0, 3, 1, 2).contiguous(), self._dtype), labels
+        return CHANNELS["imagefolder"].normalise(
+            pixels.permute(0, 3, 1, 2).contiguous(), self._dtype
+        ), labels
 
     def _pixels(self, sample: int, epoch: int) -> Pixels:
         path = self._files[sample][0]
@@ -70,9 +95,13 @@ class Folder(Dataset[Batch]):
             with Image.open(path) as file:
                 image = file.convert("RGB")  # decodes the whole file
         except Exception as error:  # Pillow's decoders raise many kinds; all of them mean this file
-            raise UsageError(f"{path} is no readable image ({_one_line(error)}); replace or remove it") from None
+            raise UsageError(
+                f"{path} is no readable image ({_one_line(error)}); replace or remove it"
+            ) from None
         if self._augment:
-            image = augment.random_resized_crop(image, self._size, augment.sample_random(self._seed, epoch, sample))
+            image = augment.random_resized_crop(
+                image, self._size, augment.sample_random(self._seed, epoch, sample)
+            )
         else:
             image = augment.centre_crop(image, self._size)
         return np.asarray(image)
@@ -87,7 +116,9 @@ class _File:
 
 
 def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
-    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing, truncated or corrupt."""
+    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing,
+    truncated or corrupt.
+    """
     assert config.data_dir is not None, "the rules demand it"
     folder = config.data_dir.expanduser()
     if config.dataset == "imagefolder":
@@ -98,7 +129,9 @@ def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]
     check_integrity = _datasets().utils.check_integrity
-    return Arrays(config, pixels, labels, all(check_integrity(folder / file.name, file.md5) for file in files))
+    return Arrays(
+        config, pixels, labels, all(check_integrity(folder / file.name, file.md5) for file in files)
+    )
 
 
 def _datasets() -> Any:
@@ -125,20 +158,32 @@ def _cifar(dataset: str) -> Any:
 
 
 def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
-    """Images [n, 3, 32, 32] and labels of one file, checked; any defect is a UsageError that names the file.
+    """Images [n, 3, 32, 32] and labels of one file, checked; any defect is a UsageError that names
+    the file.
 
-    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is read as well: a file that
-    anybody may have written, so nothing in it is called.
+    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is
+    read as well: a file that anybody may have written, so nothing in it is called.
     """
     path = folder / file.name
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the parsers' remarks on old or broken files; what came of it is checked below
+            warnings.simplefilter(
+                "ignore"
+            )  # the parsers' remarks on old or broken files; what came of it is checked below
             pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
-    if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
-        raise _corrupt(dataset, path, f"its images are {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3, 32, 32]")
+    if (
+        pixels.dtype != np.uint8
+        or pixels.ndim != 4
+        or pixels.shape[1:] != (3, 32, 32)
+        or len(pixels) == 0
+    ):
+        raise _corrupt(
+            dataset,
+            path,
+            f"its images are {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3, 32, 32]",
+        )
     if len(pixels) != len(labels):
         raise _corrupt(dataset, path, f"it holds {len(pixels)} images and {len(labels)} labels")
     if not all(0 <= label < CLASSES[dataset] for label in labels):
@@ -155,14 +200,19 @@ def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
 
 
 def _parse_cifar(path: Path) -> tuple[Pixels, list[int]]:
-    """Not by torchvision, which unpickles the file and so runs what it holds; the table of class names is not read at all."""
+    """Not by torchvision, which unpickles the file and so runs what it holds; the table of class
+    names is not read at all.
+    """
     table = pickled.read(path)
     labels = table["labels"] if "labels" in table else table["fine_labels"]
     return table["data"].reshape(-1, 3, 32, 32), [index(label) for label in labels]
 
 
 def _corrupt(dataset: str, path: Path, reason: str) -> UsageError:
-    return UsageError(f"dataset={dataset}: {path} is truncated or corrupt ({reason}); delete it, to have it downloaded again")
+    return UsageError(
+        f"dataset={dataset}: {path} is truncated or corrupt ({reason}); delete it, to have it "
+        f"downloaded again"
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,6 @@
-"""Which sample goes to which rank at which step: a function of the seed alone, the same under every backend."""
+"""Which sample goes to which rank at which step: a function of the seed alone, the same under every
+backend.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,18 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Reshuffled: sample indices of each step's global batch, for ever; the same whatever the number of ranks.
+    """Reshuffled: sample indices of each step's global batch, for ever; the same whatever the
+    number of ranks.
 
-    Epochs are permutations from (seed, epoch); the remainder that does not fill a step is dropped, so each sample is used
-    at most once per epoch. An endless set is taken in order.
+    Epochs are permutations from (seed, epoch); the remainder that does not fill a step is dropped,
+    so each sample is used at most once per epoch. An endless set is taken in order.
     """
     steps_per_epoch = None if samples is None else samples // samples_per_step
     epoch = 0
     while True:
-        order = None if samples is None else np.random.default_rng([seed, epoch]).permutation(samples)
+        order = (
+            None if samples is None else np.random.default_rng([seed, epoch]).permutation(samples)
+        )
         step = 0
         while steps_per_epoch is None or step < steps_per_epoch:
             window = np.arange(step * samples_per_step, (step + 1) * samples_per_step)
@@ -47,9 +52,11 @@ def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Itera
 
 
 def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
-    """Fixed: the samples that `rank` owns in all epochs; the parts are disjoint, cover the set and differ by one at most.
+    """Fixed: the samples that `rank` owns in all epochs; the parts are disjoint, cover the set and
+    differ by one at most.
 
-    They are drawn at random: folders come sorted by class, and a rank that saw only some classes would train another model.
+    They are drawn at random: folders come sorted by class, and a rank that saw only some classes
+    would train another model.
     """
     return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
 
@@ -58,7 +65,10 @@ def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
     part = fixed_part(samples, config.world_size, rank, config.seed)
     share = config.samples_per_rank
     for epoch in count():
-        # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the reshuffled order's key
+        # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the
+        # reshuffled order's key
         order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
-        for step in range(samples // config.samples_per_step):  # as many on every rank, also where parts differ by one
+        for step in range(
+            samples // config.samples_per_step
+        ):  # as many on every rank, also where parts differ by one
             yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)

@@ -8,7 +8,8 @@ from typing import Any
 
 from bench.config import RunConfig
 
-# folders may have another name on each node; all else decides what is measured, or which run of a study this is
+# folders may have another name on each node; all else decides what is measured, or which run of a
+# study this is
 _OF_A_NODE = {"log_path", "rendezvous_dir", "data_dir"}
 _CURES = {
     "code_sha256": "bring the same files to every node",
@@ -26,19 +27,30 @@ def shared_fields(config: RunConfig) -> dict[str, Any]:
 
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables inside `facts` one level up, so that a difference has a name: {'env': {'A': 1}} -> {'env.A': 1}."""
+    """Tables inside `facts` one level up, so that a difference has a name: {'env': {'A': 1}} ->
+    {'env.A': 1}.
+    """
     found: dict[str, Any] = {}
     for name, value in facts.items():
-        found |= {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, Mapping) else {name: value}
+        found |= (
+            {f"{name}.{key}": inner for key, inner in value.items()}
+            if isinstance(value, Mapping)
+            else {name: value}
+        )
     return found
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """One line on the first field in which ranks differ: its values, whose they are and what to do. None where all agree.
+    """One line on the first field in which ranks differ: its values, whose they are and what to do.
+    None where all agree.
 
     `facts` are by rank; a field that a rank lacks is None there.
     """
-    unequal = [name for name in dict.fromkeys(n for one in facts for n in one) if len({str(one.get(name)) for one in facts}) > 1]
+    unequal = [
+        name
+        for name in dict.fromkeys(n for one in facts for n in one)
+        if len({str(one.get(name)) for one in facts}) > 1
+    ]
     if not unequal:
         return None
     ranks_of: dict[str, list[int]] = {}
@@ -46,7 +58,10 @@ def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
         ranks_of.setdefault(str(one.get(unequal[0])), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
     others = f" (and in {', '.join(unequal[1:])})" if unequal[1:] else ""
-    return f"ranks differ in {unequal[0]}: {values}{others}; {_CURES.get(unequal[0].partition('.')[0], _OPTIONS)}"
+    return (
+        f"ranks differ in {unequal[0]}: {values}{others}; "
+        f"{_CURES.get(unequal[0].partition('.')[0], _OPTIONS)}"
+    )
 
 
 def _ranks(ranks: Sequence[int]) -> str:

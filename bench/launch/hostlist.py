@@ -1,4 +1,6 @@
-"""Slurm's hostlist text to names, as `scontrol show hostnames` expands it, which is often absent inside containers."""
+"""Slurm's hostlist text to names, as `scontrol show hostnames` expands it, which is often absent
+inside containers.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,11 @@ _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 
 
 def expand(text: str) -> list[str]:
-    """Names in the order of `text`, widths kept: 'n[08-10],m1' -> n08 n09 n10 m1. Raises UsageError on anything else.
+    """Names in the order of `text`, widths kept: 'n[08-10],m1' -> n08 n09 n10 m1. Raises UsageError
+    on anything else.
 
-    Three and more brackets in a name are refused: there Slurm's own order is neither that of reading nor its reverse.
+    Three and more brackets in a name are refused: there Slurm's own order is neither that of
+    reading nor its reverse.
     """
     names: list[str] = []
     place = 0
@@ -38,10 +42,15 @@ def _expand_part(part: str, text: str) -> list[str]:
     pieces = re.split(r"\[([^\]]*)\]", part)  # prefix, ranges, text between, ranges, what follows
     prefixes, ranges = pieces[0::2], pieces[1::2]
     if len(ranges) > _MAX_BRACKETS:
-        raise _invalid(text, f"{part!r} has {len(ranges)} brackets, and the order is known for {_MAX_BRACKETS}")
+        raise _invalid(
+            text, f"{part!r} has {len(ranges)} brackets, and the order is known for {_MAX_BRACKETS}"
+        )
     if ranges and prefixes[-1]:
         raise _invalid(text, f"{prefixes[-1]!r} follows a bracket")
-    numbers = [[number for item in inside.split(",") for number in _numbers(item, text)] for inside in ranges]
+    numbers = [
+        [number for item in inside.split(",") for number in _numbers(item, text)]
+        for inside in ranges
+    ]
     if math.prod(map(len, numbers)) > _MOST_HOSTS:
         raise _invalid(text, f"{part!r} counts more than {_MOST_HOSTS} hosts")
     ends = prefixes[:-1] if ranges else prefixes

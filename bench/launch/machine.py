@@ -1,4 +1,6 @@
-"""Is this machine fit for the run? Asked of the configuration alone, before torch is loaded and anything is allocated."""
+"""Is this machine fit for the run? Asked of the configuration alone, before torch is loaded and
+anything is allocated.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ from bench.config.rules import DIGITS_SAMPLES
 from bench.launch.resources import GLOO_INTERFACE
 from bench.launch.world import Launch
 
-LOADER_BYTES = 150 * 2**20  # what a loading process that has imported torch keeps to itself; 153 MiB measured
+LOADER_BYTES = (
+    150 * 2**20
+)  # what a loading process that has imported torch keeps to itself; 153 MiB measured
 _PREFETCHED = 2  # batches that torch asks of each loading process ahead of time
 _STEP_BYTES = 48  # a step's loss, its seconds and its wait, kept until the end
 
 
 @dataclass(frozen=True)
 class Part:
-    """Memory that one rank needs for certain: the values that ask for it, what it holds, how to need less."""
+    """Memory that one rank needs for certain: the values that ask for it, what it holds, how to
+    need less.
+    """
 
     values: str
     what: str
@@ -31,9 +37,14 @@ class Part:
 
 
 def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> None:
-    """Raise UsageError for what would fail later and with less to say: torch, the machine's memory, Gloo's interface."""
+    """Raise UsageError for what would fail later and with less to say: torch, the machine's memory,
+    Gloo's interface.
+    """
     if importlib.util.find_spec("torch") is None:
-        raise UsageError(f"{sys.executable} has no torch, which a run needs; run make setup, then . .venv/bin/activate")
+        raise UsageError(
+            f"{sys.executable} has no torch, which a run needs; run make setup, then . "
+            f".venv/bin/activate"
+        )
     require_memory(parts(config), launch.local_size, machine_bytes())
     if config.transport in ("gloo", "nccl"):  # over NCCL both frameworks meet through Gloo
         require_interface(env, [name for _, name in socket.if_nameindex()])
@@ -41,25 +52,52 @@ def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> No
 
 def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int) -> None:
     """The same once the model is known, of which this much is trained."""
-    require_memory([*parts(config), *training_parts(config, parameter_bytes)], launch.local_size, machine_bytes())
+    require_memory(
+        [*parts(config), *training_parts(config, parameter_bytes)],
+        launch.local_size,
+        machine_bytes(),
+    )
 
 
 def parts(config: RunConfig) -> list[Part]:
-    """What a rank needs at the very least: its images, what it notes of every step, Horovod's buffer, its loading processes.
+    """What a rank needs at the very least: its images, what it notes of every step, Horovod's
+    buffer, its loading processes.
 
-    Activations and weights come on top, and depend on the model: a run that passes may still run out of memory.
+    Activations and weights come on top, and depend on the model: a run that passes may still run
+    out of memory.
     """
     number_bytes = 8 if config.precision == "float64" else 4
     image = 3 * config.image_size**2 * number_bytes
-    batch = config.samples_per_rank * (image + 8) + 8 * config.samples_per_step  # labels, and the step's order
-    kept = config.steps if config.preprocessing == "outside" else 1 + _PREFETCHED * config.num_workers
+    batch = (
+        config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
+    )  # labels, and the step's order
+    kept = (
+        config.steps if config.preprocessing == "outside" else 1 + _PREFETCHED * config.num_workers
+    )
     held = "all batches, made beforehand" if config.preprocessing == "outside" else "its batches"
-    size = f"global_batch={config.global_batch}" if config.batch_per_rank is None else f"batch_per_rank={config.batch_per_rank}"
-    steps = f"windows={config.windows} of steps_per_window={config.steps_per_window}, warmup_steps={config.warmup_steps}"
+    size = (
+        f"global_batch={config.global_batch}"
+        if config.batch_per_rank is None
+        else f"batch_per_rank={config.batch_per_rank}"
+    )
+    steps = (
+        f"windows={config.windows} of steps_per_window={config.steps_per_window}, "
+        f"warmup_steps={config.warmup_steps}"
+    )
     many = f"{steps}, {size}" if config.preprocessing == "outside" else size
     found = [
-        Part(f"{many} at image_size={config.image_size}", f"{held} take", batch * kept, "use a smaller batch or image"),
-        Part(steps, "the notes of every step take", config.steps * _STEP_BYTES, "use fewer or shorter windows"),
+        Part(
+            f"{many} at image_size={config.image_size}",
+            f"{held} take",
+            batch * kept,
+            "use a smaller batch or image",
+        ),
+        Part(
+            steps,
+            "the notes of every step take",
+            config.steps * _STEP_BYTES,
+            "use fewer or shorter windows",
+        ),
         Part(
             f"num_workers={config.num_workers}",
             "its loading processes take",
@@ -69,31 +107,61 @@ def parts(config: RunConfig) -> list[Part]:
     ]
     if config.dataset == "digits":
         enlarged = DIGITS_SAMPLES * config.image_size**2 * number_bytes
-        found.append(Part(f"image_size={config.image_size}", "the enlarged digits take", enlarged, "use smaller images"))
+        found.append(
+            Part(
+                f"image_size={config.image_size}",
+                "the enlarged digits take",
+                enlarged,
+                "use smaller images",
+            )
+        )
     if config.fusion_mib is not None and config.device == "cpu":
         fusion = int(config.fusion_mib * 2**20)
-        found.append(Part(f"fusion_mib={config.fusion_mib:g}", "Horovod's fusion buffer takes", fusion, "use a smaller one"))
+        found.append(
+            Part(
+                f"fusion_mib={config.fusion_mib:g}",
+                "Horovod's fusion buffer takes",
+                fusion,
+                "use a smaller one",
+            )
+        )
     return found
 
 
 def training_parts(config: RunConfig, parameter_bytes: int) -> list[Part]:
-    """The same of a model's parameters, their gradients and the optimiser's momentum; on a GPU none of it is here."""
+    """The same of a model's parameters, their gradients and the optimiser's momentum; on a GPU none
+    of it is here.
+    """
     if config.device == "cuda" or config.loader_only:
         return []
     copies = 3 if config.momentum else 2
-    what = "parameters, gradients and momentum take" if config.momentum else "parameters and gradients take"
-    return [Part(f"model={config.model}", what, copies * parameter_bytes, "use a smaller model, or fewer ranks on each node")]
+    what = (
+        "parameters, gradients and momentum take"
+        if config.momentum
+        else "parameters and gradients take"
+    )
+    return [
+        Part(
+            f"model={config.model}",
+            what,
+            copies * parameter_bytes,
+            "use a smaller model, or fewer ranks on each node",
+        )
+    ]
 
 
 def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int) -> None:
-    """Raise UsageError where all ranks of a node together need more than its memory, naming the largest need."""
+    """Raise UsageError where all ranks of a node together need more than its memory, naming the
+    largest need.
+    """
     total = sum(part.bytes for part in needed) * local_size
     if total <= available_bytes:
         return
     largest = max(needed, key=lambda part: part.bytes)
     ranks = "" if local_size == 1 else f" on each of {local_size} ranks"
     raise UsageError(
-        f"{largest.values}: {largest.what} at least {_gib(largest.bytes)}{ranks}, and this machine has "
+        f"{largest.values}: {largest.what} at least {_gib(largest.bytes)}{ranks}, and this "
+        f"machine has "
         f"{_gib(available_bytes)}; {largest.cure}"
     )
 
@@ -111,15 +179,23 @@ def machine_bytes() -> int:
 
 
 def _group_limits(groups: str, root: Path) -> list[int]:
-    """Limits of the control groups that /proc/self/cgroup names, and of all groups above them: v2's, and v1's."""
+    """Limits of the control groups that /proc/self/cgroup names, and of all groups above them:
+    v2's, and v1's.
+    """
     found: list[int] = []
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
-        base, file = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+        base, file = (
+            (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+        )
         group = base / path.lstrip("/")
-        texts = [_read(folder / file).strip() for folder in (group, *group.parents) if folder.is_relative_to(base)]
+        texts = [
+            _read(folder / file).strip()
+            for folder in (group, *group.parents)
+            if folder.is_relative_to(base)
+        ]
         found += [int(text) for text in texts if text.isdecimal()]
     return found
 
@@ -132,9 +208,12 @@ def _read(path: Path) -> str:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort, or fail without the name."""
+    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort, or
+    fail without the name.
+    """
     for name in GLOO_INTERFACE:
         if any(part not in existing for part in env.get(name, "").split(",") if part):
             raise UsageError(
-                f"{name}={env[name]!r} names no interface of this host; unset it, or name one of {', '.join(existing)}"
+                f"{name}={env[name]!r} names no interface of this host; unset it, or name one of "
+                f"{', '.join(existing)}"
             )

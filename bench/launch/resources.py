@@ -1,4 +1,6 @@
-"""Give every rank the same stated resources, whatever its launcher's habits: must run before torch or MPI is loaded."""
+"""Give every rank the same stated resources, whatever its launcher's habits: must run before torch
+or MPI is loaded.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,28 @@ _TORCH_DEBUG = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL")
 
 
 def require_unmodified(env: Mapping[str, str]) -> None:
-    """Raise UsageError where the environment changes one framework behind the config's back, whichever is to run."""
+    """Raise UsageError where the environment changes one framework behind the config's back,
+    whichever is to run.
+    """
     for name in sorted(env):
         if name in _TORCH_DEBUG or (name.startswith("HOROVOD_") and not name.startswith(_HARMLESS)):
             raise UsageError(
                 f"{name}={env[name]!r} would change one framework unseen; unset it "
-                "(with --settings tuned, --fusion-mib and --cycle-ms set Horovod's, --bucket-mib DDP's)"
+                "(with --settings tuned, --fusion-mib and --cycle-ms set Horovod's, --bucket-mib "
+                "DDP's)"
             )
 
 
-def environment(config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]) -> dict[str, str]:
-    """Variables to set for this rank, the same for every backend; `cores` is the size of its affinity mask.
+def environment(
+    config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Variables to set for this rank, the same for every backend; `cores` is the size of its
+    affinity mask.
 
-    Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun leaves all cores).
-    Yielding: where ranks fill the cores, Open MPI's busy polling takes the core from the computation, so that even an
-    idle Horovod costs 60-90 %; a value the user has set stays, and either way the run log records it.
+    Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
+    leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
+    from the computation, so that even an idle Horovod costs 60-90 %; a value the user has set
+    stays, and either way the run log records it.
     """
     threads = str(config.threads)
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
@@ -39,21 +48,26 @@ def environment(config: RunConfig, launch: Launch, cores: int, env: Mapping[str,
         changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
     given = next((env[name] for name in GLOO_INTERFACE if name in env), None)
     if interface := given or ("lo" if launch.local_size == launch.size else None):
-        # the same wire for both, also where only one is named: horovodrun names Horovod's. Horovod's takes no list
+        # the same wire for both, also where only one is named: horovodrun names Horovod's.
+        # Horovod's takes no list
         changes |= {name: interface.split(",")[0] for name in GLOO_INTERFACE if name not in env}
     return changes
 
 
 def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
-    """One line of warning where a rank is bound to fewer cores than its own threads and the exchange need, or None."""
+    """One line of warning where a rank is bound to fewer cores than its own threads and the
+    exchange need, or None.
+    """
     if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
         return (
-            f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and the exchange thread; "
+            f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "
+            f"the exchange thread; "
             "mpirun binds by default: use --bind-to none, or bind wider"
         )
     if launch.local_size * config.threads > cores:
         return (
-            f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): they take turns, and frameworks "
+            f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): "
+            f"they take turns, and frameworks "
             "suffer from that unequally; use fewer ranks or --threads"
         )
     return None

@@ -17,7 +17,9 @@ class WrongWorld(UsageError):
 
 @dataclass(frozen=True)
 class Launch:
-    """One rank's place in the world its launcher made. `key` tells this launch from every other on shared storage."""
+    """One rank's place in the world its launcher made. `key` tells this launch from every other on
+    shared storage.
+    """
 
     source: str
     rank: int
@@ -35,8 +37,8 @@ class Launch:
 class _Row:
     """Names of one launcher's variables: rank, size, local rank, local size.
 
-    `own` are those that nobody else sets: one of them without the rest is an error. `key` tells launches apart as far as
-    the launcher says anything that is the same on all its ranks.
+    `own` are those that nobody else sets: one of them without the rest is an error. `key` tells
+    launches apart as far as the launcher says anything that is the same on all its ranks.
     """
 
     source: str
@@ -53,15 +55,18 @@ def _family(source: str, prefix: str, key: tuple[str, ...]) -> _Row:
 _MOST_NODES = 100_000  # ten times the largest machines
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID", "LSB_JOBID")
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-# First complete row wins. mpirun's variables stand before Slurm's because ranks started by mpirun inside a Slurm job
-# inherit the daemon's SLURM_PROCID, the same on every rank of a node.
+# First complete row wins. mpirun's variables stand before Slurm's because ranks started by mpirun
+# inside a Slurm job inherit the daemon's SLURM_PROCID, the same on every rank of a node.
 _TABLE = (
     _Row("torchrun", _TORCHRUN, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), own=_TORCHRUN),
-    _family("horovodrun", "HOROVOD_", ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")),
+    _family(
+        "horovodrun", "HOROVOD_", ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+    ),
     _family("mpirun", "OMPI_COMM_WORLD_", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
     _family("mpirun_rsh", "MV2_COMM_WORLD_", _JOB),
-    # PMI_RANK and PMI_SIZE alone are what `srun --mpi=pmi2` sets: then Slurm's own variables below tell the rest.
-    # PMI_PORT and PMI_FD are no key: they belong to the daemon of one node, or to one rank.
+    # PMI_RANK and PMI_SIZE alone are what `srun --mpi=pmi2` sets: then Slurm's own variables below
+    # tell the rest. PMI_PORT and PMI_FD are no key: they belong to the daemon of one node, or to
+    # one rank.
     _Row(
         "hydra",
         ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
@@ -78,12 +83,16 @@ _TABLE = (
 
 
 def discover(env: Mapping[str, str]) -> Launch:
-    """The launch described by `env`; a lone process has rank 0 of 1. Raises UsageError on half-set or impossible values."""
+    """The launch described by `env`; a lone process has rank 0 of 1. Raises UsageError on half-set
+    or impossible values.
+    """
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
             _require_agent(row.source, env)
-            return _launch(row.source, [_integer(env, name) for name in row.names], _key(env, row.key))
+            return _launch(
+                row.source, [_integer(env, name) for name in row.names], _key(env, row.key)
+            )
         if there := [name for name in row.own if name in env]:
             raise UsageError(
                 f"{there[0]}={env[there[0]]!r} is set but {missing[0]} is not: a half-set launch; "
@@ -93,15 +102,27 @@ def discover(env: Mapping[str, str]) -> Launch:
         node = _integer(env, "SLURM_NODEID")
         sizes = expand_tasks_per_node(env["SLURM_STEP_TASKS_PER_NODE"])
         if node >= len(sizes):
-            raise UsageError(f"SLURM_NODEID={node} is beyond SLURM_STEP_TASKS_PER_NODE={env['SLURM_STEP_TASKS_PER_NODE']!r}")
-        values = [_integer(env, name) for name in ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")]
-        return _launch("srun", [*values, sizes[node]], _key(env, ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")))
+            raise UsageError(
+                f"SLURM_NODEID={node} is beyond "
+                f"SLURM_STEP_TASKS_PER_NODE={env['SLURM_STEP_TASKS_PER_NODE']!r}"
+            )
+        values = [
+            _integer(env, name)
+            for name in ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+        ]
+        return _launch(
+            "srun",
+            [*values, sizes[node]],
+            _key(env, ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")),
+        )
     _require_nobody(env)
     return Launch("none", 0, 1, 0, 1, "alone")
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """Whether torchrun's agent serves a store for its ranks; whoever sets torchrun's variables by hand has no agent."""
+    """Whether torchrun's agent serves a store for its ranks; whoever sets torchrun's variables by
+    hand has no agent.
+    """
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
@@ -117,25 +138,37 @@ def _require_agent(source: str, env: Mapping[str, str]) -> None:
     for name, value in wrong.items():
         how = f"{name}={value!r} is no port" if value else f"{name} is not"
         raise UsageError(
-            f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {how}: a half-set launch; start through torchrun, or unset "
+            f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {how}: a half-set launch; start "
+            f"through torchrun, or unset "
             "TORCHELASTIC_USE_AGENT_STORE"
         )
 
 
 def _require_nobody(env: Mapping[str, str]) -> None:
-    """Raise UsageError where some launcher is at work that says too little; a Slurm job's own shell may carry its traces."""
+    """Raise UsageError where some launcher is at work that says too little; a Slurm job's own shell
+    may carry its traces.
+    """
     for name in ("PMI_RANK", "PMIX_RANK"):
         if name in env and "SLURM_JOB_ID" not in env:
             raise UsageError(
-                f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, size and place on the node); "
+                f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, "
+                f"size and place on the node); "
                 f"use mpirun, srun or torchrun, or unset {name}"
             )
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
-    """True inside a numbered step: the batch script and an salloc shell carry SLURM_PROCID too, but no such step."""
+    """True inside a numbered step: the batch script and an salloc shell carry SLURM_PROCID too, but
+    no such step.
+    """
     step = env.get("SLURM_STEP_ID", "")
-    needed = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE")
+    needed = (
+        "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_STEP_TASKS_PER_NODE",
+    )
     # batch, extern and interactive steps show as words or as numbers just below 2^32
     return step.isdecimal() and int(step) < 2**31 and all(name in env for name in needed)
 
@@ -144,7 +177,8 @@ def _launch(source: str, values: list[int], key: str) -> Launch:
     rank, size, local_rank, local_size = values
     if not (0 <= rank < size and 0 <= local_rank < local_size <= size):
         raise UsageError(
-            f"{source} says rank {rank} of {size}, local rank {local_rank} of {local_size}: impossible; "
+            f"{source} says rank {rank} of {size}, local rank {local_rank} of {local_size}: "
+            f"impossible; "
             "unset launch variables left over in the environment"
         )
     return Launch(source, rank, size, local_rank, local_size, key)
@@ -154,15 +188,22 @@ def _integer(env: Mapping[str, str], name: str) -> int:
     try:
         return int(env[name])
     except ValueError:
-        raise UsageError(f"{name}={env[name]!r} is not a whole number; unset it or start through the launcher") from None
+        raise UsageError(
+            f"{name}={env[name]!r} is not a whole number; unset it or start through the launcher"
+        ) from None
 
 
 def _key(env: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", ".".join(env[name] for name in names if name in env)) or "unnamed"
+    return (
+        re.sub(r"[^A-Za-z0-9.-]+", "_", ".".join(env[name] for name in names if name in env))
+        or "unnamed"
+    )
 
 
 def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
-    """Folder in which the ranks find each other. Raises UsageError where none is known that all of them see."""
+    """Folder in which the ranks find each other. Raises UsageError where none is known that all of
+    them see.
+    """
     if rendezvous_dir is not None:
         return rendezvous_dir
     if launch.local_size == launch.size:
@@ -170,48 +211,71 @@ def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path |
     if log_path is not None:
         return log_path.parent
     raise UsageError(
-        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or --log-path on shared storage"
+        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or "
+        "--log-path on shared storage"
     )
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
-    """Slurm's run-length form to one number per node: '3,1(x2)' -> [3, 1, 1]. Raises UsageError on anything else."""
+    """Slurm's run-length form to one number per node: '3,1(x2)' -> [3, 1, 1]. Raises UsageError on
+    anything else.
+    """
     sizes: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
         if match is None:
-            raise UsageError(f"SLURM_STEP_TASKS_PER_NODE={text!r} is not of the form 3,1(x2); unset it, or start through srun")
+            raise UsageError(
+                f"SLURM_STEP_TASKS_PER_NODE={text!r} is not of the form 3,1(x2); unset it, or "
+                f"start through srun"
+            )
         count = int(match[2] or 1)
         if len(sizes) + count > _MOST_NODES:
             raise UsageError(
-                f"SLURM_STEP_TASKS_PER_NODE={text!r} counts more than {_MOST_NODES} nodes; unset it, or start through srun"
+                f"SLURM_STEP_TASKS_PER_NODE={text!r} counts more than {_MOST_NODES} nodes; unset "
+                f"it, or start through srun"
             )
         sizes += [int(match[1])] * count
     return sizes
 
 
 def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> None:
-    """Raise WrongWorld unless the launcher made exactly the world that was asked for; the message names the cure."""
+    """Raise WrongWorld unless the launcher made exactly the world that was asked for; the message
+    names the cure.
+    """
     if launch.size == world_size:
         return
     if launch.source != "none":
         raise WrongWorld(
-            f"world_size={world_size} was asked for, but {launch.source} started {launch.size} ranks; "
+            f"world_size={world_size} was asked for, but {launch.source} started {launch.size} "
+            f"ranks; "
             f"use --world-size {launch.size} or start {world_size} ranks"
         )
     asked = env.get("SLURM_NTASKS", "")
-    forgot = "; this is the batch shell, the step needs srun" if asked.isdecimal() and int(asked) > 1 else ""
-    launcher = f"srun --mpi=pmix -n {world_size}" if "SLURM_JOB_ID" in env else f"mpirun -n {world_size} --bind-to none"
+    forgot = (
+        "; this is the batch shell, the step needs srun"
+        if asked.isdecimal() and int(asked) > 1
+        else ""
+    )
+    launcher = (
+        f"srun --mpi=pmix -n {world_size}"
+        if "SLURM_JOB_ID" in env
+        else f"mpirun -n {world_size} --bind-to none"
+    )
     raise WrongWorld(
-        f"world_size={world_size} was asked for, but this process is alone (no launcher known here started it){forgot}; "
+        f"world_size={world_size} was asked for, but this process is alone (no launcher known "
+        f"here started it){forgot}; "
         f"start it as: {launcher} python -m bench ..."
     )
 
 
 def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
-    """Raise WrongWorld unless MPI itself sees the launcher's world: N worlds of one rank are silent otherwise."""
+    """Raise WrongWorld unless MPI itself sees the launcher's world: N worlds of one rank are silent
+    otherwise.
+    """
     if mpi_size != launch.size:
         raise WrongWorld(
-            f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of {mpi_size}: this launcher "
-            "does not start this MPI; use the mpirun that belongs to it, or srun --mpi=pmix, or --transport gloo"
+            f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of "
+            f"{mpi_size}: this launcher "
+            "does not start this MPI; use the mpirun that belongs to it, or srun --mpi=pmix, or "
+            "--transport gloo"
         )

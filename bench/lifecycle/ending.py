@@ -1,7 +1,8 @@
-"""How a rank leaves: every way out records why, kills its loading processes, and ends with a code that is not 0.
+"""How a rank leaves: every way out records why, kills its loading processes, and ends with a code
+that is not 0.
 
-Exit code 0 is left to `main`, after an `end` that says ok. What leaves here does so at once: other ranks may be waiting for
-this one, and the exit handlers of a broken world may wait for them.
+Exit code 0 is left to `main`, after an `end` that says ok. What leaves here does so at once: other
+ranks may be waiting for this one, and the exit handlers of a broken world may wait for them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
 FAILED, INPUT_ERROR = 1, 2
-RANK_0_SPEAKS_S = 2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
+RANK_0_SPEAKS_S = (
+    2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
+)
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
@@ -40,9 +43,19 @@ class LeftEarly(Exception):
 
 
 class Ending:
-    """One rank's ways out. The thread that comes first takes its way; the others wait for the end of the process."""
+    """One rank's ways out. The thread that comes first takes its way; the others wait for the end
+    of the process.
+    """
 
-    def __init__(self, config: RunConfig, rank: int, log: RunLog, pulse: Pulse, board: Board, launcher: Launcher | None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        rank: int,
+        log: RunLog,
+        pulse: Pulse,
+        board: Board,
+        launcher: Launcher | None,
+    ) -> None:
         self._config, self._rank, self._log, self._pulse = config, rank, log, pulse
         self._board, self._launcher = board, launcher
         self._path = config.log_path
@@ -54,11 +67,15 @@ class Ending:
         """The run raised, or the user's code left it."""
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
             self.orphaned()
-        self._leave(INPUT_ERROR if isinstance(error, UsageError) else FAILED, lambda: self._record(error))
+        self._leave(
+            INPUT_ERROR if isinstance(error, UsageError) else FAILED, lambda: self._record(error)
+        )
 
     def told(self, number: int) -> NoReturn:
         """A signal came."""
-        if self._rank and self._leaving.locked():  # rank 0 has spoken, and the launcher ends the others
+        if (
+            self._rank and self._leaving.locked()
+        ):  # rank 0 has spoken, and the launcher ends the others
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
@@ -78,13 +95,17 @@ class Ending:
         return self._launcher is not None and self._launcher.gone()
 
     def guard_exit(self) -> None:
-        """os._exit in this process, called by the user's code, is recorded; a forked child may leave as it likes."""
+        """os._exit in this process, called by the user's code, is recorded; a forked child may
+        leave as it likes.
+        """
         process = os.getpid()
 
         def exit_told(status: int) -> NoReturn:
             if os.getpid() != process or self._pulse.passed:
                 _leave_now(status)
-            self.failed(LeftEarly(f"os._exit({status}) was called ({place(frames(sys._getframe(1)))})"))
+            self.failed(
+                LeftEarly(f"os._exit({status}) was called ({place(frames(sys._getframe(1)))})")
+            )
 
         os._exit = exit_told
 
@@ -92,14 +113,17 @@ class Ending:
         """Is the log still where it was created? Says so where it is not."""
         if _identity(self._path) == self._identity:
             return True
-        say(f"error: {self._path} was removed or replaced while the run went on: its record is lost")
+        say(
+            f"error: {self._path} was removed or replaced while the run went on: its record is lost"
+        )
         return False
 
     def _leave(self, code: int, record: Callable[[], None]) -> NoReturn:
         if not self._leaving.acquire(blocking=False):
             threading.Event().wait()  # another thread is on its way out
         try:
-            # a loading process that died may be the cause: torch's handler would raise again, while it is recorded
+            # a loading process that died may be the cause: torch's handler would raise again, while
+            # it is recorded
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             record()
@@ -110,7 +134,9 @@ class Ending:
 
     def _record(self, error: BaseException) -> None:
         message, wrong_input = describe(error), isinstance(error, UsageError)
-        if not wrong_input and "DataLoader worker" not in message:  # torch's own words, where it has noticed first
+        if (
+            not wrong_input and "DataLoader worker" not in message
+        ):  # torch's own words, where it has noticed first
             ended = [child.pid for child in loading_processes() if state(child.pid) == ENDED]
             message += "".join(f"; loading process {pid} has ended" for pid in ended)
         gone = [] if wrong_input else self._record_vanished()
@@ -123,14 +149,18 @@ class Ending:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
             if self._rank:
-                time.sleep(RANK_0_SPEAKS_S)  # if it fails as well, its launcher ends this rank before it repeats the line
+                time.sleep(
+                    RANK_0_SPEAKS_S
+                )  # if it fails as well, its launcher ends this rank before it repeats the line
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
             if wrong_input and (own := getattr(error, "trace", "")):
                 say(own)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
-        """mpirun and torchrun end all ranks by SIGTERM when one has died: then that one is the cause."""
+        """mpirun and torchrun end all ranks by SIGTERM when one has died: then that one is the
+        cause.
+        """
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
         if self._rank:
@@ -153,7 +183,10 @@ class Ending:
             for rank, message in causes:
                 self._event(rank, "Stalled", message)
             self._end(status=f"failed: {lines[0]}")
-        say("nothing happens any more; where a healthy step, or the start, takes that long, use a larger --stall-timeout-s")
+        say(
+            "nothing happens any more; where a healthy step, or the start, takes that long, use a "
+            "larger --stall-timeout-s"
+        )
         self._say(lines)
         self._board.clear()
 
@@ -220,7 +253,9 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, and what of it might outlive it: its loading processes and temporary files."""
+    """End the process now, and what of it might outlive it: its loading processes and temporary
+    files.
+    """
     try:
         _remove(_temporary)
         for child in loading_processes():
@@ -230,7 +265,9 @@ def leave(code: int) -> NoReturn:
 
 
 def alarm(limit_s: float) -> None:
-    """Let the kernel end a process that does not end by itself: when Python has shut down no thread is left to watch."""
+    """Let the kernel end a process that does not end by itself: when Python has shut down no thread
+    is left to watch.
+    """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 
@@ -244,7 +281,9 @@ def describe(error: BaseException) -> str:
             line = f"raised ({_raised_at(error)})"
         else:
             lines = str(error).strip().splitlines() or [""]
-            if found := _IN_LOADER.match(lines[0]):  # torch puts the loading process's own error last
+            if found := _IN_LOADER.match(
+                lines[0]
+            ):  # torch puts the loading process's own error last
                 return f"{lines[-1]} (in {found[1]})"
             line = lines[0]
     except BaseException:

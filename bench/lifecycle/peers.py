@@ -1,4 +1,6 @@
-"""The processes around a rank, as the kernel shows them: its launcher, its loading processes, the ranks of the same host."""
+"""The processes around a rank, as the kernel shows them: its launcher, its loading processes, the
+ranks of the same host.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ _EXITING = 0x4  # the kernel's PF_EXITING
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process; None if there is no such process, or the kernel does not show it.
+    """Name, state letter and parent of a process; None if there is no such process, or the kernel
+    does not show it.
 
-    One that is being taken down has closed its connections before it is a zombie, and counts as one.
+    One that is being taken down has closed its connections before it is a zombie, and counts as
+    one.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -45,7 +49,9 @@ def state(pid: int) -> str:
 
 
 class Launcher:
-    """Who started this rank, a wrapping shell included. Read once; a parent that is gone hands its children to another."""
+    """Who started this rank, a wrapping shell included. Read once; a parent that is gone hands its
+    children to another.
+    """
 
     def __init__(self) -> None:
         self._chain = [os.getpid(), os.getppid()]
@@ -61,14 +67,18 @@ class Launcher:
 
 
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
-    """Rank, pid and hostname of every rank as the log's start has them; [] where there is no start."""
+    """Rank, pid and hostname of every rank as the log's start has them;
+    [] where there is no start.
+    """
     start = next(iter(_events(log, "start")), {})
     ranks: list[Mapping[str, Any]] = start.get("host", {}).get("ranks", [])
     return ranks
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Ranks of this host that ended without a word, with what is known of them; `as_lowest`: if no lower rank can tell."""
+    """Ranks of this host that ended without a word, with what is known of them; `as_lowest`: if no
+    lower rank can tell.
+    """
     host = socket.gethostname()
     here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
     ended = [r for r in here if state(r["pid"]) == ENDED]
@@ -76,7 +86,11 @@ def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, st
         return []
     told = {event.get("rank") for event in _events(log, "error")}
     how = "killed, or ended by code that tells nobody"
-    return [(r["rank"], f"its process {r['pid']} on {host} is gone: {how}") for r in ended if r["rank"] not in told]
+    return [
+        (r["rank"], f"its process {r['pid']} on {host} is gone: {how}")
+        for r in ended
+        if r["rank"] not in told
+    ]
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
@@ -85,11 +99,15 @@ def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
         return []
     try:
         lines = log.read_bytes().splitlines()
-        return [json.loads(line) for line in lines if line.startswith(b'{"event": "%s"' % name.encode())]
+        return [
+            json.loads(line) for line in lines if line.startswith(b'{"event": "%s"' % name.encode())
+        ]
     except (OSError, ValueError):
         return []
 
 
 def loading_processes() -> list[Any]:
-    """Processes that load data for this one, those included that have ended and that multiprocessing's own list drops."""
+    """Processes that load data for this one, those included that have ended and that
+    multiprocessing's own list drops.
+    """
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))

@@ -1,4 +1,6 @@
-"""How far a rank is: its phase and its counts of batches and steps, for people to read and for the watchdog to compare."""
+"""How far a rank is: its phase and its counts of batches and steps, for people to read and for the
+watchdog to compare.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from bench.progress import Screen
 
 @dataclass(frozen=True)
 class Beat:
-    """A rank's progress at one moment; the counts are None outside the loop. Two equal beats mean that nothing was finished."""
+    """A rank's progress at one moment; the counts are None outside the loop. Two equal beats mean
+    that nothing was finished.
+    """
 
     phase: str
     pieces: int = 0
@@ -20,22 +24,30 @@ class Beat:
 
 
 class Pulse:
-    """Written by the main thread, read by the watchdog's; the loop's own counters are read where they stand."""
+    """Written by the main thread, read by the watchdog's; the loop's own counters are read where
+    they stand.
+    """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._phase, self._ticks = "loading torch", 0
         self._counts: Callable[[], tuple[int, int]] | None = None
         self.rates: list[float] = []  # images/s of the windows so far
-        self.passed = False  # an `end` that says ok is written: whatever happens now, the record is complete
+        self.passed = (
+            False  # an `end` that says ok is written: whatever happens now, the record is complete
+        )
 
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
-        """From here on the rank is in `phase`; `counts` gives its batches received and steps done."""
+        """From here on the rank is in `phase`;
+        `counts` gives its batches received and steps done.
+        """
         self._phase, self._counts = phase, counts
         self._screen.phase(phase)
 
     def leave(self) -> None:
-        """All is written; the counters are let go, as they hold the model, and nothing more is shown."""
+        """All is written; the counters are let go, as they hold the model, and nothing more is
+        shown.
+        """
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
@@ -53,5 +65,7 @@ class Pulse:
 
     def beat(self) -> Beat:
         """Where the rank is now."""
-        pieces = self._ticks + len(sys.modules)  # loading torch from a busy file system may take minutes, module by module
+        pieces = self._ticks + len(
+            sys.modules
+        )  # loading torch from a busy file system may take minutes, module by module
         return Beat(self._phase, pieces, *(self._counts() if self._counts else (None, None)))

@@ -1,4 +1,6 @@
-"""A run in which nothing happens: what each rank was doing, told through small files, and who holds the others up."""
+"""A run in which nothing happens: what each rank was doing, told through small files, and who holds
+the others up.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,20 @@ from bench.launch.world import Launch
 from bench.lifecycle.pulse import Beat
 
 _HERE = Path(__file__).parents[1]
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-# Code that waits for other ranks. DDP's forward pass runs the user's model below itself, so these two frames say nothing.
+_LIBRARIES = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+# Code that waits for other ranks. DDP's forward pass runs the user's model below itself, so these
+# two frames say nothing.
 _EXCHANGES = ("/torch/distributed/", "/torch/nn/parallel/", "/horovod/")
 _AROUND_THE_MODEL = ("forward", "_run_ddp_forward")
 _STALE_S = 60.0  # clocks of nodes may differ by as much
 
 
 class Report(BaseModel):
-    """One rank's word on a stall. `waits`: for other ranks, and so not the cause. `final`: it has reached its limit."""
+    """One rank's word on a stall. `waits`: for other ranks, and so not the cause. `final`: it has
+    reached its limit.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -39,11 +46,17 @@ class Report(BaseModel):
 
 
 class Board:
-    """The folder in which ranks leave their reports; without one (None) each knows of itself alone."""
+    """The folder in which ranks leave their reports;
+    without one (None) each knows of itself alone.
+    """
 
     def __init__(self, folder: Path | None, config: RunConfig, launch: Launch) -> None:
         run = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
-        self._folder, self._name, self._rank = folder, f"stall.{launch.source}.{launch.key}.{run}", launch.rank
+        self._folder, self._name, self._rank = (
+            folder,
+            f"stall.{launch.source}.{launch.key}.{run}",
+            launch.rank,
+        )
 
     @property
     def shared(self) -> bool:
@@ -69,7 +82,9 @@ class Board:
                 self._path(self._rank).unlink()
 
     def reports(self, limit_s: float) -> dict[int, Report]:
-        """What ranks say by now; what another launch of the same name left behind is too old to count."""
+        """What ranks say by now; what another launch of the same name left behind is too old to
+        count.
+        """
         found = {}
         for path in self._folder.glob(f"{self._name}.*.json") if self._folder else ():
             try:
@@ -95,31 +110,45 @@ def frames(innermost: FrameType | None) -> list[tuple[str, str, int]]:
     """File, qualified function name and line of each frame, innermost first."""
     found = []
     while innermost is not None:
-        found.append((innermost.f_code.co_filename, innermost.f_code.co_qualname, innermost.f_lineno))
+        found.append(
+            (innermost.f_code.co_filename, innermost.f_code.co_qualname, innermost.f_lineno)
+        )
         innermost = innermost.f_back
     return found
 
 
 def place(stack: Iterable[tuple[str, str, int]]) -> str:
-    """Innermost code of the user's, or ours, as 'my_data.py:30 __getitem__'; '' where there is none."""
+    """Innermost code of the user's, or ours, as 'my_data.py:30 __getitem__'; '' where there is
+    none.
+    """
     for file, function, line in stack:
         if not file.startswith(("<", *_LIBRARIES)):
-            return f"{os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file}:{line} {function}"
+            inside = Path(file).is_relative_to(Path.cwd())
+            return f"{os.path.relpath(file) if inside else file}:{line} {function}"
     return ""
 
 
-def activity(beat: Beat, stack: list[tuple[str, str, int]], world_size: int, helpers: Iterable[str] = ()) -> tuple[str, bool]:
-    """What a rank is doing, in words, and whether it waits for other ranks. `helpers`: states of its loading processes."""
+def activity(
+    beat: Beat, stack: list[tuple[str, str, int]], world_size: int, helpers: Iterable[str] = ()
+) -> tuple[str, bool]:
+    """What a rank is doing, in words, and whether it waits for other ranks. `helpers`: states of
+    its loading processes.
+    """
     waits = world_size > 1 and _exchanging(stack)
     batches, steps = beat.batches, beat.steps
     if batches is None or steps is None:
         words = f"{beat.phase}, waiting for the other ranks" if waits else beat.phase
-    elif any(file == str(_HERE / "train" / "loop.py") and function == "Input.step" for file, function, _ in stack):
+    elif any(
+        file == str(_HERE / "train" / "loop.py") and function == "Input.step"
+        for file, function, _ in stack
+    ):
         words = f"waiting for its batch of step {batches + 1}"
         words += "".join(f", {state}" for state in helpers)
     elif waits:
         words = (
-            f"waiting in the exchange of step {steps + 1}" if batches > steps else f"waiting for the others after step {steps}"
+            f"waiting in the exchange of step {steps + 1}"
+            if batches > steps
+            else f"waiting for the others after step {steps}"
         )
     else:
         words = f"in step {steps + 1}"
@@ -128,9 +157,14 @@ def activity(beat: Beat, stack: list[tuple[str, str, int]], world_size: int, hel
 
 
 def _exchanging(stack: list[tuple[str, str, int]]) -> bool:
-    """Is the innermost code, libraries apart, an exchange or the ranks' meeting? The user's own code below it is not."""
+    """Is the innermost code, libraries apart, an exchange or the ranks' meeting? The user's own
+    code below it is not.
+    """
     for file, function, _ in stack:
-        if any(part in file for part in _EXCHANGES) and function.rpartition(".")[2] not in _AROUND_THE_MODEL:
+        if (
+            any(part in file for part in _EXCHANGES)
+            and function.rpartition(".")[2] not in _AROUND_THE_MODEL
+        ):
             return True
         if file.startswith((str(_HERE / "backends"), str(_HERE / "launch" / "rendezvous.py"))):
             return True
@@ -139,16 +173,24 @@ def _exchanging(stack: list[tuple[str, str, int]]) -> bool:
     return False
 
 
-def explain(reports: Mapping[int, Report], world_size: int, silent: Mapping[int, str], shared: bool) -> list[tuple[int, str]]:
-    """The ranks that hold the run up, each with the cause; `silent` is what the kernel knows of ranks without a report."""
+def explain(
+    reports: Mapping[int, Report], world_size: int, silent: Mapping[int, str], shared: bool
+) -> list[tuple[int, str]]:
+    """The ranks that hold the run up, each with the cause; `silent` is what the kernel knows of
+    ranks without a report.
+    """
     longest = max(report.silent_s for report in reports.values())
     mute = [rank for rank in range(world_size) if rank not in reports] if shared else []
     hung = [rank for rank, report in reports.items() if not report.waits]
     others = _grouped({rank: report.doing for rank, report in reports.items() if report.waits})
     meanwhile = "; meanwhile " + "; ".join(others) if others else ""
-    causes = [(rank, f"no sign of life for {longest:.0f} s ({_unheard(silent.get(rank))}){meanwhile}") for rank in mute]
+    causes = [
+        (rank, f"no sign of life for {longest:.0f} s ({_unheard(silent.get(rank))}){meanwhile}")
+        for rank in mute
+    ]
     causes += [
-        (rank, f"no progress for {reports[rank].silent_s:.0f} s: {reports[rank].doing}{meanwhile}") for rank in sorted(hung)
+        (rank, f"no progress for {reports[rank].silent_s:.0f} s: {reports[rank].doing}{meanwhile}")
+        for rank in sorted(hung)
     ]
     if causes:
         return causes

@@ -1,7 +1,9 @@
-"""A thread on every rank that ends a run in which nothing happens any more, or whose launcher is gone.
+"""A thread on every rank that ends a run in which nothing happens any more, or whose launcher is
+gone.
 
-While all is well it wakes once a second, reads three numbers and the parent's process id, and touches no file (but the kernel's
-/proc, where a shell stands between the rank and its launcher). A stop of the whole process (Ctrl-Z) is not counted as silence.
+While all is well it wakes once a second, reads three numbers and the parent's process id, and
+touches no file (but the kernel's /proc, where a shell stands between the rank and its launcher). A
+stop of the whole process (Ctrl-Z) is not counted as silence.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _MOST_TURNS = 8
 class Watchdog:
     """Looks at `pulse`; what it finds is told to `ending`, which does not return."""
 
-    def __init__(self, pulse: Pulse, board: Board, ending: Ending, rank: int, world_size: int, limit_s: float) -> None:
+    def __init__(
+        self, pulse: Pulse, board: Board, ending: Ending, rank: int, world_size: int, limit_s: float
+    ) -> None:
         self._pulse, self._board, self._ending = pulse, board, ending
         self._rank, self._world_size, self._limit_s = rank, world_size, limit_s
 
@@ -48,8 +52,11 @@ class Watchdog:
                 if posted:
                     self._board.withdraw()
                     posted = False
-            elif silent_s >= self._limit_s / 2 and self._world_size > 1 and silent_s < self._limit_s:
-                # in good time, so that the first rank at its limit finds the words of those a little behind
+            elif (
+                silent_s >= self._limit_s / 2 and self._world_size > 1 and silent_s < self._limit_s
+            ):
+                # in good time, so that the first rank at its limit finds the words of those a
+                # little behind
                 if not posted:
                     self._board.post(self._report(beat, silent_s, final=False))
                     posted = True
@@ -69,6 +76,15 @@ class Watchdog:
     def _report(self, beat: Beat, silent_s: float, final: bool) -> Report:
         """What this rank is doing now."""
         stack = frames(sys._current_frames().get(threading.main_thread().ident or 0))
-        helpers = [f"loading process {child.pid} {state(child.pid)}" for child in loading_processes()]
+        helpers = [
+            f"loading process {child.pid} {state(child.pid)}" for child in loading_processes()
+        ]
         doing, waits = activity(beat, stack, self._world_size, helpers)
-        return Report(rank=self._rank, doing=doing, waits=waits, silent_s=silent_s, final=final, written_unix_s=time.time())
+        return Report(
+            rank=self._rank,
+            doing=doing,
+            waits=waits,
+            silent_s=silent_s,
+            final=final,
+            written_unix_s=time.time(),
+        )

@@ -18,7 +18,9 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 
 
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
-    """The model of `config` with `classes` outputs, initial weights from the seed. Raises UsageError on an unknown name."""
+    """The model of `config` with `classes` outputs, initial weights from the seed. Raises
+    UsageError on an unknown name.
+    """
     torch.manual_seed(config.seed)
     module = _own(config, classes) if ":" in config.model else _torchvision_model(config, classes)
     module = module.to(dtype=parameter_dtype(config))
@@ -34,11 +36,19 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
 
         near = ", ".join(difflib.get_close_matches(config.model, names, n=3)) or "resnet50"
         raise UsageError(
-            f"model={config.model!r} is no torchvision classification model (near: {near}); or package.module:factory"
+            f"model={config.model!r} is no torchvision classification model (near: {near}); or "
+            f"package.module:factory"
         )
-    # two models have auxiliary outputs, which only their own loss knows, and warn unless their initialisation is chosen
-    extra = {"init_weights": True, "aux_logits": False} if config.model in ("googlenet", "inception_v3") else {}
-    model: torch.nn.Module = models.get_model(config.model, weights=None, num_classes=classes, **extra)
+    # two models have auxiliary outputs, which only their own loss knows, and warn unless their
+    # initialisation is chosen
+    extra = (
+        {"init_weights": True, "aux_logits": False}
+        if config.model in ("googlenet", "inception_v3")
+        else {}
+    )
+    model: torch.nn.Module = models.get_model(
+        config.model, weights=None, num_classes=classes, **extra
+    )
     return model
 
 
@@ -46,18 +56,23 @@ def _own(config: RunConfig, classes: int) -> torch.nn.Module:
     model = factory.make("model", config.model, classes)
     if not isinstance(model, torch.nn.Module):
         raise UsageError(
-            f"model={config.model!r}: the factory gave a {type(model).__name__}, not a torch.nn.Module; return the model"
+            f"model={config.model!r}: the factory gave a {type(model).__name__}, not a "
+            f"torch.nn.Module; return the model"
         )
     if not config.loader_only and not any(p.requires_grad for p in model.parameters()):
-        raise UsageError(f"model={config.model!r} has no parameter to train; use --loader-only to measure the input alone")
+        raise UsageError(
+            f"model={config.model!r} has no parameter to train; use --loader-only to measure the "
+            f"input alone"
+        )
     return model
 
 
 def import_torchvision() -> ModuleType:
     """torchvision, importable also where its compiled extension does not load.
 
-    PyPI's wheel is linked against CUDA; beside a CPU build of torch the extension is missing and the import dies because
-    two operators were never declared. Declaring them is enough for models. A matching pair loads and is left alone.
+    PyPI's wheel is linked against CUDA; beside a CPU build of torch the extension is missing and
+    the import dies because two operators were never declared. Declaring them is enough for models.
+    A matching pair loads and is left alone.
     """
     if not _stubs and not _extension_loads():
         library = torch.library.Library("torchvision", "DEF")

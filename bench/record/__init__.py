@@ -1,25 +1,36 @@
-"""The run log: JSON lines written as the run goes, and the reader that says whether a log proves a complete run.
+"""The run log: JSON lines written as the run goes, and the reader that says whether a log proves a
+complete run.
 
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
-  1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched it)
-  2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer checks
-  3  error has type, exit has said and oom_kills; a study's run that was refused for its world has a log: start (its host is the
+  1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched
+     it)
+  2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer
+     checks
+  3  error has type, exit has said and oom_kills; a study's run that was refused for its world has a
+     log: start (its host is the
      launch alone), error, end
-  4  end and exit have sha256, so that a log that was changed later shows it; end has the check loss_bounded; no line is empty,
+  4  end and exit have sha256, so that a log that was changed later shows it; end has the check
+     loss_bounded; no line is empty,
      and every line is strict JSON: a number that is not finite is the string "nan", "inf" or "-inf"
 
-Events in order; every number as measured, seconds unrounded (bench/record/events.py has each field's type):
-  start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload (derived facts)
+Events in order; every number as measured, seconds unrounded (bench/record/events.py has each
+field's type):
+  start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
+          (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
-  window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds: what each rank waited for data
+  window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
+          what each rank waited for data
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
-  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines of what the run and its launcher printed, none if all went
-          well), oom_kills (processes that the launching machine's kernel killed for memory meanwhile): the launcher's view, kept
-          apart because a run may crash after complete data, and may be stopped before it has written anything
+  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines of what the run and its
+          launcher printed, none if all went
+          well), oom_kills (processes that the launching machine's kernel killed for memory
+          meanwhile): the launcher's view, kept
+          apart because a run may crash after complete data, and may be stopped before it has
+          written anything
 
-The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "` of that very line.
-What became of a run is no event: `bench/record/outcome.py` judges it from these.
+The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "`
+of that very line. What became of a run is no event: `bench/record/outcome.py` judges it from these.
 """
 
 from __future__ import annotations
@@ -45,7 +56,18 @@ from bench.record.outcome import OK, STATES, Verdict, judge
 from bench.record.proof import CHECKS
 from bench.record.sealed import Line, append, changed, lines_of
 
-__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "append_event", "parse_run", "read_run"]
+__all__ = [
+    "CHECKS",
+    "READABLE",
+    "SCHEMA",
+    "STATES",
+    "Run",
+    "RunLog",
+    "Verdict",
+    "append_event",
+    "parse_run",
+    "read_run",
+]
 
 SCHEMA = 4
 READABLE = (1, 2, 3, 4)
@@ -55,7 +77,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class RunLog:
-    """Writer of one run log; thread-safe, and silent after `end`, so that a late signal cannot spoil a finished log."""
+    """Writer of one run log; thread-safe, and silent after `end`, so that a late signal cannot
+    spoil a finished log.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
@@ -77,7 +101,9 @@ class RunLog:
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log: for a failing rank other than 0, and for the launcher. Raises OSError."""
+    """Add one event to an existing log: for a failing rank other than 0, and for the launcher.
+    Raises OSError.
+    """
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
         append(fd, path, event, fields)
@@ -90,9 +116,13 @@ def _create(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        raise UsageError(f"log_path={str(path)!r} {_in_the_way(path)}; choose another name") from None
+        raise UsageError(
+            f"log_path={str(path)!r} {_in_the_way(path)}; choose another name"
+        ) from None
     except OSError as error:
-        raise UsageError(f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder") from None
+        raise UsageError(
+            f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder"
+        ) from None
 
 
 def _in_the_way(path: Path) -> str:
@@ -109,7 +139,9 @@ def _in_the_way(path: Path) -> str:
 
 
 def allocation(job: object, restart: object) -> str:
-    """Name of an allocation, as in 'job 77, restart 1': a requeued job keeps its id, and may get other nodes."""
+    """Name of an allocation, as in 'job 77, restart 1': a requeued job keeps its id, and may get
+    other nodes.
+    """
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
@@ -117,7 +149,8 @@ def allocation(job: object, restart: object) -> str:
 class Run:
     """One log as read; what it holds has the types that bench/record/events.py promises.
 
-    `damage` is why the log must not be believed, whatever its events say; `torn` names a line that is no event.
+    `damage` is why the log must not be believed, whatever its events say; `torn` names a line that
+    is no event.
     """
 
     path: Path
@@ -141,7 +174,11 @@ class Run:
     def allocation(self) -> str:
         """The scheduler's allocation it ran in; '' where there was none."""
         job = self.host.get("job", {})
-        return allocation(job["SLURM_JOB_ID"], job.get("SLURM_RESTART_COUNT", 0)) if "SLURM_JOB_ID" in job else ""
+        return (
+            allocation(job["SLURM_JOB_ID"], job.get("SLURM_RESTART_COUNT", 0))
+            if "SLURM_JOB_ID" in job
+            else ""
+        )
 
     @property
     def windows(self) -> list[Mapping[str, Any]]:
@@ -154,14 +191,18 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup' for the cut steps."""
+        """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup'
+        for the cut steps.
+        """
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
         ranks = min((len(part) for part in parts), default=0)
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
 
     @property
     def images_per_s(self) -> float:
-        """Throughput of the whole run: all images of all windows over the sum of their seconds (Hoefler & Belli 2015, rule 3)."""
+        """Throughput of the whole run: all images of all windows over the sum of their seconds
+        (Hoefler & Belli 2015, rule 3).
+        """
         assert self.config is not None
         steps: int = sum(w["steps"] for w in self.windows)
         return self.config.samples_per_step * steps / sum(self.window_seconds)
@@ -178,14 +219,21 @@ class Run:
 
     @property
     def processes(self) -> tuple[object, ...] | None:
-        """Which processes measured, and when they were started: no two measurements share it. None where it is not said."""
+        """Which processes measured, and when they were started: no two measurements share it. None
+        where it is not said.
+        """
         if "started" not in self.host:
             return None
-        return (self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in self.host.get("ranks", ())))
+        return (
+            self.host["started"],
+            *((rank["hostname"], rank.get("pid")) for rank in self.host.get("ranks", ())),
+        )
 
     @cached_property
     def broken(self) -> str | None:
-        """Why this log, which by its own words ended well or has not ended, must not be believed; None where nothing is wrong."""
+        """Why this log, which by its own words ended well or has not ended, must not be believed;
+        None where nothing is wrong.
+        """
         found = judge(self.events)
         if found is None:
             return self.damage or self.torn
@@ -194,12 +242,18 @@ class Run:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What became of the run; it is ok only if the log proves that it did all it was asked to do."""
+        """What became of the run; it is ok only if the log proves that it did all it was asked to
+        do.
+        """
         found = _judged(self)
         if found.state == OK.state:
             return OK
         reason = _CONTROL.sub(" ", found.reason)[:_MOST_REASON] or "no reason given"
-        return Verdict(found.state, reason, tuple(_CONTROL.sub(" ", words)[:_MOST_REASON] for words in found.words))
+        return Verdict(
+            found.state,
+            reason,
+            tuple(_CONTROL.sub(" ", words)[:_MOST_REASON] for words in found.words),
+        )
 
     @property
     def problem(self) -> str | None:
@@ -213,7 +267,9 @@ class Run:
 
 
 def _judged(run: Run) -> Verdict:
-    """A cause that the events name goes first; then damage, and what a log that ends well does not prove."""
+    """A cause that the events name goes first; then damage, and what a log that ends well does not
+    prove.
+    """
     if run.broken is not None:
         return Verdict("failed", run.broken)
     if (found := judge(run.events)) is not None:
@@ -227,7 +283,9 @@ def _judged(run: Run) -> Verdict:
 
 
 def read_run(path: Path) -> Run:
-    """Read one log, whatever its state; raises UsageError only if the file cannot be read at all."""
+    """Read one log, whatever its state; raises UsageError only if the file cannot be read at
+    all.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
             raise UsageError(f"{path}: no regular file; a run log is one")
@@ -237,9 +295,11 @@ def read_run(path: Path) -> Run:
 
 
 def parse_run(path: Path, data: bytes) -> Run:
-    """The log that the bytes `data` are; whatever they are, the Run that is made of them can be relied on.
+    """The log that the bytes `data` are; whatever they are, the Run that is made of them can be
+    relied on.
 
-    A torn last line (killed while writing) ends the log. A log of another schema has a problem, never a guess.
+    A torn last line (killed while writing) ends the log. A log of another schema has a problem,
+    never a guess.
     """
     events, lines, damaged, torn = [], [], [], []
     for line in lines_of(data):
@@ -253,10 +313,24 @@ def parse_run(path: Path, data: bytes) -> Run:
     first: Mapping[str, Any] = next((event for event in events if event["event"] == "start"), {})
     schema = first.get("schema", READABLE[0])
     config, problem = _config(first)
-    found = chain(damaged, _repeated(events), changed(schema >= _FIRST_SEALED, events, lines, data), _doubled(schema, lines))
+    found = chain(
+        damaged,
+        _repeated(events),
+        changed(schema >= _FIRST_SEALED, events, lines, data),
+        _doubled(schema, lines),
+    )
     damage = problem or next(found, None)
     torn_at = next(iter(torn), None)
-    return Run(path, config, first.get("host", {}), first.get("workload", {}), tuple(events), schema, damage, torn_at)
+    return Run(
+        path,
+        config,
+        first.get("host", {}),
+        first.get("workload", {}),
+        tuple(events),
+        schema,
+        damage,
+        torn_at,
+    )
 
 
 def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
@@ -268,7 +342,9 @@ def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
         return None, f"no usable start event: schema {start['schema']}, and {reads}"
     values = start["config"]
     for name, value in values.items():
-        if (isinstance(value, int) and abs(value) >= MOST_INTEGER) or (isinstance(value, str) and len(value) > MOST_TEXT):
+        if (isinstance(value, int) and abs(value) >= MOST_INTEGER) or (
+            isinstance(value, str) and len(value) > MOST_TEXT
+        ):
             return None, f"no usable start event: config.{name[:MOST_TEXT]} is beyond any real one"
     try:
         config = RunConfig(**values)
@@ -277,20 +353,33 @@ def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
     dumped = config.model_dump(mode="json")
     written = {name: dumped[name] for name in values}
     if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
-        name = next(name for name in values if json.dumps(values[name]) != json.dumps(written[name]))
-        return None, f"no usable start event: config.{name}={values[name]!r}, which a log has as {written[name]!r}"
+        name = next(
+            name for name in values if json.dumps(values[name]) != json.dumps(written[name])
+        )
+        return (
+            None,
+            f"no usable start event: config.{name}={values[name]!r}, which a log has as "
+            f"{written[name]!r}",
+        )
     return config, None
 
 
 def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A run starts once and ends once; a second event of the kind is another run's, or somebody's."""
+    """A run starts once and ends once; a second event of the kind is another run's,
+    or somebody's.
+    """
     for name in ("start", "end"):
         if (n := sum(event["event"] == name for event in events)) > 1:
             yield f"damaged log: {n} {name} events"
 
 
 def _doubled(schema: int, lines: Iterable[Line]) -> Iterator[str]:
-    """Keys that stand twice in an object; a digest that fits shows that the writer wrote it, and it writes none twice."""
+    """Keys that stand twice in an object; a digest that fits shows that the writer wrote it, and it
+    writes none twice.
+    """
     for line in lines if schema < _FIRST_SEALED else ():
         if (key := doubled_key(line.text)) is not None:
-            yield f"damaged log: line {line.number}: the key {key[:MOST_TEXT]!r} stands twice in one object"
+            yield (
+                f"damaged log: line {line.number}: the key {key[:MOST_TEXT]!r} stands twice in "
+                f"one object"
+            )

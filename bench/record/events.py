@@ -1,4 +1,6 @@
-"""The structure of a run log's events: what each line must hold, checked strictly while it is parsed; more is allowed."""
+"""The structure of a run log's events: what each line must hold, checked strictly while it is
+parsed; more is allowed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict  # pydantic's own; it accepts the standard library's from Python 3.12 on
+from typing_extensions import (
+    TypedDict,
+)  # pydantic's own; it accepts the standard library's from Python 3.12 on
 
-MOST_TEXT = 4096  # characters of a name; nothing that names a machine, a version or a file is longer
+MOST_TEXT = (
+    4096  # characters of a name; nothing that names a machine, a version or a file is longer
+)
 MOST_INTEGER = 2**63
 _MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 
@@ -19,7 +25,8 @@ Texts = dict[Text, Value]
 Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
 Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-# No clock tells less than a nanosecond, and no run lasts 30 years: with these bounds sums and quotients stay finite.
+# No clock tells less than a nanosecond, and no run lasts 30 years: with these bounds sums and
+# quotients stay finite.
 Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -136,7 +143,9 @@ class Exit(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-_EVENT: TypeAdapter[Any] = TypeAdapter(Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")])
+_EVENT: TypeAdapter[Any] = TypeAdapter(
+    Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
+)
 
 
 class NoEvent(ValueError):
@@ -148,7 +157,9 @@ class Damaged(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One line as an event with at least the fields above. Raises NoEvent or Damaged, with the first reason."""
+    """One line as an event with at least the fields above. Raises NoEvent or Damaged, with the
+    first reason.
+    """
     try:
         event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
         return event
@@ -162,7 +173,9 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def doubled_key(line: bytes) -> str | None:
-    """The first key that an object of this JSON line holds twice: readers disagree on which of the two counts."""
+    """The first key that an object of this JSON line holds twice: readers disagree on which of the
+    two counts.
+    """
     doubled: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:

@@ -1,4 +1,6 @@
-"""What became of a run: one state, the reason and each rank's last words, judged from the raw events of its log alone."""
+"""What became of a run: one state, the reason and each rank's last words, judged from the raw
+events of its log alone.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,23 @@ Event = Mapping[str, Any]
 
 # What a rank says of its own memory: Python, numpy, C++, torch on the host, torch on a GPU.
 _RANK_MEMORY = re.compile(
-    r"MemoryError\b|\bbad_alloc\b|can't allocate memory|Cannot allocate memory|CUDA (error: )?out of memory", re.IGNORECASE
+    r"MemoryError\b|\bbad_alloc\b|can't allocate memory|Cannot allocate memory|CUDA (error: )?out "
+    r"of memory",
+    re.IGNORECASE,
 )
-# What is said of a rank by those who ended it: Slurm's step daemon for the kernel's cgroup or its own limit, and srun.
+# What is said of a rank by those who ended it: Slurm's step daemon for the kernel's cgroup or its
+# own limit, and srun.
 _LAUNCHER_MEMORY = re.compile(
-    r"error: .*(\boom[-_]kill|exceeded (job |step )?memory limit|OUT_OF_MEMORY|tasks? [\d,-]+: Out Of Memory)", re.IGNORECASE
+    r"error: .*(\boom[-_]kill|exceeded (job |step )?memory limit|OUT_OF_MEMORY|tasks? [\d,-]+: "
+    r"Out Of Memory)",
+    re.IGNORECASE,
 )
 # srun and Slurm's step daemon; mpirun says it of its daemon on the other node.
-_NODE = re.compile(r"\bnode failure\b|\bNODE_FAIL\b|lost communication with a remote daemon", re.IGNORECASE)
-# How launchers name a rank and its end: srun; mpirun of a signal, which Open MPI 5 puts on a line of its own; of an exit code.
+_NODE = re.compile(
+    r"\bnode failure\b|\bNODE_FAIL\b|lost communication with a remote daemon", re.IGNORECASE
+)
+# How launchers name a rank and its end: srun; mpirun of a signal, which Open MPI 5 puts on a line
+# of its own; of an exit code.
 _SRUN_RANKS = re.compile(r"\btasks? ([\d,-]+): (.+)")
 _MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d+) with PID .* exited on\s+(signal [^\n]*)")
 _MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d+)\]\s+Exit code: +(\d+)")
@@ -45,7 +55,9 @@ _MOST_WORDS = 8
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason` is one line, empty if and only if the run is ok; `words` are the last ones of each rank, one line each."""
+    """`reason` is one line, empty if and only if the run is ok; `words` are the last ones of each
+    rank, one line each.
+    """
 
     state: str
     reason: str = ""
@@ -58,7 +70,8 @@ OK = Verdict("ok")
 def judge(events: Sequence[Event]) -> Verdict | None:
     """What the events say against a run, or None where its own `end` says that all is well.
 
-    A cause that is known goes before how the run ended: whoever waits for a lost rank is stopped, or runs out of time.
+    A cause that is known goes before how the run ended: whoever waits for a lost rank is stopped,
+    or runs out of time.
     """
     errors = [event for event in events if event["event"] == "error"]
     end, launcher = _last(events, "end"), _last(events, "exit")
@@ -70,7 +83,10 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
     if _killed_for_memory(launcher, said):
-        reason = f"killed, and the kernel killed {launcher['oom_kills']} process(es) for lack of memory meanwhile"
+        reason = (
+            f"killed, and the kernel killed {launcher['oom_kills']} process(es) for lack of "
+            f"memory meanwhile"
+        )
         return Verdict("out of memory", _with_code(launcher, reason), words)
     if launcher.get("timed_out") and not done:
         return Verdict("timed out", f"timed out after {launcher.get('limit_s')} s", words)
@@ -88,7 +104,9 @@ def judge(events: Sequence[Event]) -> Verdict | None:
         return Verdict("running", "no end event: killed or still running")
     if not end:
         return Verdict("failed", _with_code(launcher, words[0] if words else "no end event"), words)
-    return Verdict("failed", _with_code(launcher, str(end["status"]).removeprefix("failed: ")), words)
+    return Verdict(
+        "failed", _with_code(launcher, str(end["status"]).removeprefix("failed: ")), words
+    )
 
 
 def _last(events: Sequence[Event], name: str) -> Event:
@@ -96,16 +114,30 @@ def _last(events: Sequence[Event], name: str) -> Event:
 
 
 def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Causes that name a state of their own, each with the line that proves it; the first counts."""
+    """Causes that name a state of their own, each with the line that proves it;
+    the first counts.
+    """
     yield from (("node lost", line) for line in said if _NODE.search(line))
-    yield from (("out of memory", _error(error)) for error in errors if _RANK_MEMORY.search(error["message"]))
-    yield from (("out of memory", line) for line in said if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line))
-    if errors and errors[0].get("type") == WrongWorld.__name__:  # later ones may only miss a rank that has failed
+    yield from (
+        ("out of memory", _error(error))
+        for error in errors
+        if _RANK_MEMORY.search(error["message"])
+    )
+    yield from (
+        ("out of memory", line)
+        for line in said
+        if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line)
+    )
+    if (
+        errors and errors[0].get("type") == WrongWorld.__name__
+    ):  # later ones may only miss a rank that has failed
         yield "wrong world", _error(errors[0])
 
 
 def _killed_for_memory(launcher: Event, said: Sequence[str]) -> bool:
-    """Where nobody else kills: no limit was reached and nobody stopped the job, and yet a rank was killed without a word."""
+    """Where nobody else kills: no limit was reached and nobody stopped the job, and yet a rank was
+    killed without a word.
+    """
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
     return bool(launcher.get("oom_kills")) and killed and not ended
@@ -127,7 +159,9 @@ def _with_code(launcher: Event, reason: str) -> str:
 
 
 def _words(errors: Sequence[Event], said: Sequence[str]) -> tuple[str, ...]:
-    """One line for each rank that left one, ranks with equal words together; else the launcher's or the program's last."""
+    """One line for each rank that left one, ranks with equal words together; else the launcher's or
+    the program's last.
+    """
     by_rank: dict[int, str] = {}
     for error in errors:
         by_rank.setdefault(error["rank"], error["message"])

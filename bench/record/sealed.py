@@ -1,4 +1,6 @@
-"""A run log as bytes: every line written whole, and closed with digests that show whether it was changed later."""
+"""A run log as bytes: every line written whole, and closed with digests that show whether it was
+changed later.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
 
 
 def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
-    """One line at the file's end, on a line of its own even where a kill has torn the one before."""
+    """One line at the file's end, on a line of its own even where a kill has torn the one
+    before.
+    """
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
     line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
@@ -80,8 +84,12 @@ def lines_of(data: bytes) -> Iterator[Line]:
         start += len(text) + 1
 
 
-def changed(needed: bool, events: Sequence[Mapping[str, Any]], lines: Sequence[Line], data: bytes) -> Iterator[str]:
-    """Digests that do not fit, or that are `needed` and not there; a changed schema hides none that is there."""
+def changed(
+    needed: bool, events: Sequence[Mapping[str, Any]], lines: Sequence[Line], data: bytes
+) -> Iterator[str]:
+    """Digests that do not fit, or that are `needed` and not there; a changed schema hides none that
+    is there.
+    """
     sha, done = hashlib.sha256(), 0
     for event, line in zip(events, lines, strict=True):
         name = event["event"]
@@ -91,6 +99,11 @@ def changed(needed: bool, events: Sequence[Mapping[str, Any]], lines: Sequence[L
             sha.update(memoryview(data)[done:at])
             done = at
             if sha.hexdigest() != found[1].decode():
-                yield f"the log was changed after it was written: the digest in its {name} does not fit"
+                yield (
+                    f"the log was changed after it was written: the digest in its {name} does "
+                    f"not fit"
+                )
         elif name in SEALED and (needed or "sha256" in event):
-            yield f"the log was changed after it was written: its {name} does not close with a digest"
+            yield (
+                f"the log was changed after it was written: its {name} does not close with a digest"
+            )

@@ -1,4 +1,5 @@
-"""Where a rank computes: the CPU, or one GPU of its own; everything that differs between the two, and nothing else.
+"""Where a rank computes: the CPU, or one GPU of its own; everything that differs between the two,
+and nothing else.
 
 The CUDA half serves ROCm as well, which answers to the same names in torch.
 """
@@ -34,15 +35,21 @@ class Cpu:
 
 
 class Cuda:
-    """One GPU. Constructing it makes it the current device, so that both frameworks find it without being told."""
+    """One GPU. Constructing it makes it the current device, so that both frameworks find it without
+    being told.
+    """
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
-            raise UsageError("device=cuda, but torch sees no GPU: a CPU build of torch, or no driver; use --device cpu")
+            raise UsageError(
+                "device=cuda, but torch sees no GPU: a CPU build of torch, or no driver; use "
+                "--device cpu"
+            )
         index = gpu_index(torch.cuda.device_count(), launch)
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        # stated for both parts of the library, whose defaults differ: convolutions may use TF32, matrix products may not
+        # stated for both parts of the library, whose defaults differ: convolutions may use TF32,
+        # matrix products may not
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
         torch.backends.cudnn.fp32_precision = mode
@@ -67,7 +74,9 @@ class Cuda:
 
 
 class _EventStopwatch:
-    """Marks are events in the stream: a step's seconds are the device's, and nobody waits for them inside a window."""
+    """Marks are events in the stream: a step's seconds are the device's, and nobody waits for them
+    inside a window.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -84,7 +93,9 @@ class _EventStopwatch:
 
     def laps(self) -> list[float]:
         events, self._events = self._events, []
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]  # milliseconds
+        return [
+            before.elapsed_time(after) / 1000 for before, after in pairwise(events)
+        ]  # milliseconds
 
 
 Device = Cpu | Cuda
@@ -96,21 +107,27 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """Which of the `visible` GPUs is this rank's: its own where all are seen, the only one where the launcher chose.
+    """Which of the `visible` GPUs is this rank's: its own where all are seen, the only one where
+    the launcher chose.
 
-    Raises UsageError where neither holds: two ranks on one GPU would share its time and be measured as if they did not.
+    Raises UsageError where neither holds: two ranks on one GPU would share its time and be measured
+    as if they did not.
     """
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:
-        return 0  # --gpus-per-task=1 and the like; that it is not the neighbour's is checked by its UUID
+        # --gpus-per-task=1 and the like; that it is not the neighbour's is checked by its UUID
+        return 0
     raise UsageError(
-        f"{launch.local_size} ranks on this node see {visible} GPUs; start at most {visible} ranks a node, or ask for more GPUs"
+        f"{launch.local_size} ranks on this node see {visible} GPUs; start at most {visible} "
+        f"ranks a node, or ask for more GPUs"
     )
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError where two ranks of one host hold the same GPU; ranks without one are left alone."""
+    """Raise UsageError where two ranks of one host hold the same GPU; ranks without one are left
+    alone.
+    """
     owner: dict[tuple[str, str], int] = {}
     for rank in ranks:
         if "gpu_uuid" not in rank:
@@ -118,7 +135,8 @@ def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
         place = (rank["hostname"], rank["gpu_uuid"])
         if place in owner:
             raise UsageError(
-                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; give each rank one of its own "
+                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; "
+                f"give each rank one of its own "
                 "(srun --gpus-per-node with as many tasks, or unset CUDA_VISIBLE_DEVICES)"
             )
         owner[place] = rank["rank"]

@@ -1,4 +1,6 @@
-"""The one training loop: the same statements for every backend, in the order a person would write them."""
+"""The one training loop: the same statements for every backend, in the order a person would write
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,23 @@ Progress = Callable[[int, int, float], None]  # windows done, windows in all, im
 
 
 class Input:
-    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in seconds of the host's clock."""
+    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in
+    seconds of the host's clock.
+    """
 
     def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
         self._batches, self._device = batches, device
-        self._dtype, self._format = precision.parameter_dtype(config), precision.memory_format(config)
+        self._dtype, self._format = (
+            precision.parameter_dtype(config),
+            precision.memory_format(config),
+        )
         self.samples = 0
         self.wait_seconds: list[float] = []
 
     def step(self) -> Batch:
         """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
-        # the host waits for the batch, so the host's clock: the stopwatch's would sync the device inside the window
+        # the host waits for the batch, so the host's clock: the stopwatch's would sync the device
+        # inside the window
         asked = time.perf_counter()
         images, labels = next(self._batches)
         self.wait_seconds.append(time.perf_counter() - asked)
@@ -44,9 +52,13 @@ class Input:
 
 
 class Loop:
-    """A model in training; `step` is one optimiser update. Keeps the loss of each of the run's steps, in `losses` [steps]."""
+    """A model in training; `step` is one optimiser update. Keeps the loss of each of the run's
+    steps, in `losses` [steps].
+    """
 
-    def __init__(self, config: RunConfig, backend: Backend, network: torch.nn.Module, data: Input) -> None:
+    def __init__(
+        self, config: RunConfig, backend: Backend, network: torch.nn.Module, data: Input
+    ) -> None:
         self._config, self._backend, self._network, self._input = config, backend, network, data
         optimizer = torch.optim.SGD(
             network.parameters(),
@@ -56,14 +68,18 @@ class Loop:
             nesterov=config.nesterov,
         )
         if config.compile:
-            # the network and not what wraps it: DDP's forward pass is then not traced, and can hold any process group
+            # the network and not what wraps it: DDP's forward pass is then not traced, and can hold
+            # any process group
             network.compile()
         self._model, self._optimizer = backend.wrap(network, optimizer)
         self._model.train()
         self._autocast = precision.autocast(config)
         self._steps = 0  # taken so far
-        # one tensor for all: thousands of small ones would lie about in the memory that the steps need
-        self.losses = torch.full((config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device)
+        # one tensor for all: thousands of small ones would lie about in the memory that the steps
+        # need
+        self.losses = torch.full(
+            (config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device
+        )
 
     @property
     def steps(self) -> int:
@@ -75,7 +91,11 @@ class Loop:
         for group in self._optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
         self._backend.zero_grad()
-        loss = self._accumulate(images, labels) if self._config.accumulate > 1 else self._backward(images, labels)
+        loss = (
+            self._accumulate(images, labels)
+            if self._config.accumulate > 1
+            else self._backward(images, labels)
+        )
         if not self._steps and not self._config.unused_parameters:
             self._require_gradients()
         self._backend.finish_backward()
@@ -113,7 +133,9 @@ class Loop:
         return output
 
     def _blame_the_model(self, images: torch.Tensor) -> None:
-        """Raise UsageError where a torchvision model fails without any backend too: it does not fit this input."""
+        """Raise UsageError where a torchvision model fails without any backend too: it does not fit
+        this input.
+        """
         if ":" in self._config.model:
             return  # whoever wrote the model wants the traceback
         try:
@@ -121,16 +143,24 @@ class Loop:
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UsageError(
-                f"model={self._config.model} cannot train on a batch of shape {list(images.shape)} ({reason}); "
+                f"model={self._config.model} cannot train on a batch of shape "
+                f"{list(images.shape)} ({reason}); "
                 "choose another --image-size, batch or --model"
             ) from None
 
     def _require_gradients(self) -> None:
-        """Raise UsageError where the first step left a parameter without gradient: frameworks then do different things."""
-        idle = [name for name, p in self._network.named_parameters() if p.requires_grad and p.grad is None]
+        """Raise UsageError where the first step left a parameter without gradient: frameworks then
+        do different things.
+        """
+        idle = [
+            name
+            for name, p in self._network.named_parameters()
+            if p.requires_grad and p.grad is None
+        ]
         if idle:
             raise UsageError(
-                f"model={self._config.model} left {len(idle)} parameter(s) without gradient, such as {idle[0]}: "
+                f"model={self._config.model} left {len(idle)} parameter(s) without gradient, such "
+                f"as {idle[0]}: "
                 "freeze them (requires_grad=False), or use --unused-parameters"
             )
 
@@ -144,7 +174,9 @@ def measure(
     watch: Stopwatch,
     progress: Progress,
 ) -> None:
-    """Warm up, then time the windows; after each, outside the clock, every rank's seconds go to the log."""
+    """Warm up, then time the windows; after each, outside the clock, every rank's seconds go to the
+    log.
+    """
     warmup = time_steps(step, config.warmup_steps, watch)
     _record(backend, log, "warmup", 0, warmup.step_seconds)
     for index in range(config.windows):
@@ -153,30 +185,50 @@ def measure(
         seconds = backend.all_reduce(window.seconds, "max")
         _record(backend, log, "window", index, window.step_seconds)
         waited = backend.gather(sum(data.wait_seconds[-config.steps_per_window :]))
-        log.write("window", index=index, steps=config.steps_per_window, seconds=seconds, input_seconds=waited)
+        log.write(
+            "window",
+            index=index,
+            steps=config.steps_per_window,
+            seconds=seconds,
+            input_seconds=waited,
+        )
         images = config.samples_per_step * config.steps_per_window
         progress(index + 1, config.windows, images / seconds)
 
 
-def _record(backend: Backend, log: RunLog, phase: str, index: int, step_seconds: list[float]) -> None:
+def _record(
+    backend: Backend, log: RunLog, phase: str, index: int, step_seconds: list[float]
+) -> None:
     log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
 
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
     """Did every rank get its samples? Needs every rank's call."""
     sampled = backend.all_reduce(data.samples, "sum")
-    right = sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
+    right = (
+        sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
+    )
     return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
 
 
-def check_training(loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module, classes: int) -> dict[str, object]:
-    """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every rank's call."""
+def check_training(
+    loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module, classes: int
+) -> dict[str, object]:
+    """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every
+    rank's call.
+    """
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
     finite = backend.all_reduce(float(all(math.isfinite(loss) for loss in losses)), "min")
-    bounded = backend.all_reduce(float(loss_bounded(losses, config.steps_per_window, classes)), "min")
+    bounded = backend.all_reduce(
+        float(loss_bounded(losses, config.steps_per_window, classes)), "min"
+    )
     return {
-        "checks": {"loss_finite": finite == 1.0, "loss_bounded": bounded == 1.0, "parameters_equal": len(set(digests)) == 1},
+        "checks": {
+            "loss_finite": finite == 1.0,
+            "loss_bounded": bounded == 1.0,
+            "parameters_equal": len(set(digests)) == 1,
+        },
         "first_loss": backend.all_reduce(losses[0], "sum") / config.world_size,
         "last_loss": backend.all_reduce(losses[-1], "sum") / config.world_size,
         "parameters_sha256": digests[0],
@@ -186,16 +238,21 @@ def check_training(loop: Loop, backend: Backend, config: RunConfig, model: torch
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
     """Is the mean loss of the last window at most ten times what the training began with?
 
-    That is the first loss or ln(classes), the loss of a guess, whichever is larger. Noise of small batches and the first
-    steps' overshoot stay far below ten times; a rate that is too high passes it within a few steps, and grows on for ever.
+    That is the first loss or ln(classes), the loss of a guess, whichever is larger. Noise of small
+    batches and the first steps' overshoot stay far below ten times; a rate that is too high passes
+    it within a few steps, and grows on for ever.
     """
     last = losses[-steps_per_window:]
     return sum(last) / len(last) <= _EXPLODED * max(losses[0], math.log(classes))
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition; the layout in memory makes no difference."""
+    """SHA-256 of all parameters, bit for bit, in order of definition; the layout in memory makes no
+    difference.
+    """
     sha = hashlib.sha256()
     for parameter in model.parameters():
-        sha.update(parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        sha.update(
+            parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
     return sha.hexdigest()

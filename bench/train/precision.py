@@ -8,7 +8,10 @@ import torch
 
 from bench.config import RunConfig
 
-_PARAMETERS = {"float64": torch.float64, "bf16": torch.bfloat16}  # every other precision keeps them in float32
+_PARAMETERS = {
+    "float64": torch.float64,
+    "bf16": torch.bfloat16,
+}  # every other precision keeps them in float32
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -23,7 +26,9 @@ def memory_format(config: RunConfig) -> torch.memory_format:
 
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
-    """Context of every forward pass: bfloat16 where torch holds it safe, with bf16-mixed; nothing otherwise."""
+    """Context of every forward pass: bfloat16 where torch holds it safe, with bf16-mixed; nothing
+    otherwise.
+    """
     if config.precision == "bf16-mixed":
         return torch.autocast(config.device, torch.bfloat16)
     return nullcontext()

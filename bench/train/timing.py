@@ -1,4 +1,6 @@
-"""The clock of a window: knows steps and seconds, nothing of devices or backends; the stopwatch is passed in."""
+"""The clock of a window: knows steps and seconds, nothing of devices or backends; the stopwatch is
+passed in.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,18 @@ Clock = Callable[[], float]
 
 
 class Stopwatch(Protocol):
-    """How one kind of device tells the time. A host clock alone would time the launch of a kernel, not the kernel."""
+    """How one kind of device tells the time. A host clock alone would time the launch of a kernel,
+    not the kernel.
+    """
 
     def now(self) -> float:
         """Seconds, once the device has done all that it was given."""
         ...
 
     def mark(self) -> None:
-        """Note the end of a step without waiting for the device, so that timing never breaks the overlap it measures."""
+        """Note the end of a step without waiting for the device, so that timing never breaks the
+        overlap it measures.
+        """
         ...
 
     def laps(self) -> list[float]:
@@ -46,7 +52,9 @@ class HostStopwatch:
 
 @dataclass(frozen=True)
 class Timed:
-    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps' own marks."""
+    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps'
+    own marks.
+    """
 
     seconds: float
     step_seconds: list[float]

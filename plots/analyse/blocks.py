@@ -22,5 +22,7 @@ ALL_BLOCKS = Block(-2)  # stands for every block where two points share none
 
 def block_name(block: Block) -> str:
     """'block 3 (job 77)', or what stands in its place."""
-    name = {NO_BLOCK: "no block recorded", ALL_BLOCKS.number: "all blocks"}.get(block.number, f"block {block.number}")
+    name = {NO_BLOCK: "no block recorded", ALL_BLOCKS.number: "all blocks"}.get(
+        block.number, f"block {block.number}"
+    )
     return f"{name} ({block.allocation})" if block.allocation else name

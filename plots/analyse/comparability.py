@@ -1,4 +1,6 @@
-"""Equal work: what must agree before two runs may be compared, and whether they ended with the same parameters."""
+"""Equal work: what must agree before two runs may be compared, and whether they ended with the same
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,55 @@ from plots.analyse.blocks import Block, block_name
 
 Facts = Mapping[str, str]
 
-# What names the compared thing, the point or the file. Every other field of RunConfig, also one added later, is work.
+# What names the compared thing, the point or the file. Every other field of RunConfig, also one
+# added later, is work.
 _CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
 _POINT = {"world_size", "global_batch", "batch_per_rank"}
-_PLACE = {"log_path", "rendezvous_dir", "rendezvous_timeout_s", "stall_timeout_s", "study", "block", "position", "curves"}
-# How it was measured, not what, or where the data lay: runs that differ in these are no variants of each other.
-_MEASURED = {"seed", "warmup_steps", "windows", "steps_per_window", "data_dir", "download", "loader_only"}
-PER_BLOCK = ("seed", "data_dir", "download")  # equal inside a block; each job may have a scratch folder of its own
+_PLACE = {
+    "log_path",
+    "rendezvous_dir",
+    "rendezvous_timeout_s",
+    "stall_timeout_s",
+    "study",
+    "block",
+    "position",
+    "curves",
+}
+# How it was measured, not what, or where the data lay: runs that differ in these are no variants of
+# each other.
+_MEASURED = {
+    "seed",
+    "warmup_steps",
+    "windows",
+    "steps_per_window",
+    "data_dir",
+    "download",
+    "loader_only",
+}
+PER_BLOCK = (
+    "seed",
+    "data_dir",
+    "download",
+)  # equal inside a block; each job may have a scratch folder of its own
 # What may be varied inside one study: every field of the work but those.
 VARIED = tuple(k for k in RunConfig.model_fields if k not in _CELL | _POINT | _PLACE | _MEASURED)
-EXCHANGE = ("compression", "sync_batchnorm")  # one process alone exchanges nothing and is the baseline of every such variant
-_RANK_FACTS = {"hostname": "hostnames", "cpu": "cpu", "threads": "threads of a rank", "cpus_on_node": "cpus_on_node"}
-TUNED = "tuned."  # knobs of one framework: they must agree inside a point, and cannot between two frameworks
+EXCHANGE = (
+    "compression",
+    "sync_batchnorm",
+)  # one process alone exchanges nothing and is the baseline of every such variant
+_RANK_FACTS = {
+    "hostname": "hostnames",
+    "cpu": "cpu",
+    "threads": "threads of a rank",
+    "cpus_on_node": "cpus_on_node",
+}
+# knobs of one framework: they must agree inside a point, and cannot between two frameworks
+TUNED = "tuned."
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
-_ENV = "env."  # recorded where it changes speed; a variable that is not there is unset, which is a fact too
-# Set by intent for the runs of one backend alone: compared all the same, and every such comparison says so.
+# recorded where it changes speed; a variable that is not there is unset, which is a fact too
+_ENV = "env."
+# Set by intent for the runs of one backend alone: compared all the same, and every such comparison
+# says so.
 OWN_ENV = "backend_env."
 # Follows from the number of ranks, so it may differ between a point and its one-rank baseline.
 _OF_THE_BATCH = ("samples_per_rank", "samples_per_step", "bucket_mib", "exchange_bytes")
@@ -40,11 +76,17 @@ BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation sho
 def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
-    With matched settings the bytes of every exchange, as they turned out, are part of it: that they are equal is the claim.
-    Facts that a log does not have are left out; only what both runs state is compared.
+    With matched settings the bytes of every exchange, as they turned out, are part of it: that they
+    are equal is the claim. Facts that a log does not have are left out; only what both runs state
+    is compared.
     """
-    work = {k: v for k, v in config.model_dump(mode="json").items() if k not in _CELL | _POINT | _PLACE}
-    work |= {"samples_per_rank": config.samples_per_rank, "samples_per_step": config.samples_per_step}
+    work = {
+        k: v for k, v in config.model_dump(mode="json").items() if k not in _CELL | _POINT | _PLACE
+    }
+    work |= {
+        "samples_per_rank": config.samples_per_rank,
+        "samples_per_step": config.samples_per_step,
+    }
     if config.settings == "matched" and config.backend != "single":
         work["bucket_mib"] = config.bucket_mib or MATCHED_BUCKET_MIB
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
@@ -75,7 +117,16 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
 
 def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
     """The variables that were set for these runs' backend alone, each as 'NAME=value'."""
-    return tuple(sorted({f"{k.removeprefix(OWN_ENV)}={v}" for one in facts for k, v in one.items() if k.startswith(OWN_ENV)}))
+    return tuple(
+        sorted(
+            {
+                f"{k.removeprefix(OWN_ENV)}={v}"
+                for one in facts
+                for k, v in one.items()
+                if k.startswith(OWN_ENV)
+            }
+        )
+    )
 
 
 def ranks(host: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -91,11 +142,17 @@ def mapping(host: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] = ()) -> list[str]:
-    """Fields on which two groups of runs do not agree, each as 'field: value, other value'; empty if comparable."""
+    """Fields on which two groups of runs do not agree, each as 'field: value, other value'; empty
+    if comparable.
+    """
     both = (*a, *b)
     found = []
-    declared = {_ENV + f.removeprefix(OWN_ENV) for one in both for f in one if f.startswith(OWN_ENV)}
-    for field in dict.fromkeys(f for one in both for f in one if not f.startswith(ignore) and f not in declared):
+    declared = {
+        _ENV + f.removeprefix(OWN_ENV) for one in both for f in one if f.startswith(OWN_ENV)
+    }
+    for field in dict.fromkeys(
+        f for one in both for f in one if not f.startswith(ignore) and f not in declared
+    ):
         unset = "unset" if field.startswith((_CODE, _ENV, OWN_ENV)) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
@@ -104,23 +161,31 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 
 
 def against_most(runs: Sequence[Facts]) -> list[list[str]]:
-    """Per run in what its work differs from that of most of them; seeds and folders may differ by block."""
+    """Per run in what its work differs from that of most of them; seeds and folders may differ by
+    block.
+    """
     work = [{k: v for k, v in facts.items() if _of_the_work(k)} for facts in runs]
     usual = Counter(tuple(w.items()) for w in work).most_common(1)
     return [differences([own], [dict(items) for items, _ in usual]) for own in work]
 
 
 def _of_the_work(fact: str) -> bool:
-    return fact not in PER_BLOCK and (fact in RunConfig.model_fields or fact.startswith((TUNED, OWN_ENV)))
+    return fact not in PER_BLOCK and (
+        fact in RunConfig.model_fields or fact.startswith((TUNED, OWN_ENV))
+    )
 
 
 def varying(runs: pd.DataFrame) -> list[str]:
-    """Facts that are not the same in all runs of a study though no point asks for it: worth a note, not an exclusion."""
+    """Facts that are not the same in all runs of a study though no point asks for it: worth a note,
+    not an exclusion.
+    """
     return differences(runs["facts"], (), (*OF_THE_POINT, "seed", *VARIED))
 
 
 def variants(runs: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
-    """Per run the fields in which a folder's runs differ, as 'field=value'; what concerns the exchange not for `single`."""
+    """Per run the fields in which a folder's runs differ, as 'field=value'; what concerns the
+    exchange not for `single`.
+    """
     same = shared(runs)
     return [tuple(f"{k}={v}" for k, v in _varied(run).items() if k not in same) for run in runs]
 
@@ -136,7 +201,9 @@ def shared(runs: Sequence[Mapping[Any, Any]]) -> Facts:
 
 def _varied(run: Mapping[Any, Any]) -> dict[str, str]:
     alone = run["cell"] == "single"
-    return {k: run["facts"][k] for k in VARIED if k in run["facts"] and not (alone and k in EXCHANGE)}
+    return {
+        k: run["facts"][k] for k in VARIED if k in run["facts"] and not (alone and k in EXCHANGE)
+    }
 
 
 def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
@@ -152,7 +219,9 @@ def _training(found: Facts) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class DigestCheck:
-    """Final parameters across the cells of each block at one world size: `mismatches` names groups that differ."""
+    """Final parameters across the cells of each block at one world size: `mismatches` names groups
+    that differ.
+    """
 
     world_size: int
     groups: int
@@ -161,20 +230,36 @@ class DigestCheck:
 
 
 def _bits_must_agree(found: Facts) -> bool:
-    """Not where a compiler orders the sums, gradients are rounded on the way, or the device adds in any order."""
-    return found.get("compile") == "False" and found.get("compression") == "none" and found.get("device") == "cpu"
+    """Not where a compiler orders the sums, gradients are rounded on the way, or the device adds in
+    any order.
+    """
+    return (
+        found.get("compile") == "False"
+        and found.get("compression") == "none"
+        and found.get("device") == "cpu"
+    )
 
 
 def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
-    """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2 ranks."""
+    """Groups of equal block, seed and work, of two cells or more, must end bit-identical at 1 and 2
+    ranks.
+    """
     checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
         groups: dict[tuple[Block, object], dict[str, str]] = defaultdict(dict)
         for row in runs.to_dict("records"):
-            if row["world_size"] == world_size and row["parameters_sha256"] and _bits_must_agree(row["facts"]):
+            if (
+                row["world_size"] == world_size
+                and row["parameters_sha256"]
+                and _bits_must_agree(row["facts"])
+            ):
                 group = groups[Block(row["block"], row["allocation"]), _training(row["facts"])]
                 group[f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
-        wrong = tuple(f"{block_name(k[0])}: {', '.join(sorted(g))}" for k, g in several.items() if len(set(g.values())) > 1)
+        wrong = tuple(
+            f"{block_name(k[0])}: {', '.join(sorted(g))}"
+            for k, g in several.items()
+            if len(set(g.values())) > 1
+        )
         checks.append(DigestCheck(world_size, len(several), sum(map(len, several.values())), wrong))
     return checks

@@ -1,4 +1,6 @@
-"""Gaps: points that the study planned and that have fewer blocks with usable runs than planned, or none; pure."""
+"""Gaps: points that the study planned and that have fewer blocks with usable runs than planned, or
+none; pure.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,12 @@ class Plan(BaseModel):
 
     blocks: int | None = Field(None, ge=1, le=MOST_BLOCKS)
     cells: tuple[str, ...] = Field((), max_length=_MOST_VALUES, exclude=True)
-    settings: Annotated[tuple[str, ...], BeforeValidator(_one_or_many)] = Field(("shipped",), exclude=True)
-    world_sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field((), max_length=_MOST_VALUES, exclude=True)
+    settings: Annotated[tuple[str, ...], BeforeValidator(_one_or_many)] = Field(
+        ("shipped",), exclude=True
+    )
+    world_sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (), max_length=_MOST_VALUES, exclude=True
+    )
     weak: Weak | None = Field(None, exclude=True)
     strong: Strong | None = Field(None, exclude=True)
     batch: Batch | None = Field(None, exclude=True)
@@ -65,27 +71,41 @@ class Gap:
 
 
 def planned(plan: Plan) -> list[tuple[str, Point]]:
-    """Every point of every curve, in the study's order; `single` takes each curve's one-rank batch and no settings."""
+    """Every point of every curve, in the study's order; `single` takes each curve's one-rank batch
+    and no settings.
+    """
     found = []
     for cell in plan.cells:
         alone = cell == "single"
         for settings in (NO_SETTINGS,) if alone else plan.settings:
             for variant in _variants(plan, alone):
-                found += [(curve, Point(settings, cell, world, batch, variant)) for curve, world, batch in _sizes(plan, alone)]
+                found += [
+                    (curve, Point(settings, cell, world, batch, variant))
+                    for curve, world, batch in _sizes(plan, alone)
+                ]
     return found
 
 
 def _variants(plan: Plan, alone: bool) -> list[tuple[str, ...]]:
-    """Each variant as 'field=value' of every field that some variant sets; those that are the same to `single` once.
+    """Each variant as 'field=value' of every field that some variant sets; those that are the same
+    to `single` once.
 
     One that trains nothing is no point of a curve.
     """
-    asked = [(values, as_recorded({**plan.run, **values})) for values in plan.variants.values() or ({},)]
+    asked = [
+        (values, as_recorded({**plan.run, **values})) for values in plan.variants.values() or ({},)
+    ]
     trained = [(values, whole) for values, whole in asked if not whole.get("loader_only")]
     unseen = {"loader_only", *(comparability.EXCHANGE if alone else ())}
-    fields = dict.fromkeys(k for values, _ in trained for k in as_recorded(values) if k not in unseen)
+    fields = dict.fromkeys(
+        k for values, _ in trained for k in as_recorded(values) if k not in unseen
+    )
     usual = {k: RunConfig.model_fields[k].default for k in fields}
-    return list(dict.fromkeys(tuple(f"{k}={({**usual, **whole})[k]}" for k in fields) for _, whole in trained))
+    return list(
+        dict.fromkeys(
+            tuple(f"{k}={({**usual, **whole})[k]}" for k in fields) for _, whole in trained
+        )
+    )
 
 
 def _sizes(plan: Plan, alone: bool) -> Iterator[tuple[str, int, int]]:
@@ -101,14 +121,25 @@ def _sizes(plan: Plan, alone: bool) -> Iterator[tuple[str, int, int]]:
 
 
 def find(plan: Plan, table: Table) -> list[Gap]:
-    """Planned points that lack blocks; blocks beyond the planned ones do not stand in for planned ones."""
-    held: dict[Point, list[tuple[int, set[str]]]] = {}  # whatever the variant: block, and what its runs were
+    """Planned points that lack blocks; blocks beyond the planned ones do not stand in for planned
+    ones.
+    """
+    held: dict[
+        Point, list[tuple[int, set[str]]]
+    ] = {}  # whatever the variant: block, and what its runs were
     for point, blocks in table.blocks.items():
-        made = [(block.number, {f"{k}={v}" for k, v in mean.facts[0].items()}) for block, mean in blocks.items()]
+        made = [
+            (block.number, {f"{k}={v}" for k, v in mean.facts[0].items()})
+            for block, mean in blocks.items()
+        ]
         held.setdefault(point._replace(variant=()), []).extend(made)
     wanted = range(plan.blocks or 0)
     gaps = []
     for curve, point in planned(plan):
-        there = {number for number, facts in held.get(point._replace(variant=()), ()) if facts.issuperset(point.variant)}
+        there = {
+            number
+            for number, facts in held.get(point._replace(variant=()), ())
+            if facts.issuperset(point.variant)
+        }
         gaps.append(Gap(curve, point, len(wanted), tuple(b for b in wanted if b not in there)))
     return [gap for gap in gaps if gap.missing]

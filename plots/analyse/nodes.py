@@ -1,4 +1,5 @@
-"""Calibration: what plain processes on every node, at the start and end of a job, say of nodes, drift and scaling; pure.
+"""Calibration: what plain processes on every node, at the start and end of a job, say of nodes,
+drift and scaling; pure.
 
 They ran on the same nodes as the runs between them, one rank on each node, all nodes at once.
 """
@@ -20,13 +21,14 @@ from plots.analyse.scaling import Scaled, scaled
 from plots.stats import Estimate
 
 WHEN = ("start", "end")
-# Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a rule on the spread alone
-# would name nodes that cost nothing, and a floor alone would name half a system.
+# Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
+# rule on the spread alone would name nodes that cost nothing, and a floor alone would name half a
+# system.
 FLOOR = 0.05
 MAX_SCORE = 3.5  # modified z-score, 0.6745 x deviation / MAD (Iglewicz & Hoaglin 1993)
-# Share of a node's own calibrations that must be below the floor. Simulated with 5 % of noise in each and no slow node, the three
-# rules together then name one in 2 to 4 % of studies of one job, and in 0.3 % of those of three; the first two alone in 5 to 7 %,
-# and in 2 to 4 %.
+# Share of a node's own calibrations that must be below the floor. Simulated with 5 % of noise in
+# each and no slow node, the three rules together then name one in 2 to 4 % of studies of one job,
+# and in 0.3 % of those of three; the first two alone in 5 to 7 %, and in 2 to 4 %.
 MOST = 0.75
 MIN_NODES = 4  # the spread of fewer says nothing: with three it is the smaller of two gaps
 DRIFT = 0.02  # as for a run's own level, see steady.py
@@ -39,9 +41,11 @@ _MAY_DIFFER = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """One plain process on one node, as its job recorded it; `reason` says why it gives no number, '' if it does.
+    """One plain process on one node, as its job recorded it; `reason` says why it gives no number,
+    '' if it does.
 
-    `node` is the scheduler's name of the node, '' where a whole round is missing; `host` is its own, by which runs know it.
+    `node` is the scheduler's name of the node, '' where a whole round is missing; `host` is its
+    own, by which runs know it.
     """
 
     job: str
@@ -62,7 +66,9 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Node:
-    """Throughput of one node: median of its calibrations, `relative` to the median over all nodes."""
+    """Throughput of one node: median of its calibrations,
+    `relative` to the median over all nodes.
+    """
 
     node: str
     samples_per_step: int
@@ -75,7 +81,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Drift:
-    """Images/s at the end over the start of one job: geometric mean over its nodes, and the node that changed most."""
+    """Images/s at the end over the start of one job: geometric mean over its nodes, and the node
+    that changed most.
+    """
 
     job: str
     allocation: str
@@ -88,7 +96,9 @@ class Drift:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What all calibrations of a study say; `scaling` is against the same nodes, `missing` what it could not be said of."""
+    """What all calibrations of a study say; `scaling` is against the same nodes, `missing` what it
+    could not be said of.
+    """
 
     all: tuple[Calibration, ...]
     nodes: list[Node]
@@ -103,9 +113,17 @@ class Calibrated:
 
     @property
     def drifts(self) -> bool:
-        """Whether the study as a whole got slower or faster inside its jobs: beyond 2 %, and the interval excludes 1."""
+        """Whether the study as a whole got slower or faster inside its jobs: beyond 2 %, and the
+        interval excludes 1.
+        """
         d = self.drift
-        return d is not None and d.low is not None and d.high is not None and _off(d.value, DRIFT) and not d.low <= 1 <= d.high
+        return (
+            d is not None
+            and d.low is not None
+            and d.high is not None
+            and _off(d.value, DRIFT)
+            and not d.low <= 1 <= d.high
+        )
 
 
 def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
@@ -115,27 +133,45 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     jobs = _drift(good)
     scaling, missing = _scaling(good, table)
     change = stats.geometric_mean([d.ratio for d in jobs]) if jobs else None
-    return Calibrated((*checked, *_absent(checked, table)), _nodes(good), jobs, change, scaling, missing)
+    return Calibrated(
+        (*checked, *_absent(checked, table)), _nodes(good), jobs, change, scaling, missing
+    )
 
 
 def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
-    """Only equal work is comparable from node to node: the minority gives no number, batches apart."""
+    """Only equal work is comparable from node to node: the minority gives no number,
+    batches apart.
+    """
     checked: dict[int, Calibration] = {}
     for batch in {c.samples_per_step for c in found if c.usable}:
         group = [i for i, c in enumerate(found) if c.usable and c.samples_per_step == batch]
-        for i, other in zip(group, comparability.against_most([found[i].facts or {} for i in group]), strict=True):
+        for i, other in zip(
+            group, comparability.against_most([found[i].facts or {} for i in group]), strict=True
+        ):
             if other:
-                checked[i] = replace(found[i], reason="work differs from the other calibrations: " + "; ".join(other))
+                checked[i] = replace(
+                    found[i], reason="work differs from the other calibrations: " + "; ".join(other)
+                )
     return [checked.get(i, c) for i, c in enumerate(found)]
 
 
 def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
     """Rounds of which nothing is known, in jobs that have another round or runs."""
-    held = {block.allocation: "" for blocks in table.blocks.values() for block in blocks if block.allocation}
+    held = {
+        block.allocation: ""
+        for blocks in table.blocks.values()
+        for block in blocks
+        if block.allocation
+    }
     held |= {c.allocation: c.job for c in found if c.job}
     rounds = {(c.allocation, c.when) for c in found}
     reason = "not there: the job ended before it, or is still running"
-    return [Calibration(job, a, when, "", reason=reason) for a, job in held.items() for when in WHEN if (a, when) not in rounds]
+    return [
+        Calibration(job, a, when, "", reason=reason)
+        for a, job in held.items()
+        for when in WHEN
+        if (a, when) not in rounds
+    ]
 
 
 def _nodes(good: Iterable[Calibration]) -> list[Node]:
@@ -154,7 +190,9 @@ def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
     rows = []
     for node, rate in typical.items():
         below = math.log(rate) - median
-        score = 0.6745 * below / spread if spread else None  # where half of the nodes agree to the last digit, the floor decides
+        score = (
+            0.6745 * below / spread if spread else None
+        )  # where half of the nodes agree to the last digit, the floor decides
         outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
         low = np.log(rates[node]) - median < math.log1p(-FLOOR)
         slow = outlying and below < math.log1p(-FLOOR) and float(np.mean(low)) >= MOST
@@ -163,17 +201,35 @@ def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
 
 
 def _drift(good: Iterable[Calibration]) -> list[Drift]:
-    """Nodes of a job share what changes around them, so a job is one observation, whatever its nodes."""
-    jobs: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    """Nodes of a job share what changes around them, so a job is one observation, whatever its
+    nodes.
+    """
+    jobs: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for c in good:
         jobs[c.job, c.allocation][c.node][c.when] = c.images_per_s
     rows = []
     for (job, allocation), nodes in jobs.items():
-        ratios = {node: rate["end"] / rate["start"] for node, rate in nodes.items() if len(rate) == len(WHEN)}
+        ratios = {
+            node: rate["end"] / rate["start"]
+            for node, rate in nodes.items()
+            if len(rate) == len(WHEN)
+        }
         if ratios:
             ratio = math.exp(float(np.mean(np.log(list(ratios.values())))))
             most = max(ratios, key=lambda node: abs(math.log(ratios[node])))
-            rows.append(Drift(job, allocation, len(ratios), ratio, most, ratios[most], _off(ratios[most], FLOOR)))
+            rows.append(
+                Drift(
+                    job,
+                    allocation,
+                    len(ratios),
+                    ratio,
+                    most,
+                    ratios[most],
+                    _off(ratios[most], FLOOR),
+                )
+            )
     return rows
 
 
@@ -182,12 +238,16 @@ def _off(ratio: float, limit: float) -> bool:
 
 
 def _scaling(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], list[NotCompared]]:
-    """Weak and strong scaling of every distributed point against one plain process on the same nodes in the same job.
+    """Weak and strong scaling of every distributed point against one plain process on the same
+    nodes in the same job.
 
-    Each block is divided by the calibration of its own allocation before blocks meet, so that the speed of the nodes a block
-    was given cancels. Step seconds are averaged over the point's nodes, and over start and end.
+    Each block is divided by the calibration of its own allocation before blocks meet, so that the
+    speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
+    and over start and end.
     """
-    here: dict[tuple[str, int], dict[str, list[Calibration]]] = defaultdict(lambda: defaultdict(list))
+    here: dict[tuple[str, int], dict[str, list[Calibration]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for c in good:
         here[c.allocation, c.samples_per_step][c.host].append(c)
     rows: list[Scaled] = []
@@ -197,21 +257,31 @@ def _scaling(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], l
             if point.cell == "single":
                 continue
             batch = point.fixed(curve)
-            baseline = Point(NO_SETTINGS, "single", 1, batch, comparability.without_exchange(point.variant))
+            baseline = Point(
+                NO_SETTINGS, "single", 1, batch, comparability.without_exchange(point.variant)
+            )
             what = f"{curve}: {describe(point)} against the calibration of the same nodes"
             pairs, reasons = _pairs(table.blocks[point], batch, here)
-            missing += [NotCompared(f"{what}, {block_name(b)}", reason) for b, reason in reasons.items()]
+            missing += [
+                NotCompared(f"{what}, {block_name(b)}", reason) for b, reason in reasons.items()
+            ]
             if pairs:
                 before, after = zip(*pairs, strict=True)
                 ratio = stats.paired_ratio(after, before).estimate
-                rows.append(scaled(curve, point, "same nodes", baseline, before, after, ratio, paired=True))
+                rows.append(
+                    scaled(curve, point, "same nodes", baseline, before, after, ratio, paired=True)
+                )
     return rows, missing
 
 
 def _pairs(
-    blocks: Mapping[Block, BlockMean], batch: int, here: Mapping[tuple[str, int], Mapping[str, Sequence[Calibration]]]
+    blocks: Mapping[Block, BlockMean],
+    batch: int,
+    here: Mapping[tuple[str, int], Mapping[str, Sequence[Calibration]]],
 ) -> tuple[list[tuple[float, float]], dict[Block, str]]:
-    """Seconds of a step on one rank and at the point, block by block; and why a block has no such pair."""
+    """Seconds of a step on one rank and at the point, block by block; and why a block has no such
+    pair.
+    """
     pairs, reasons = [], {}
     for block, mean in blocks.items():
         nodes = here.get((block.allocation, batch), {})
@@ -220,9 +290,13 @@ def _pairs(
             reasons[block] = f"no usable calibration at {batch} images per step"
         elif lacking := [host for host in mean.hosts if host not in nodes]:
             reasons[block] = f"no usable calibration of {', '.join(lacking)}"
-        elif other := comparability.differences([c.facts or {} for c in own], mean.facts, _MAY_DIFFER):
+        elif other := comparability.differences(
+            [c.facts or {} for c in own], mean.facts, _MAY_DIFFER
+        ):
             reasons[block] = "; ".join(other)
         else:
-            seconds = [float(np.mean([batch / c.images_per_s for c in nodes[host]])) for host in mean.hosts]
+            seconds = [
+                float(np.mean([batch / c.images_per_s for c in nodes[host]])) for host in mean.hosts
+            ]
             pairs.append((float(np.mean(seconds)), mean.step_seconds))
     return pairs, reasons

@@ -1,7 +1,9 @@
-"""Points: what was run, averaged inside each block, and which blocks two points share in equal work.
+"""Points: what was run, averaged inside each block, and which blocks two points share in equal
+work.
 
-Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates (Hoefler & Belli 2015,
-rule 3). `shipped` and `matched` settings are separate points and never meet; neither do variants, such as two precisions.
+Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
+(Hoefler & Belli 2015, rule 3). `shipped` and `matched` settings are separate points and never meet;
+neither do variants, such as two precisions.
 """
 
 from __future__ import annotations
@@ -35,8 +37,14 @@ class Point(NamedTuple):
         return self.samples_per_rank * self.world_size
 
     def fixed(self, curve: str) -> int:
-        """What stays the same along a curve: images per rank (weak), images per step (strong), ranks (batch)."""
-        return {"weak": self.samples_per_rank, "strong": self.samples_per_step, "batch": self.world_size}[curve]
+        """What stays the same along a curve: images per rank (weak), images per step (strong),
+        ranks (batch).
+        """
+        return {
+            "weak": self.samples_per_rank,
+            "strong": self.samples_per_step,
+            "batch": self.world_size,
+        }[curve]
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,9 @@ class BlockMean:
     runs: int
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...] = ()
-    input_share: float | None = None  # of the windows' time, waited for batches by the rank that waited most
+    input_share: float | None = (
+        None  # of the windows' time, waited for batches by the rank that waited most
+    )
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,23 @@ class Table:
         points = [p for p, curves in self.curves.items() if curve in curves]
         return sorted(
             points,
-            key=lambda p: (p.variant, p.settings, p.fixed(curve), p.cell != "single", p.cell, p.world_size, p.samples_per_rank),
+            key=lambda p: (
+                p.variant,
+                p.settings,
+                p.fixed(curve),
+                p.cell != "single",
+                p.cell,
+                p.world_size,
+                p.samples_per_rank,
+            ),
         )
 
 
 @dataclass(frozen=True)
 class NotCompared:
-    """A pair of points that should have been compared and was not, in one block or at all, with the reason."""
+    """A pair of points that should have been compared and was not, in one block or at all, with the
+    reason.
+    """
 
     what: str
     reason: str
@@ -76,30 +96,45 @@ class NotCompared:
 
 def tabulate(runs: pd.DataFrame) -> Table:
     """Average the repeats of every point inside every block."""
-    groups: dict[Point, dict[Block, list[Mapping[Any, Any]]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Point, dict[Block, list[Mapping[Any, Any]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     curves: dict[Point, set[str]] = defaultdict(set)
     for row in runs.to_dict("records"):
         point = point_of(row)
         groups[point][Block(row["block"], row["allocation"])].append(row)
         curves[point].update(row["curves"])
-    blocks = {point: {b: _block_mean(rows) for b, rows in sorted(found.items())} for point, found in groups.items()}
+    blocks = {
+        point: {b: _block_mean(rows) for b, rows in sorted(found.items())}
+        for point, found in groups.items()
+    }
     return Table(blocks, {p: frozenset(c) for p, c in curves.items()})
 
 
 def point_of(row: Mapping[Any, Any]) -> Point:
     """The point that a run belongs to."""
     settings = NO_SETTINGS if row["cell"] == "single" else row["settings"]
-    return Point(settings, row["cell"], int(row["world_size"]), int(row["samples_per_rank"]), row["variant"])
+    return Point(
+        settings, row["cell"], int(row["world_size"]), int(row["samples_per_rank"]), row["variant"]
+    )
 
 
 def _block_mean(rows: Sequence[Mapping[Any, Any]]) -> BlockMean:
     facts = tuple(row["facts"] for row in rows)
     hosts = tuple(sorted({host for row in rows for host in row["hosts"]}))
-    return BlockMean(float(np.mean([r["step_seconds_mean"] for r in rows])), len(rows), facts, hosts, mean_share(rows))
+    return BlockMean(
+        float(np.mean([r["step_seconds_mean"] for r in rows])),
+        len(rows),
+        facts,
+        hosts,
+        mean_share(rows),
+    )
 
 
 def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
-    """Mean over runs of the time waited for batches; None where a log does not say (before schema 2)."""
+    """Mean over runs of the time waited for batches; None where a log does not say (before schema
+    2).
+    """
     shares = [row["input_share"] for row in rows]
     return None if any(s is None or s != s for s in shares) else float(np.mean(shares))
 
@@ -107,12 +142,17 @@ def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
 def shared_blocks(
     table: Table, a: Point, b: Point, ignore: tuple[str, ...]
 ) -> tuple[list[float], list[float], dict[Block, list[str]]]:
-    """Step seconds of two points in the blocks they share and did equal work in; and per block that both have what differs.
+    """Step seconds of two points in the blocks they share and did equal work in; and per block that
+    both have what differs.
 
-    A block is shared inside one allocation only: other nodes, or the same ones another day, are not the same conditions.
+    A block is shared inside one allocation only: other nodes, or the same ones another day, are not
+    the same conditions.
     """
     blocks = [block for block in table.blocks[a] if block in table.blocks[b]]
-    differ = {x: comparability.differences(table.blocks[a][x].facts, table.blocks[b][x].facts, ignore) for x in blocks}
+    differ = {
+        x: comparability.differences(table.blocks[a][x].facts, table.blocks[b][x].facts, ignore)
+        for x in blocks
+    }
     good = [x for x in blocks if not differ[x]]
     seconds = [[table.blocks[p][x].step_seconds for x in good] for p in (a, b)]
     return seconds[0], seconds[1], differ | _held_apart(table, a, b)
@@ -125,13 +165,21 @@ def _held_apart(table: Table, a: Point, b: Point) -> dict[Block, list[str]]:
         for block in table.blocks[point]:
             held[block.number].append(block.allocation or "no job recorded")
     both = [i for i in places[0] if i in places[1] and not set(places[0][i]) & set(places[1][i])]
-    return {Block(i): ["not in one allocation: " + " against ".join(" and ".join(p[i]) for p in places)] for i in both}
+    return {
+        Block(i): ["not in one allocation: " + " against ".join(" and ".join(p[i]) for p in places)]
+        for i in both
+    }
 
 
 def describe(point: Point) -> str:
-    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is one."""
+    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is
+    one.
+    """
     settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"
-    where = f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images per rank"
+    where = (
+        f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images "
+        f"per rank"
+    )
     return ", ".join([where, *point.variant])
 
 

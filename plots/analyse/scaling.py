@@ -1,4 +1,6 @@
-"""Throughput, and weak and strong scaling against a named baseline: pure functions of points by block."""
+"""Throughput, and weak and strong scaling against a named baseline: pure functions of points by
+block.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,23 @@ import numpy as np
 from plots import stats
 from plots.analyse import comparability
 from plots.analyse.blocks import ALL_BLOCKS, Block, block_name
-from plots.analyse.points import CURVES, NO_SETTINGS, NotCompared, Point, Table, describe, shared_blocks
+from plots.analyse.points import (
+    CURVES,
+    NO_SETTINGS,
+    NotCompared,
+    Point,
+    Table,
+    describe,
+    shared_blocks,
+)
 from plots.stats import Estimate
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """Images/s of one point of one curve; `step_seconds` is its inverse times the images of a step."""
+    """Images/s of one point of one curve; `step_seconds` is its inverse times the images of a
+    step.
+    """
 
     curve: str
     point: Point
@@ -29,11 +41,12 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Scaled:
-    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's own one rank,
-    `same nodes` the plain process that calibrated the point's own nodes in its own job.
+    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's
+    own one rank, `same nodes` the plain process that calibrated the point's own nodes in its own
+    job.
 
-    `efficiency` is T(p0)/T(p) for weak scaling and that over p for strong; `speedup` is efficiency times p;
-    `step_overhead_seconds` is T(p) - T(p0), which has a meaning for weak scaling only.
+    `efficiency` is T(p0)/T(p) for weak scaling and that over p for strong; `speedup` is efficiency
+    times p; `step_overhead_seconds` is T(p) - T(p0), which has a meaning for weak scaling only.
     """
 
     curve: str
@@ -54,11 +67,19 @@ def throughput(table: Table) -> list[Throughput]:
     for curve in CURVES:
         for point in table.on(curve):
             means = table.blocks[point].values()
-            images_per_s = stats.geometric_mean([point.samples_per_step / m.step_seconds for m in means])
+            images_per_s = stats.geometric_mean(
+                [point.samples_per_step / m.step_seconds for m in means]
+            )
             seconds = stats.geometric_mean([m.step_seconds for m in means])
             shares = [m.input_share for m in means]
-            waiting = None if None in shares else float(np.mean([s for s in shares if s is not None]))
-            rows.append(Throughput(curve, point, images_per_s, seconds, sum(m.runs for m in means), (), waiting))
+            waiting = (
+                None if None in shares else float(np.mean([s for s in shares if s is not None]))
+            )
+            rows.append(
+                Throughput(
+                    curve, point, images_per_s, seconds, sum(m.runs for m in means), (), waiting
+                )
+            )
     return [replace(r, flags=_flags(_before(r, rows), r)) for r in rows]
 
 
@@ -73,7 +94,11 @@ def _before(row: Throughput, rows: list[Throughput]) -> Throughput | None:
     def series(r: Throughput) -> tuple[object, ...]:
         return r.curve, r.point.variant, r.point.settings, r.point.cell, r.point.fixed(r.curve)
 
-    smaller = [r for r in rows if series(r) == series(row) and size(r.curve, r.point) < size(row.curve, row.point)]
+    smaller = [
+        r
+        for r in rows
+        if series(r) == series(row) and size(r.curve, r.point) < size(row.curve, row.point)
+    ]
     return smaller[-1] if smaller else None
 
 
@@ -83,7 +108,9 @@ def _flags(before: Throughput | None, row: Throughput) -> tuple[str, ...]:
 
 
 def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
-    """Weak and strong scaling of every distributed point against the common and its own one-rank baseline."""
+    """Weak and strong scaling of every distributed point against the common and its own one-rank
+    baseline.
+    """
     rows: list[Scaled] = []
     missing: list[NotCompared] = []
     for curve in ("weak", "strong"):
@@ -103,7 +130,9 @@ def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
     return rows, missing
 
 
-def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) -> tuple[Scaled | None, list[NotCompared]]:
+def _scaled(
+    table: Table, curve: str, point: Point, kind: str, baseline: Point
+) -> tuple[Scaled | None, list[NotCompared]]:
     what = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
@@ -111,23 +140,40 @@ def _scaled(table: Table, curve: str, point: Point, kind: str, baseline: Point) 
     before, after, differ = shared_blocks(table, baseline, point, ignore)
     shared, paired = _pairing(table.blocks[baseline].keys(), table.blocks[point].keys())
     if not paired:
-        before, after = ([m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point))
-        everywhere = [f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts]
-        differ = {ALL_BLOCKS: comparability.differences(everywhere, (), (*ignore, *comparability.PER_BLOCK))}
-    missing = [NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d]
+        before, after = (
+            [m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point)
+        )
+        everywhere = [
+            f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts
+        ]
+        differ = {
+            ALL_BLOCKS: comparability.differences(
+                everywhere, (), (*ignore, *comparability.PER_BLOCK)
+            )
+        }
+    missing = [
+        NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d
+    ]
     if not before or (missing and not paired):
         return None, missing
-    ratio = stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
+    ratio = (
+        stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
+    )
     row = scaled(curve, point, kind, baseline, before, after, ratio, paired)
-    how = f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation: Welch's interval"
+    how = (
+        f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation: Welch's "
+        f"interval"
+    )
     return row if paired else replace(row, flags=(*row.flags, how)), missing
 
 
 def _pairing(baseline: Set[Block], point: Set[Block]) -> tuple[int, bool]:
-    """How many blocks two points share in one allocation, and whether they are compared block by block.
+    """How many blocks two points share in one allocation, and whether they are compared block by
+    block.
 
-    They are where either has no other block, or two or more make at least half of the point's. Fewer, such as one that was done
-    again, must not stand for all: the others were on other nodes, and the two points are then compared as they are.
+    They are where either has no other block, or two or more make at least half of the point's.
+    Fewer, such as one that was done again, must not stand for all: the others were on other nodes,
+    and the two points are then compared as they are.
     """
     shared = len(baseline & point)
     whole = 0 < shared == min(len(baseline), len(point))
@@ -144,10 +190,16 @@ def scaled(
     ratio: Estimate,
     paired: bool,
 ) -> Scaled:
-    """Efficiency and speed-up that follow from step seconds of the baseline and the point, and their ratio T(p0)/T(p)."""
+    """Efficiency and speed-up that follow from step seconds of the baseline and the point, and
+    their ratio T(p0)/T(p).
+    """
     p = point.world_size
     e = ratio if curve == "weak" else ratio.times(1 / p)
     rate = stats.geometric_mean([baseline.samples_per_step / s for s in before])
-    overhead = None if curve == "strong" else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
+    overhead = (
+        None
+        if curve == "strong"
+        else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
+    )
     flags = ("above 100 %",) if e.value > 1 else ()
     return Scaled(curve, point, kind, baseline, rate, e, e.times(p), overhead, paired, flags)

@@ -1,4 +1,6 @@
-"""Was a run steady? Warm-up cut, level shift and outlying steps: they flag a run and never drop a number."""
+"""Was a run steady? Warm-up cut, level shift and outlying steps: they flag a run and never drop a
+number.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,15 @@ from typing import Any
 import numpy as np
 
 LIMIT = 0.02  # a change of the run's level that matters
-_RESOLVED = 4.0  # standard errors; noise alone then raises the flag in at most 4 % of runs of 15 steps or more (simulated)
-_KEEP = 5  # batches that must remain: MSER's statistic is 0 for one batch and would always choose the end (White 1997)
-_ENOUGH_FOR_BATCHES = 50  # steps; below that batches of five are too few to judge, and single steps are used
+# standard errors; noise alone then raises the flag in at most 4 % of runs of 15 steps or more
+# (simulated)
+_RESOLVED = 4.0
+# batches that must remain: MSER's statistic is 0 for one batch and would always choose the end
+# (White 1997)
+_KEEP = 5
+_ENOUGH_FOR_BATCHES = (
+    50  # steps; below that batches of five are too few to judge, and single steps are used
+)
 
 _NO_VARIANCE = 1e-24  # of the mean square: what rounding leaves of numbers that are equal
 
@@ -32,12 +40,15 @@ class Steadiness:
 
 
 def mser_cut(values: Floats, batch: int = 5) -> int:
-    """Steps to cut so that the rest has the least standard error: MSER on means of `batch` steps (White 1997)."""
+    """Steps to cut so that the rest has the least standard error: MSER on means of `batch` steps
+    (White 1997).
+    """
     n = len(values) // batch
     if n <= _KEEP:
         return 0
     means = np.asarray(values[: n * batch], float).reshape(n, batch).mean(axis=1)
-    # var(means[d:]) for every d at once, from sums taken from the end; centred first, so that the squares do not cancel
+    # var(means[d:]) for every d at once, from sums taken from the end; centred first, so that the
+    # squares do not cancel
     centred = (means - means.mean())[::-1]
     left = np.arange(1, n + 1)
     variances = np.cumsum(centred**2) / left - (np.cumsum(centred) / left) ** 2
@@ -54,11 +65,13 @@ def tukey_outliers(values: Floats) -> list[float]:
 
 
 def judge(step_seconds: Floats) -> Steadiness:
-    """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds, structural warm-up already cut.
+    """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds,
+    structural warm-up already cut.
 
-    Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by more than 2 % and
-    beyond noise. (Without that condition noise alone makes MSER cut more than half in one run of ten of 20 steps.) All
-    timed steps are judged, because all of them are in the reported throughput.
+    Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by
+    more than 2 % and beyond noise. (Without that condition noise alone makes MSER cut more than
+    half in one run of ten of 20 steps.) All timed steps are judged, because all of them are in the
+    reported throughput.
     """
     logs = np.log(np.asarray(step_seconds, float))
     n = len(logs)
@@ -69,8 +82,12 @@ def judge(step_seconds: Floats) -> Steadiness:
     if abs(shift) > LIMIT and errors > _RESOLVED:
         reasons.append(f"second half {100 * shift:+.1f} % against the first")
     if abs(moved) > LIMIT and cut_errors > _RESOLVED:
-        reasons.append(f"without its first {cut} of {n} steps (MSER) the mean step is {100 * moved:+.1f} %")
-    return Steadiness(not reasons, cut, shift, len(tukey_outliers(step_seconds)), "; ".join(reasons))
+        reasons.append(
+            f"without its first {cut} of {n} steps (MSER) the mean step is {100 * moved:+.1f} %"
+        )
+    return Steadiness(
+        not reasons, cut, shift, len(tukey_outliers(step_seconds)), "; ".join(reasons)
+    )
 
 
 def _shift(first: Logs, second: Logs) -> tuple[float, float]:
@@ -82,7 +99,9 @@ def _shift(first: Logs, second: Logs) -> tuple[float, float]:
 
 
 def _moved(logs: Logs, cut: int) -> tuple[float, float]:
-    """Mean after the cut over the mean of all, minus one; its error from the noise after the cut, as before it is warm-up."""
+    """Mean after the cut over the mean of all, minus one; its error from the noise after the cut,
+    as before it is warm-up.
+    """
     before, after = logs[:cut], logs[cut:]
     if cut == 0 or len(after) < 2:
         return 0.0, 0.0
@@ -92,4 +111,6 @@ def _moved(logs: Logs, cut: int) -> tuple[float, float]:
 
 
 def _ratio(difference: float, error: float) -> tuple[float, float]:
-    return math.expm1(difference), abs(difference) / error if error > 0 else math.inf if difference else 0.0
+    return math.expm1(difference), abs(
+        difference
+    ) / error if error > 0 else math.inf if difference else 0.0

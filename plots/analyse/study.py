@@ -1,4 +1,6 @@
-"""One study, analysed: everything that figures, report and summary print, computed once and rounded nowhere."""
+"""One study, analysed: everything that figures, report and summary print, computed once and rounded
+nowhere.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,24 @@ from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
 from plots.read.runs import Loaded
 from plots.stats import Estimate
 
-# What a reader must know before comparing a number with another page's, where it is not RunConfig's default.
-UNUSUAL = ("device", "memory_format", "compile", "accumulate", "clip_norm", "preprocessing", *comparability.EXCHANGE)
+# What a reader must know before comparing a number with another page's, where it is not RunConfig's
+# default.
+UNUSUAL = (
+    "device",
+    "memory_format",
+    "compile",
+    "accumulate",
+    "clip_norm",
+    "preprocessing",
+    *comparability.EXCHANGE,
+)
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Step time of the slowest rank at one point: medians over runs of each run's percentiles, and how many runs to look at."""
+    """Step time of the slowest rank at one point: medians over runs of each run's percentiles, and
+    how many runs to look at.
+    """
 
     point: Point
     runs: int
@@ -40,7 +53,9 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts, notes."""
+    """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts,
+    notes.
+    """
 
     loaded: Loaded
     table: Table
@@ -64,13 +79,28 @@ class Analysis:
     @property
     def notes(self) -> list[str]:
         """What had to be assumed, and what is not as planned."""
-        lost = self.loaded.study.primary is not None and not any(c.primary for c in self.comparisons)
-        lines = ["The primary comparison that the study names is not exactly one here, so none is left out of Holm's correction."]
+        lost = self.loaded.study.primary is not None and not any(
+            c.primary for c in self.comparisons
+        )
+        lines = [
+            "The primary comparison that the study names is not exactly one here, so none is left "
+            "out of Holm's correction."
+        ]
         studies = Counter(self.loaded.runs["study"].fillna("none")).most_common()
         foreign = (
-            [f"The runs are of several studies: {', '.join(f'{name} ({n})' for name, n in studies)}."] if studies[1:] else []
+            [
+                f"The runs are of several studies: "
+                f"{', '.join(f'{name} ({n})' for name, n in studies)}."
+            ]
+            if studies[1:]
+            else []
         )
-        return [*self.loaded.notes, *foreign, *(lines if lost else []), *(f"not the same in all runs: {v}" for v in self.varying)]
+        return [
+            *self.loaded.notes,
+            *foreign,
+            *(lines if lost else []),
+            *(f"not the same in all runs: {v}" for v in self.varying),
+        ]
 
     @property
     def tests(self) -> int:
@@ -79,11 +109,15 @@ class Analysis:
 
 
 def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -> Analysis:
-    """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it was not run by jobs."""
+    """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it
+    was not run by jobs.
+    """
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
-    comparisons, no_comparison = comparison.compare(table, loaded.study.margin, loaded.study.primary)
+    comparisons, no_comparison = comparison.compare(
+        table, loaded.study.margin, loaded.study.primary
+    )
     return Analysis(
         loaded,
         table,
@@ -107,9 +141,23 @@ def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
         points.setdefault(point_of(row), []).append(row)
     rows = []
     for point, group in points.items():
-        median, p95, p99 = (stats.median_estimate([r[f"step_seconds_{q}"] for r in group]) for q in ("median", "p95", "p99"))
+        median, p95, p99 = (
+            stats.median_estimate([r[f"step_seconds_{q}"] for r in group])
+            for q in ("median", "p95", "p99")
+        )
         steps, outliers = max(r["steps"] for r in group), sum(r["outlier_steps"] for r in group)
-        rows.append(StepTimes(point, len(group), median, p95, p99, steps, outliers, sum(not r["steady"] for r in group)))
+        rows.append(
+            StepTimes(
+                point,
+                len(group),
+                median,
+                p95,
+                p99,
+                steps,
+                outliers,
+                sum(not r["steady"] for r in group),
+            )
+        )
 
     def order(p: Point) -> tuple[object, ...]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
@@ -130,12 +178,19 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """What was trained, in a few words, from the facts that all runs share; what is not as usual is named."""
+    """What was trained, in a few words, from the facts that all runs share; what is not as usual is
+    named.
+    """
     shared = comparability.shared(a.loaded.runs.to_dict("records"))
-    words = [shared.get("model", "several models"), f"{shared.get('dataset', 'several kinds of')} data"]
+    words = [
+        shared.get("model", "several models"),
+        f"{shared.get('dataset', 'several kinds of')} data",
+    ]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
-    return ", ".join([*words, *(f"{k}={shared[k]}" for k in UNUSUAL if shared.get(k, usual(k)) != usual(k))])
+    return ", ".join(
+        [*words, *(f"{k}={shared[k]}" for k in UNUSUAL if shared.get(k, usual(k)) != usual(k))]
+    )
 
 
 def usual(field: str) -> str:

@@ -1,4 +1,6 @@
-"""What a variant gains over the plainest one, in the same cell and block: bfloat16 over float32, compiled over not."""
+"""What a variant gains over the plainest one, in the same cell and block: bfloat16 over float32,
+compiled over not.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from plots.stats import Estimate
 
 @dataclass(frozen=True)
 class Gain:
-    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone; paired by block."""
+    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone;
+    paired by block.
+    """
 
     point: Point
     baseline: Point
@@ -23,9 +27,11 @@ class Gain:
 
 
 def measure(table: Table) -> tuple[list[Gain], list[NotCompared]]:
-    """Every variant against the plainest of its siblings: the one that leaves most fields at their defaults.
+    """Every variant against the plainest of its siblings: the one that leaves most fields at their
+    defaults.
 
-    A description and no verdict: what a study is asked about is the framework, and variants are not named beforehand.
+    A description and no verdict: what a study is asked about is the framework, and variants are not
+    named beforehand.
     """
     siblings: dict[Point, list[Point]] = defaultdict(list)
     for point in table.blocks:
@@ -35,12 +41,26 @@ def measure(table: Table) -> tuple[list[Gain], list[NotCompared]]:
     for points in siblings.values():
         plainest, *others = sorted(points, key=lambda p: (_changed(p), p.variant))
         for point in others:
-            before, after, differ = shared_blocks(table, plainest, point, (*comparability.VARIED, "exchange_bytes"))
+            before, after, differ = shared_blocks(
+                table, plainest, point, (*comparability.VARIED, "exchange_bytes")
+            )
             what = f"{describe(point)} against {', '.join(plainest.variant)}"
-            missing += [NotCompared(f"{what}, {block_name(x)}", "; ".join(d)) for x, d in differ.items() if d]
+            missing += [
+                NotCompared(f"{what}, {block_name(x)}", "; ".join(d))
+                for x, d in differ.items()
+                if d
+            ]
             missing += [] if differ else [NotCompared(what, "no block holds both")]
             if before:
-                gains.append(Gain(point, plainest, stats.paired_ratio([1 / s for s in before], [1 / s for s in after]).estimate))
+                gains.append(
+                    Gain(
+                        point,
+                        plainest,
+                        stats.paired_ratio(
+                            [1 / s for s in before], [1 / s for s in after]
+                        ).estimate,
+                    )
+                )
     return sorted(gains, key=lambda g: (g.point.cell != "single", g.point)), missing
 
 

@@ -46,13 +46,20 @@ def promises(contents: Contents) -> dict[str, Words]:
     Raises ValueError on a script that no shell would read.
     """
     scripts = sorted(path for path in contents if path.endswith(".sh") and "/" not in path)
-    return {run_id: words for path in scripts for run_id, words in promised(contents[path].decode(errors="replace")).items()}
+    return {
+        run_id: words
+        for path in scripts
+        for run_id, words in promised(contents[path].decode(errors="replace")).items()
+    }
 
 
 def problems(contents: Contents, logs: Logs) -> Iterator[str]:
     """What contradicts itself in a folder's files; a run that is missing does not."""
     if "study.toml" not in contents:
-        yield "there is no study.toml, so nobody can tell what was planned; bundle a study that was run by python -m slurm"
+        yield (
+            "there is no study.toml, so nobody can tell what was planned; bundle a study that "
+            "was run by python -m slurm"
+        )
         return
     try:
         study = tomllib.loads(contents["study.toml"].decode())
@@ -71,7 +78,11 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
         yield f"a job script cannot be read: {error}"
         return
     for path, run in logs.items():
-        words = options.get(_own_name(path).removesuffix(".jsonl"), []) if path.startswith("runs/") else []
+        words = (
+            options.get(_own_name(path).removesuffix(".jsonl"), [])
+            if path.startswith("runs/")
+            else []
+        )
         yield from (f"{path} {problem}" for problem in _log_problems(path, run, study, words))
     last = {path: run for path, run in logs.items() if is_last(path)}
     yield from _doubled(last)
@@ -79,7 +90,9 @@ def problems(contents: Contents, logs: Logs) -> Iterator[str]:
 
 
 def _job_problems(contents: Contents) -> Iterator[str]:
-    for number, line in enumerate(contents.get("jobs.jsonl", b"").decode(errors="replace").splitlines(), start=1):
+    for number, line in enumerate(
+        contents.get("jobs.jsonl", b"").decode(errors="replace").splitlines(), start=1
+    ):
         try:
             job = json.loads(line)
         except (ValueError, RecursionError):
@@ -88,18 +101,29 @@ def _job_problems(contents: Contents) -> Iterator[str]:
         if isinstance(script, str):
             if script not in contents:
                 yield f"jobs.jsonl names {script}, which is not there"
-        elif not isinstance(job, dict) or "script" in job or "slurm_id" not in job:  # one found in the queue may have no script
+        elif (
+            not isinstance(job, dict) or "script" in job or "slurm_id" not in job
+        ):  # one found in the queue may have no script
             yield f"jobs.jsonl: line {number} is no record of a job"
 
 
 def _at_work(contents: Contents) -> Iterator[str]:
     """Jobs whose last start has no end; jobs of a batch system hold no lock."""
-    for path in sorted(path for path in contents if path.startswith("jobs/") and path.endswith(".jsonl")):
-        said = [(e["event"], str(e.get("job")), str(e.get("restart", 0))) for e in events(contents[path]) if "event" in e]
+    for path in sorted(
+        path for path in contents if path.startswith("jobs/") and path.endswith(".jsonl")
+    ):
+        said = [
+            (e["event"], str(e.get("job")), str(e.get("restart", 0)))
+            for e in events(contents[path])
+            if "event" in e
+        ]
         begun = [(job, restart) for event, job, restart in said if event == "begin"]
         if begun and ("end", *begun[-1]) not in said:
             place = allocation(*begun[-1])
-            yield f"{path}: {place} has begun and not ended; wait for it, or submit again if it is gone (python -m slurm submit)"
+            yield (
+                f"{path}: {place} has begun and not ended; wait for it, or submit again if it "
+                f"is gone (python -m slurm submit)"
+            )
 
 
 def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -> Iterator[str]:
@@ -116,7 +140,10 @@ def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -
         yield f"is of study {run.config.study!r}, not of {study.get('name')!r}"
         return
     if run.config.log_path is None or run.config.log_path.name != _own_name(path):
-        yield f"is of another run than its name says: it was written as {run.config.log_path and run.config.log_path.name}"
+        yield (
+            f"is of another run than its name says: it was written as "
+            f"{run.config.log_path and run.config.log_path.name}"
+        )
         return
     for difference in (*broken(words, run.config), *unlike(study, run.config)):
         yield f"has {difference}"
@@ -134,12 +161,17 @@ def _doubled(logs: Logs) -> Iterator[str]:
             key = run.config.model_dump_json(exclude={"log_path", "rendezvous_dir"})
             if (other := seen.setdefault(key, path)) != path:
                 yield f"{path} and {other} are one and the same run"
-            elif run.processes is not None and (other := measured.setdefault(run.processes, path)) != path:
+            elif (
+                run.processes is not None
+                and (other := measured.setdefault(run.processes, path)) != path
+            ):
                 yield f"{path} and {other} are one and the same measurement"
 
 
 def _uneven(logs: Logs, fixed: Iterable[str]) -> Iterator[str]:
-    """Runs whose work is not the others': a study varies frameworks, ranks and batch, and what it says."""
+    """Runs whose work is not the others': a study varies frameworks, ranks and batch, and what it
+    says.
+    """
     for name in sorted(fixed):
         values = {
             path: getattr(run.config, name)
@@ -148,12 +180,16 @@ def _uneven(logs: Logs, fixed: Iterable[str]) -> Iterator[str]:
         }
         usual = Counter(values.values()).most_common(1)
         yield from (
-            f"{path} has {name}={v!r}, where most runs have {usual[0][0]!r}" for path, v in values.items() if v != usual[0][0]
+            f"{path} has {name}={v!r}, where most runs have {usual[0][0]!r}"
+            for path, v in values.items()
+            if v != usual[0][0]
         )
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
-    """Where the report that was `kept` says other than the one `made` now, and where equal work did not end equal."""
+    """Where the report that was `kept` says other than the one `made` now, and where equal work did
+    not end equal.
+    """
     fresh = json.loads(made["summary.json"])
     for check in fresh["equal_parameters"]:
         for mismatch in check["mismatches"]:
@@ -163,22 +199,33 @@ def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
     if "summary.json" in kept:
         try:
             earlier = json.loads(kept["summary.json"])
-            where = _contradiction(earlier, fresh) if isinstance(earlier, dict) else "it is no table"
+            where = (
+                _contradiction(earlier, fresh) if isinstance(earlier, dict) else "it is no table"
+            )
         except (ValueError, RecursionError):
             where = "it is no JSON"
         if where is not None:
-            yield f"summary.json is not what the logs say ({where}); make it again: python -m plots report"
+            yield (
+                f"summary.json is not what the logs say ({where}); make it again: python -m "
+                f"plots report"
+            )
 
 
 def _contradiction(kept: Any, fresh: Any, where: str = "") -> str | None:
-    """Where two summaries differ, or None. A newer version may say more, and another machine round the last bits otherwise."""
+    """Where two summaries differ, or None. A newer version may say more, and another machine round
+    the last bits otherwise.
+    """
     match kept, fresh:
         case dict(), dict():
             pairs = ((f"{where}.{key}", value, fresh.get(key)) for key, value in kept.items())
         case list(), list() if len(kept) == len(fresh):
-            pairs = ((f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(kept, fresh, strict=True)))
+            pairs = (
+                (f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(kept, fresh, strict=True))
+            )
         case float(), float() if math.isclose(kept, fresh, rel_tol=_DIFFERS):
             return None
         case _:
             return None if kept == fresh else where.lstrip(".")
-    return next((found for place, a, b in pairs if (found := _contradiction(a, b, place)) is not None), None)
+    return next(
+        (found for place, a, b in pairs if (found := _contradiction(a, b, place)) is not None), None
+    )

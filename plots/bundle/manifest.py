@@ -1,4 +1,6 @@
-"""The manifest of a bundled study: every file with its digest, how the runs ended, what is missing, on what they ran."""
+"""The manifest of a bundled study: every file with its digest, how the runs ended, what is missing,
+on what they ran.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,36 @@ from plots.bundle.promise import Words
 
 SCHEMA = 1
 NAME = "MANIFEST.json"
-_OF_A_RANK = ("hostname", "cpu", "cpus_on_node", "memory_bytes", "threads", "source", "gpu", "gpu_memory_bytes", "cuda", "cudnn")
+_OF_A_RANK = (
+    "hostname",
+    "cpu",
+    "cpus_on_node",
+    "memory_bytes",
+    "threads",
+    "source",
+    "gpu",
+    "gpu_memory_bytes",
+    "cuda",
+    "cudnn",
+)
 
 
 def manifest(
-    name: str, contents: Contents, runs: Mapping[str, Run], options: Mapping[str, Words], left_out: Sequence[str]
+    name: str,
+    contents: Contents,
+    runs: Mapping[str, Run],
+    options: Mapping[str, Words],
+    left_out: Sequence[str],
 ) -> dict[str, Any]:
     """Plain values, in an order that depends on the contents alone; `runs` and `options` by run id.
 
-    A run counts as planned where a job script names it; points that lack blocks, also those that no job was made for, are
-    listed apart, as the report does.
+    A run counts as planned where a job script names it; points that lack blocks, also those that no
+    job was made for, are listed apart, as the report does.
     """
-    states = {run_id: runs[run_id].state if run_id in runs else "planned" for run_id in sorted({*options, *runs})}
+    states = {
+        run_id: runs[run_id].state if run_id in runs else "planned"
+        for run_id in sorted({*options, *runs})
+    }
     counts = Counter(states.values())
     report = json.loads(contents["summary.json"])
     told = report["study"]
@@ -38,7 +58,11 @@ def manifest(
         "blocks": {"planned": told["blocks_planned"], "usable": told["blocks_usable"]},
         "runs": {"planned": len(states), "by_state": {state: counts[state] for state in STATES}},
         "gaps": [
-            {"run": run_id, "state": state, "reason": runs[run_id].problem if run_id in runs else None}
+            {
+                "run": run_id,
+                "state": state,
+                "reason": runs[run_id].problem if run_id in runs else None,
+            }
             for run_id, state in states.items()
             if state != "ok"
         ],
@@ -54,7 +78,9 @@ def manifest(
 
 
 def provenance(runs: Mapping[str, Run]) -> dict[str, list[Any]]:
-    """Every value that the runs recorded of versions, code and hardware: where a list holds one, all agree."""
+    """Every value that the runs recorded of versions, code and hardware: where a list holds one,
+    all agree.
+    """
     seen: dict[str, set[str]] = {}
 
     def note(name: str, value: object) -> None:
@@ -70,4 +96,7 @@ def provenance(runs: Mapping[str, Run]) -> dict[str, list[Any]]:
         for rank in comparability.ranks(host):
             for name in _OF_A_RANK:
                 note(name, rank.get(name))
-    return {name: [json.loads(value) for value in sorted(values)] for name, values in sorted(seen.items())}
+    return {
+        name: [json.loads(value) for value in sorted(values)]
+        for name, values in sorted(seen.items())
+    }

@@ -1,4 +1,6 @@
-"""Pack one study for citing: read its folder, refuse one that contradicts itself, write one archive."""
+"""Pack one study for citing: read its folder, refuse one that contradicts itself, write one
+archive.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,24 @@ from plots.bundle.manifest import NAME, manifest
 from plots.files import write
 from plots.report import write as report
 
-_BELONGS = ("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out", "jobs/*", "calibration/*")
+_BELONGS = (
+    "study.toml",
+    "jobs.jsonl",
+    "job-*.sh",
+    "runs/*.jsonl",
+    "runs/*.out",
+    "jobs/*",
+    "calibration/*",
+)
 _REPORT = ("report.md", "summary.json", "figures/*", report.CALIBRATION)  # made afresh
 
 
 def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     """Write FOLDER.tar.gz beside the folder, or to `out`; the same folder gives the same bytes.
 
-    Raises UsageError where the folder contradicts itself, is being worked in or holds a link that leads out of it, or where the
-    archive cannot be written, or is there with other contents and not to be replaced (`force`).
+    Raises UsageError where the folder contradicts itself, is being worked in or holds a link that
+    leads out of it, or where the archive cannot be written, or is there with other contents and not
+    to be replaced (`force`).
     """
     name = folder.resolve().name
     place = folder.resolve().parent if out is None else out
@@ -43,16 +54,28 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
             made = _read(Path(fresh), _REPORT)
         _refuse_changed(folder, contents)
         _refuse(folder, check.report_problems(kept, made))
-        there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        there = {
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        }
     runs = {PurePath(path).stem: run for path, run in logs.items() if check.is_last(path)}
     left_out = sorted(there - contents.keys() - made.keys())
     facts = manifest(name, contents | made, runs, check.promises(contents), left_out)
-    _write(target, archive(name, {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()}, _newest(logs)), force)
+    _write(
+        target,
+        archive(
+            name,
+            {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()},
+            _newest(logs),
+        ),
+        force,
+    )
     return target
 
 
 def archive(name: str, contents: Mapping[str, bytes], time: int) -> bytes:
-    """A tar.gz of files below `name`/: sorted, of nobody, all of one time, so that equal contents are equal bytes."""
+    """A tar.gz of files below `name`/: sorted, of nobody, all of one time, so that equal contents
+    are equal bytes.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for path, data in sorted(contents.items()):
@@ -72,9 +95,19 @@ def _newest(logs: Mapping[str, Run]) -> int:
 
 
 def _read(folder: Path, patterns: tuple[str, ...]) -> dict[str, bytes]:
-    paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file() and path.suffix != ".tmp"}
-    if away := sorted(path for path in paths if not path.resolve().is_relative_to(folder.resolve())):
-        raise UsageError(f"{away[0]} leads out of the folder, to {away[0].resolve()}; put a copy in its place, or remove it")
+    paths = {
+        path
+        for pattern in patterns
+        for path in folder.glob(pattern)
+        if path.is_file() and path.suffix != ".tmp"
+    }
+    if away := sorted(
+        path for path in paths if not path.resolve().is_relative_to(folder.resolve())
+    ):
+        raise UsageError(
+            f"{away[0]} leads out of the folder, to {away[0].resolve()}; put a copy in its place, "
+            f"or remove it"
+        )
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
@@ -90,7 +123,9 @@ def _nobody_works_in(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it") from None
+            raise UsageError(
+                f"{folder}: a job of this study is running; wait for it or stop it"
+            ) from None
         yield
 
 
@@ -103,16 +138,28 @@ def _refuse(folder: Path, found: Iterator[str]) -> None:
 
 
 def _refuse_changed(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Raise UsageError where a file is no longer what was read: jobs of a batch system hold no lock."""
+    """Raise UsageError where a file is no longer what was read: jobs of a batch system hold no
+    lock.
+    """
     now = _read(folder, _BELONGS)
-    if changed := sorted(path for path in now.keys() | contents.keys() if now.get(path) != contents.get(path)):
-        raise UsageError(f"{folder}: {changed[0]} changed while the study was read; bundle it when nobody works in it")
+    if changed := sorted(
+        path for path in now.keys() | contents.keys() if now.get(path) != contents.get(path)
+    ):
+        raise UsageError(
+            f"{folder}: {changed[0]} changed while the study was read; bundle it when nobody "
+            f"works in it"
+        )
 
 
 def _write(target: Path, data: bytes, force: bool) -> None:
     try:
         if not force and target.exists() and target.read_bytes() != data:
-            raise UsageError(f"{target} is there with other contents; replace it with --force, or name another --out")
+            raise UsageError(
+                f"{target} is there with other contents; replace it with --force, or name another "
+                f"--out"
+            )
         write(target, data)
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}; choose another --out") from None
+        raise UsageError(
+            f"{target} cannot be written: {error.strerror}; choose another --out"
+        ) from None

@@ -1,4 +1,6 @@
-"""What job scripts and study.toml promised of every run, and where a log says otherwise: pure functions of their texts."""
+"""What job scripts and study.toml promised of every run, and where a log says otherwise: pure
+functions of their texts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _RUN = re.compile(r"^run ([^(\s].*)$", re.MULTILINE)
 
 
 def promised(script: str) -> dict[str, Words]:
-    """Options of `python -m bench` for each run id of a job script, as its lines `run ID RANKS OPTIONS` and COMMON say.
+    """Options of `python -m bench` for each run id of a job script, as its lines `run ID RANKS
+    OPTIONS` and COMMON say.
 
     Raises ValueError on a line that no shell would read.
     """
@@ -30,11 +33,16 @@ def promised(script: str) -> dict[str, Words]:
 
 
 def broken(words: Words, config: RunConfig) -> Iterator[str]:
-    """Options that a run's own configuration does not have; one that RunConfig no longer knows cannot be checked."""
+    """Options that a run's own configuration does not have; one that RunConfig no longer knows
+    cannot be checked.
+    """
     for words_of_one in _options(words):
         name = words_of_one[0].removeprefix("--").removeprefix("no-").replace("-", "_")
         if name in RunConfig.model_fields and (found := config.to_words(name)) != words_of_one:
-            yield f"{' '.join(found) or name + ' unset'}, but its job script says {' '.join(words_of_one)}"
+            yield (
+                f"{' '.join(found) or name + ' unset'}, but its job script says "
+                f"{' '.join(words_of_one)}"
+            )
 
 
 def _options(words: Words) -> list[Words]:
@@ -48,13 +56,23 @@ def _options(words: Words) -> list[Words]:
 
 
 def unlike(study: Mapping[str, Any], config: RunConfig) -> list[str]:
-    """Fields that study.toml fixes, in [run] or in the variant that comes nearest, and that a run has otherwise."""
+    """Fields that study.toml fixes, in [run] or in the variant that comes nearest, and that a run
+    has otherwise.
+    """
     values = config.model_dump(mode="json")
 
     def differences(variant: Mapping[str, Any]) -> list[str]:
         said = {**study.get("run", {}), **variant}
-        asked = {k: v for k, v in as_recorded(said).items() if not (k in EXCHANGE and config.backend == "single")}
-        return [f"{k}={values[k]!r}, but study.toml says {said[k]!r}" for k, v in asked.items() if values[k] != v]
+        asked = {
+            k: v
+            for k, v in as_recorded(said).items()
+            if not (k in EXCHANGE and config.backend == "single")
+        }
+        return [
+            f"{k}={values[k]!r}, but study.toml says {said[k]!r}"
+            for k, v in asked.items()
+            if values[k] != v
+        ]
 
     return min(map(differences, study.get("variants", {}).values() or [{}]), key=len)
 
@@ -68,11 +86,17 @@ class _Alone(RunConfig):
 
 
 def as_recorded(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of study.toml as a run's log has them: 0 as 0.0, "data/" as "data"; what is no field of a run is left out.
+    """Values of study.toml as a run's log has them: 0 as 0.0, "data/" as "data"; what is no field
+    of a run is left out.
 
-    Fields alone are checked, not which of them go together; a value that no run could have stays as it is.
+    Fields alone are checked, not which of them go together; a value that no run could have stays as
+    it is.
     """
-    return {name: _as_recorded(name, value) for name, value in asked.items() if name in RunConfig.model_fields}
+    return {
+        name: _as_recorded(name, value)
+        for name, value in asked.items()
+        if name in RunConfig.model_fields
+    }
 
 
 def _as_recorded(name: str, value: Any) -> Any:

@@ -1,4 +1,6 @@
-"""What jobs left beside the runs: their calibrations, read as each job recorded them in jobs/*.jsonl."""
+"""What jobs left beside the runs: their calibrations, read as each job recorded them in
+jobs/*.jsonl.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,23 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(_Said)
 
 
 def read(folder: Path) -> list[Calibration] | None:
-    """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none recorded; None without jobs."""
+    """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none
+    recorded; None without jobs.
+    """
     if not (folder / "jobs").is_dir():
         return None
-    found = [c for path in sorted((folder / "jobs").glob("*.jsonl")) for c in _of_job(path, folder / "calibration")]
+    found = [
+        c
+        for path in sorted((folder / "jobs").glob("*.jsonl"))
+        for c in _of_job(path, folder / "calibration")
+    ]
     recorded = {c.log for c in found}
     strays = (p for p in sorted((folder / "calibration").glob("*.jsonl")) if p.name not in recorded)
     reason = "its job did not live to record it"
-    return [*found, *(Calibration("", _allocation(p), "", "", log=p.name, reason=reason) for p in strays)]
+    return [
+        *found,
+        *(Calibration("", _allocation(p), "", "", log=p.name, reason=reason) for p in strays),
+    ]
 
 
 def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
@@ -54,7 +65,9 @@ def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
 
 
 def events(text: bytes) -> Iterator[Mapping[str, Any]]:
-    """What a job said of itself, line by line; a line that a kill has torn, or that is no such event, says nothing."""
+    """What a job said of itself, line by line; a line that a kill has torn, or that is no such
+    event, says nothing.
+    """
     for line in text.splitlines():
         with suppress(ValidationError):
             yield _EVENT.validate_json(line, strict=True)
@@ -72,7 +85,9 @@ def _calibration(job: str, place: str, event: Mapping[str, Any], logs: Path) -> 
     assert run.config is not None  # of a usable log
     facts = comparability.facts(run.config, run.host, run.end)
     host = "".join(run.hosts)
-    return Calibration(job, place, when, node, host, log, "", run.images_per_s, run.config.samples_per_step, facts)
+    return Calibration(
+        job, place, when, node, host, log, "", run.images_per_s, run.config.samples_per_step, facts
+    )
 
 
 def _allocation(path: Path) -> str:

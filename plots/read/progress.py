@@ -1,4 +1,6 @@
-"""How far a long reading has come: a bar on a terminal, a line now and then in a batch log, nothing where it is short."""
+"""How far a long reading has come: a bar on a terminal, a line now and then in a batch log, nothing
+where it is short.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ LINE_EVERY_S = 10.0
 
 
 def track(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items one by one, and on standard error how many have been handed out; `what`: 'run logs read'."""
+    """The items one by one, and on standard error how many have been handed out; `what`: 'run logs
+    read'.
+    """
     began = time.monotonic()
     done = 0
     for item in items:  # until it shows to take long
@@ -28,9 +32,20 @@ def track(items: Sequence[T], what: str) -> Iterator[T]:
 
 def _bar(items: Sequence[T], what: str, done: int) -> Iterator[T]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=len(items), completed=done)
         for item in items[done:]:

@@ -1,4 +1,6 @@
-"""Read a study's folder: complete runs become one tidy frame, everything else is listed with the reason."""
+"""Read a study's folder: complete runs become one tidy frame, everything else is listed with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from plots.analyse.blocks import NO_BLOCK
 from plots.analyse.coverage import Plan
 from plots.read.progress import track
 
-ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # a run that was done again; what is left is its own name
+ATTEMPT = re.compile(
+    r"\.attempt-\d+(?=\.jsonl$)"
+)  # a run that was done again; what is left is its own name
 
 
 class Primary(BaseModel):
@@ -46,7 +50,9 @@ class Study(Plan):
 
 @dataclass(frozen=True)
 class Unusable:
-    """A log that no number comes from, and why; `words` are the last ones of its ranks, one line each."""
+    """A log that no number comes from, and why; `words` are the last ones of its ranks, one line
+    each.
+    """
 
     log: str
     state: str
@@ -56,7 +62,8 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study's folder as read: one row per usable run, in `runs` if it trained, in `pipelines` if it only made batches.
+    """A study's folder as read: one row per usable run, in `runs` if it trained, in `pipelines` if
+    it only made batches.
 
     `notes` says what had to be assumed.
     """
@@ -71,7 +78,9 @@ class Loaded:
 
 
 def load(folder: Path) -> Loaded:
-    """Read FOLDER/study.toml and FOLDER/runs/*.jsonl (or FOLDER/*.jsonl); raises UsageError where there are no logs."""
+    """Read FOLDER/study.toml and FOLDER/runs/*.jsonl (or FOLDER/*.jsonl); raises UsageError where
+    there are no logs.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     study, notes = _study(folder)
@@ -84,7 +93,9 @@ def load(folder: Path) -> Loaded:
     rows: list[dict[str, Any]] = []
     widest: Mapping[str, Any] = {}  # provenance of the run that saw most of the machine
     unusable: list[Unusable] = []
-    measured: list[tuple[object, bool]] = []  # per row by which processes, and whether the log bears its own run's name
+    measured: list[
+        tuple[object, bool]
+    ] = []  # per row by which processes, and whether the log bears its own run's name
     for path in track(new, "run logs read"):
         run = read_log(path)
         if isinstance(run, Unusable):
@@ -94,7 +105,9 @@ def load(folder: Path) -> Loaded:
         measured.append((run.processes, _bears_its_name(run)))
         widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
     rows, copies = _set_copies_aside(rows, measured)
-    pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged with what was
+    pipelines = [
+        row for row in rows if row["loader_only"]
+    ]  # nothing was trained: never averaged with what was
     rows = [row for row in rows if not row["loader_only"]]
     for row, variant in zip(rows, comparability.variants(rows), strict=True):
         row["variant"] = variant
@@ -108,7 +121,10 @@ def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
     path = folder / "study.toml"
     if not path.exists():
         study = Study(name=folder.resolve().name, question="", margin=0.02, blocks=None)
-        return study, ("No study.toml beside the logs: the margin of 2 % is an assumption made when reporting, not beforehand.",)
+        return study, (
+            "No study.toml beside the logs: the margin of 2 % is an assumption made when "
+            "reporting, not beforehand.",
+        )
     try:
         return Study(**{"name": folder.resolve().name, **tomllib.loads(path.read_text())}), ()
     except ValidationError as error:
@@ -124,7 +140,11 @@ def read_log(path: Path) -> Run | Unusable:
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return Unusable(path.name, "failed", str(error))
     verdict = run.verdict
-    return run if verdict.state == "ok" else Unusable(path.name, verdict.state, verdict.reason, verdict.words)
+    return (
+        run
+        if verdict.state == "ok"
+        else Unusable(path.name, verdict.state, verdict.reason, verdict.words)
+    )
 
 
 def _superseded(path: Path) -> Unusable:
@@ -132,13 +152,18 @@ def _superseded(path: Path) -> Unusable:
     if not isinstance(run, Unusable):
         return Unusable(path.name, run.state, "complete, but repeated")
     # a run is done again only when its job is gone
-    return Unusable(path.name, "interrupted", "killed together with its job") if run.state == "running" else run
+    return (
+        Unusable(path.name, "interrupted", "killed together with its job")
+        if run.state == "running"
+        else run
+    )
 
 
 def _row(run: Run) -> dict[str, Any]:
     """One row of the frame. Step columns: seconds of the slowest rank of each step.
 
-    step_seconds_mean alone comes from the windows: it is the throughput's inverse, samples_per_step / images_per_s.
+    step_seconds_mean alone comes from the windows: it is the throughput's inverse, samples_per_step
+    / images_per_s.
     """
     config = run.config
     assert config is not None
@@ -148,9 +173,22 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "log": run.path.name,
         **{
-            k: getattr(config, k) for k in ("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study")
+            k: getattr(config, k)
+            for k in (
+                "cell",
+                "backend",
+                "transport",
+                "settings",
+                "world_size",
+                "seed",
+                "position",
+                "study",
+            )
         },
-        **{k: getattr(config, k) for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")},
+        **{
+            k: getattr(config, k)
+            for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")
+        },
         "curves": _curves(config),
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
@@ -174,28 +212,41 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _bears_its_name(run: Run) -> bool:
-    return run.config is not None and run.config.log_path is not None and run.config.log_path.name == run.path.name
+    return (
+        run.config is not None
+        and run.config.log_path is not None
+        and run.config.log_path.name == run.path.name
+    )
 
 
 def _set_copies_aside(
     rows: Sequence[dict[str, Any]], measured: Sequence[tuple[object, bool]]
 ) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Logs of the same processes, started at the same moment, are one measurement, whatever block or name they bear."""
+    """Logs of the same processes, started at the same moment, are one measurement, whatever block
+    or name they bear.
+    """
     original: dict[object, str] = {}
-    for row, (processes, _) in sorted(zip(rows, measured, strict=True), key=lambda pair: not pair[1][1]):
+    for row, (processes, _) in sorted(
+        zip(rows, measured, strict=True), key=lambda pair: not pair[1][1]
+    ):
         original.setdefault(processes, row["log"])
     kept, copies = [], []
     for row, (processes, _) in zip(rows, measured, strict=True):
         if processes is None or original[processes] == row["log"]:
             kept.append(row)
         else:
-            reason = f"the same measurement as {original[processes]}: by the same processes, started at the same moment"
+            reason = (
+                f"the same measurement as {original[processes]}: by the same processes, "
+                f"started at the same moment"
+            )
             copies.append(Unusable(row["log"], "ok", reason))
     return kept, copies
 
 
 def _input_share(run: Run) -> float | None:
-    """Share of the windows' time that a rank waited for its batches, of the rank that waited most; None in older logs."""
+    """Share of the windows' time that a rank waited for its batches, of the rank that waited most;
+    None in older logs.
+    """
     if not all("input_seconds" in w for w in run.windows):
         return None
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
@@ -208,15 +259,29 @@ def _curves(config: RunConfig) -> tuple[str, ...]:
 
 
 def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds may differ by block."""
+    """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds
+    may differ by block.
+    """
     points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        points[tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))].append(row)
+        points[
+            tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))
+        ].append(row)
     kept, aside = [], []
     for group in points.values():
-        for row, other in zip(group, comparability.against_most([r["facts"] for r in group]), strict=True):
+        for row, other in zip(
+            group, comparability.against_most([r["facts"] for r in group]), strict=True
+        ):
             kept += [] if other else [row]
             aside += (
-                [Unusable(row["log"], "ok", "work differs from its point's other runs: " + "; ".join(other))] if other else []
+                [
+                    Unusable(
+                        row["log"],
+                        "ok",
+                        "work differs from its point's other runs: " + "; ".join(other),
+                    )
+                ]
+                if other
+                else []
             )
     return sorted(kept, key=lambda r: r["log"]), aside

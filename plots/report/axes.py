@@ -9,9 +9,10 @@ from typing import Any
 
 from plots.stats import Estimate
 
-# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in every figure. Cells that
-# agree lie on one another at their true place, so what is drawn first is larger and open: DDP's markers hold Horovod's, whose
-# are filled, and its lines are wider. A transport has one style of line.
+# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in
+# every figure. Cells that agree lie on one another at their true place, so what is drawn first is
+# larger and open: DDP's markers hold Horovod's, whose are filled, and its lines are wider. A
+# transport has one style of line.
 CELLS = {
     "single": ("#000000", "+", 13.0, 1.0),
     "ddp/mpi": ("#0072B2", "o", 8.0, 2.0),
@@ -23,17 +24,24 @@ CELLS = {
 }
 _OTHERS = (("#999933", "h", 9.5, 2.2), ("#882255", "*", 7.5, 1.9), ("#44AA99", "p", 6.0, 1.7))
 _LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}
-_LONGEST = 1.8  # times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
-_LOG_FROM = 4  # from more than this ratio on, a linear axis crowds the small values and becomes logarithmic
+# times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
+_LONGEST = 1.8
+_LOG_FROM = (
+    4  # from more than this ratio on, a linear axis crowds the small values and becomes logarithmic
+)
 _DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST_STEPS = 8
 
 
 def look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
-    """How a cell's line, markers and bars look; one that has no look of its own takes the next of the spare ones."""
+    """How a cell's line, markers and bars look; one that has no look of its own takes the next of
+    the spare ones.
+    """
     others = [c for c in cells if c not in CELLS]
-    colour, marker, points, width = CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
+    colour, marker, points, width = (
+        CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
+    )
     backend, _, transport = cell.partition("/")
     return {
         "color": colour,
@@ -55,7 +63,9 @@ def is_log(values: Sequence[int]) -> bool:
 
 
 def ends(values: Sequence[int]) -> tuple[float, float]:
-    """Ends of an axis on which each of these ranks or batches stands at its true place, with room at both."""
+    """Ends of an axis on which each of these ranks or batches stands at its true place, with room
+    at both.
+    """
     at = [math.log2(v) if is_log(values) else float(v) for v in sorted(set(values))]
     room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
     low, high = at[0] - room, at[-1] + room
@@ -79,7 +89,9 @@ def dots(e: Estimate) -> tuple[float, ...]:
 
 
 def reach(estimates: Sequence[Estimate], *others: float) -> tuple[float, float]:
-    """Ends of a logarithmic axis that holds every value and block, and every bar that is not so long as to flatten the values."""
+    """Ends of a logarithmic axis that holds every value and block, and every bar that is not so
+    long as to flatten the values.
+    """
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
@@ -90,11 +102,17 @@ def reach(estimates: Sequence[Estimate], *others: float) -> tuple[float, float]:
 
 def cut(e: Estimate, low: float, high: float) -> list[float]:
     """Ends of the frame at which an estimate's bar is cut."""
-    return [] if e.shown is None else [end for end, out in ((low, e.shown[0] < low), (high, e.shown[1] > high)) if out]
+    return (
+        []
+        if e.shown is None
+        else [end for end, out in ((low, e.shown[0] < low), (high, e.shown[1] > high)) if out]
+    )
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Marks of a logarithmic axis of ratios: round steps where it is short, else powers of two; 1 is among them if on it."""
+    """Marks of a logarithmic axis of ratios: round steps where it is short, else powers of two; 1
+    is among them if on it.
+    """
     if high / low > _DOUBLE_FROM:
         return [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])

@@ -13,20 +13,29 @@ from plots.stats import Estimate
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Text of a log or a study as one line of printable characters; what is cut off is told apart by a digest."""
+    """Text of a log or a study as one line of printable characters; what is cut off is told apart
+    by a digest.
+    """
     head = " ".join(text[: 2 * limit].split())
     line = "".join(c if c.isprintable() else "?" for c in head)
     if len(text) <= 2 * limit and len(line) <= limit:
         return line
-    return f"{line[:limit]}... ({len(text):,} characters, {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]})"
+    return (
+        f"{line[:limit]}... ({len(text):,} characters, "
+        f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]})"
+    )
 
 
 def escape(text: str) -> str:
-    """The same for Markdown: shown as it is, and never a tag, a link, a heading, emphasis or mathematics."""
+    """The same for Markdown: shown as it is, and never a tag, a link, a heading, emphasis or
+    mathematics.
+    """
     line = html.escape(clean(text).replace("`", "'").replace("\\", "\\\\"), quote=False)
     line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
@@ -34,7 +43,9 @@ def escape(text: str) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]'; below six blocks the value and those it is the mean of, as an interval would say nothing."""
+    """'64.7 % [62.3, 67.2]'; below six blocks the value and those it is the mean of, as an interval
+    would say nothing.
+    """
     if e.shown is None:
         return f"{form(e.value)} ({_too_few(e, form)})"
     low, high = map(form, e.shown)

@@ -18,7 +18,18 @@ from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis, machine, workload
 from plots.read.runs import Unusable
 from plots.report import answer, calibration_tables
-from plots.report.format import count, escape, interval, ms, or_dash, p_value, percent, rate, ratio, table
+from plots.report.format import (
+    count,
+    escape,
+    interval,
+    ms,
+    or_dash,
+    p_value,
+    percent,
+    rate,
+    ratio,
+    table,
+)
 from plots.stats import Estimate
 
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
@@ -29,7 +40,11 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
     """The page, with `drawn` the names of the figures beside it."""
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
-        loader=folder, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=folder,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     raw, a = a, told(a)
     loaded = a.loaded
@@ -59,10 +74,14 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         calibration_tables=calibration_tables,
         calibration_findings=calibration_tables.findings(a.calibrated) if a.calibrated else [],
         calibration_unusable=calibration_tables.unusable(a.calibrated) if a.calibrated else "",
-        same_nodes=_scaling(a, a.calibrated.scaling) if a.calibrated and a.calibrated.scaling else "",
+        same_nodes=_scaling(a, a.calibrated.scaling)
+        if a.calibrated and a.calibrated.scaling
+        else "",
         step_times=_step_times(a),
         not_steady=[
-            f"`{escape(r['log'])}`: {escape(r['not_steady_reason'])}" for r in loaded.runs.to_dict("records") if not r["steady"]
+            f"`{escape(r['log'])}`: {escape(r['not_steady_reason'])}"
+            for r in loaded.runs.to_dict("records")
+            if not r["steady"]
         ],
         equal_work=_equal_work(a),
         usable=len(loaded.runs),
@@ -94,7 +113,9 @@ def _told(x: Any) -> Any:
         case Table():
             return x
         case BaseModel():
-            return x.model_copy(update={name: _told(getattr(x, name)) for name in type(x).model_fields})
+            return x.model_copy(
+                update={name: _told(getattr(x, name)) for name in type(x).model_fields}
+            )
         case Mapping():
             return {_told(k): _told(v) for k, v in x.items()}
         case tuple() if hasattr(x, "_fields"):
@@ -126,26 +147,50 @@ def _variant(a: Analysis, variant: tuple[str, ...]) -> list[str]:
 
 def _apart(a: Analysis) -> list[str]:
     """What a reader must know about numbers of runs that are reported apart."""
-    facts = [f for blocks in a.table.blocks.values() for mean in blocks.values() for f in mean.facts]
+    facts = [
+        f for blocks in a.table.blocks.values() for mean in blocks.values() for f in mean.facts
+    ]
     lines = []
     if _varies(a):
-        lines.append("Variants are never mixed either: each is compared with itself alone, in rows and figures of its own.")
+        lines.append(
+            "Variants are never mixed either: each is compared with itself alone, in rows and "
+            "figures of its own."
+        )
     if any(f.get("compile") == "True" for f in facts):
-        lines.append("`compile=True` takes away the overlap of Horovod's exchange with the backward pass.")
+        lines.append(
+            "`compile=True` takes away the overlap of Horovod's exchange with the backward pass."
+        )
     if found := sorted({f["compression"] for f in facts if f.get("compression", "none") != "none"}):
         lines.append(
-            f"`compression={'`, `'.join(found)}` rounds gradients on the way: one process rounds nothing, so only its speed is a "
+            f"`compression={'`, `'.join(found)}` rounds gradients on the way: one process rounds "
+            f"nothing, so only its speed is a "
             "baseline."
         )
     return lines
 
 
 def _gains(a: Analysis) -> str:
-    head = ["cell", "settings", "ranks", "images per rank", "variant", "over", "images/s, ratio [95 %]", "n"]
+    head = [
+        "cell",
+        "settings",
+        "ranks",
+        "images per rank",
+        "variant",
+        "over",
+        "images/s, ratio [95 %]",
+        "n",
+    ]
     rows = []
     for g in a.gains:
         where = [g.point.cell, _settings(g.point), g.point.world_size, g.point.samples_per_rank]
-        rows.append([*where, *(", ".join(p.variant) for p in (g.point, g.baseline)), interval(g.ratio, ratio), g.ratio.n])
+        rows.append(
+            [
+                *where,
+                *(", ".join(p.variant) for p in (g.point, g.baseline)),
+                interval(g.ratio, ratio),
+                g.ratio.n,
+            ]
+        )
     return table(head, rows)
 
 
@@ -170,44 +215,64 @@ def _pipelines(a: Analysis) -> str:
 
 def _answers(a: Analysis) -> list[str]:
     lines = [
-        f"**Equal work is in doubt:** at {ranks(d.world_size)} cells ended with different parameters ({'; '.join(d.mismatches)})."
+        f"**Equal work is in doubt:** at {ranks(d.world_size)} cells ended with different "
+        f"parameters ({'; '.join(d.mismatches)})."
         for d in a.digests
         if d.mismatches
     ]
     lines += [
-        f"**The environments are not equal:** {said}, as the site asks; every ratio marked so compares these settings as well."
+        f"**The environments are not equal:** {said}, as the site asks; every ratio marked so "
+        f"compares these settings as well."
         for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
     ]
     compared = answer.first(a)
-    lines += [f"**{answer.headline(a)}**"] if len(compared) > 1 else [] if compared else [answer.NOT_COMPARED]
+    lines += (
+        [f"**{answer.headline(a)}**"]
+        if len(compared) > 1
+        else []
+        if compared
+        else [answer.NOT_COMPARED]
+    )
     lines += [f"**{answer.where(c)}:** {answer.said(c, a)}" for c in compared[:_MOST_ANSWERS]]
     lines += (
         [f"The other {count(len(compared) - _MOST_ANSWERS, 'comparison')}: see the table below."]
         if len(compared) > _MOST_ANSWERS
         else []
     )
-    lines += ["What the variants gain over the plainest one stands under [Variants](#variants)."] if a.gains else []
+    lines += (
+        ["What the variants gain over the plainest one stands under [Variants](#variants)."]
+        if a.gains
+        else []
+    )
     return lines + _scaling_answers(a)
 
 
 def _scaling_answers(a: Analysis) -> list[str]:
-    """One line per curve, variant, settings and batch: the largest point against the common baseline."""
+    """One line per curve, variant, settings and batch: the largest point against the common
+    baseline.
+    """
     series: dict[tuple[str, tuple[str, ...], str, int], list[Scaled]] = {}
     for s in a.efficiency:
         if s.kind == "common":
-            series.setdefault((s.curve, s.point.variant, s.point.settings, s.point.fixed(s.curve)), []).append(s)
+            series.setdefault(
+                (s.curve, s.point.variant, s.point.settings, s.point.fixed(s.curve)), []
+            ).append(s)
     lines = []
     for (curve, variant, settings, fixed), rows in series.items():
         last = [s for s in rows if s.point.world_size == max(r.point.world_size for r in rows)]
         weak = curve == "weak"
         values = ", ".join(
-            f"{s.point.cell} {interval(s.efficiency, percent) if weak else interval(s.speedup, ratio)}" for s in last
+            f"{s.point.cell} "
+            f"{interval(s.efficiency, percent) if weak else interval(s.speedup, ratio)}"
+            for s in last
         )
         batch = f"{fixed} images per {'rank' if weak else 'step'}"
         base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
         name = "Weak efficiency" if weak else "Strong speed-up"
         conditions = "; ".join([batch, settings, *variant])
-        lines.append(f"{name} at {ranks(last[0].point.world_size)} against {base} ({conditions}): {values}.")
+        lines.append(
+            f"{name} at {ranks(last[0].point.world_size)} against {base} ({conditions}): {values}."
+        )
     return lines
 
 
@@ -232,8 +297,23 @@ def _ratios(a: Analysis) -> str:
             else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
         )
         said = comparison.sentence(c, a.loaded.study.margin, a.tests)
-        where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant), ", ".join(c.curves)]
-        rows.append([*where, interval(c.paired.estimate, ratio), ci90, c.paired.n, f"primary: {said}" if c.primary else said])
+        where = [
+            c.world_size,
+            c.samples_per_rank,
+            c.transport,
+            c.settings,
+            *_variant(a, c.variant),
+            ", ".join(c.curves),
+        ]
+        rows.append(
+            [
+                *where,
+                interval(c.paired.estimate, ratio),
+                ci90,
+                c.paired.n,
+                f"primary: {said}" if c.primary else said,
+            ]
+        )
     return table(head, rows)
 
 
@@ -255,45 +335,115 @@ def _checks(a: Analysis) -> str:
         price = c.blocks_for_visible_effect if c.paired.n > 1 else None
         p = [p_value(x) for x in (c.paired.t_p, c.holm_p, c.paired.signflip_p, c.paired.wilcoxon_p)]
         where = [c.world_size, c.samples_per_rank, c.transport, c.settings, *_variant(a, c.variant)]
-        rows.append([*where, *("-" if x is None else percent(x) for x in noise), or_dash(price), *map(or_dash, p)])
+        rows.append(
+            [
+                *where,
+                *("-" if x is None else percent(x) for x in noise),
+                or_dash(price),
+                *map(or_dash, p),
+            ]
+        )
     return table(head, rows)
 
 
 def _throughput(a: Analysis) -> str:
     waited = any(t.input_share is not None for t in a.throughput)
-    head = ["curve", "cell", "settings", *_columns(a), "ranks", "images per rank", "images/s [95 %]", "step ms [95 %]"]
+    head = [
+        "curve",
+        "cell",
+        "settings",
+        *_columns(a),
+        "ranks",
+        "images per rank",
+        "images/s [95 %]",
+        "step ms [95 %]",
+    ]
     head += [*(["waiting for input"] if waited else []), "n", "runs", "flags"]
     rows = []
     for t in a.throughput:
-        where = [t.curve, t.point.cell, _settings(t.point), *_variant(a, t.point.variant), t.point.world_size]
-        values = [t.point.samples_per_rank, interval(t.images_per_s, rate), interval(t.step_seconds, ms)]
+        where = [
+            t.curve,
+            t.point.cell,
+            _settings(t.point),
+            *_variant(a, t.point.variant),
+            t.point.world_size,
+        ]
+        values = [
+            t.point.samples_per_rank,
+            interval(t.images_per_s, rate),
+            interval(t.step_seconds, ms),
+        ]
         values += ["-" if t.input_share is None else percent(t.input_share)] if waited else []
         rows.append([*where, *values, t.images_per_s.n, t.runs, "; ".join(t.flags) or "-"])
     return table(head, rows)
 
 
 def _scaling(a: Analysis, scaled: Sequence[Scaled]) -> str:
-    head = ["curve", "cell", "settings", *_columns(a), "ranks", "baseline", "baseline images/s", "speed-up [95 %]"]
+    head = [
+        "curve",
+        "cell",
+        "settings",
+        *_columns(a),
+        "ranks",
+        "baseline",
+        "baseline images/s",
+        "speed-up [95 %]",
+    ]
     head += ["efficiency [95 %]", "step overhead ms", "n", "flags"]
     rows = []
     for s in scaled:
-        where = [s.curve, s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
+        where = [
+            s.curve,
+            s.point.cell,
+            _settings(s.point),
+            *_variant(a, s.point.variant),
+            s.point.world_size,
+        ]
         base = f"{s.kind}: {describe(s.baseline)}"
-        overhead = "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+,.1f}"
-        values = [interval(s.speedup, ratio), interval(s.efficiency, percent), overhead, s.efficiency.n]
-        rows.append([*where, base, interval(s.baseline_images_per_s, rate), *values, "; ".join(s.flags) or "-"])
+        overhead = (
+            "-" if s.step_overhead_seconds is None else f"{1000 * s.step_overhead_seconds:+,.1f}"
+        )
+        values = [
+            interval(s.speedup, ratio),
+            interval(s.efficiency, percent),
+            overhead,
+            s.efficiency.n,
+        ]
+        rows.append(
+            [
+                *where,
+                base,
+                interval(s.baseline_images_per_s, rate),
+                *values,
+                "; ".join(s.flags) or "-",
+            ]
+        )
     return table(head, rows)
 
 
 def _gaps(a: Analysis) -> str:
     varies = any(g.point.variant for g in a.gaps)
-    head = ["curve", "cell", "settings", *(["variant"] if varies else []), "ranks", "images per rank"]
+    head = [
+        "curve",
+        "cell",
+        "settings",
+        *(["variant"] if varies else []),
+        "ranks",
+        "images per rank",
+    ]
     head += ["blocks planned", "with usable runs", "missing blocks"]
     rows: list[list[object]] = []
     for g in a.gaps:
         missing = ", ".join(map(str, g.missing)) if len(g.missing) < g.planned else "all"
         variant = [", ".join(g.point.variant) or "-"] if varies else []
-        where = [g.curve, g.point.cell, _settings(g.point), *variant, g.point.world_size, g.point.samples_per_rank]
+        where = [
+            g.curve,
+            g.point.cell,
+            _settings(g.point),
+            *variant,
+            g.point.world_size,
+            g.point.samples_per_rank,
+        ]
         rows.append([*where, g.planned, g.planned - len(g.missing), missing])
     return table(head, rows)
 
@@ -315,9 +465,21 @@ def _step_times(a: Analysis) -> str:
     ]
     rows = []
     for s in a.step_times:
-        where = [s.point.cell, _settings(s.point), *_variant(a, s.point.variant), s.point.world_size]
+        where = [
+            s.point.cell,
+            _settings(s.point),
+            *_variant(a, s.point.variant),
+            s.point.world_size,
+        ]
         where += [s.point.samples_per_rank, s.runs, s.steps_per_run]
-        rows.append([*where, *map(_median, (s.median_seconds, s.p95_seconds, s.p99_seconds)), s.outlier_steps, s.not_steady_runs])
+        rows.append(
+            [
+                *where,
+                *map(_median, (s.median_seconds, s.p95_seconds, s.p99_seconds)),
+                s.outlier_steps,
+                s.not_steady_runs,
+            ]
+        )
     return table(head, rows)
 
 
@@ -329,7 +491,8 @@ def _equal_work(a: Analysis) -> list[str]:
     excluded = len(a.not_compared)
     but = ", and the environment where it says so" if any(c.unequal for c in a.comparisons) else ""
     lines = [
-        f"Pairs set aside because the work differed, or one side is missing: {excluded} (listed above)."
+        f"Pairs set aside because the work differed, or one side is missing: {excluded} (listed "
+        f"above)."
         if excluded
         else f"Every pair that was compared agrees on everything but the framework{but}."
     ]
@@ -341,7 +504,10 @@ def _parameters(d: DigestCheck) -> str:
     if not d.groups:
         return f"{what}: not checked, no block holds two cells that did the same training."
     if d.mismatches:
-        return f"{what}: **NO**, {len(d.mismatches)} of {d.groups} groups differ: {'; '.join(d.mismatches)}."
+        return (
+            f"{what}: **NO**, {len(d.mismatches)} of {d.groups} groups differ: "
+            f"{'; '.join(d.mismatches)}."
+        )
     return f"{what}: yes, {count(d.groups, 'group')} of {count(d.runs, 'run')} checked."
 
 

@@ -19,26 +19,53 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     """Everything as plain values, unrounded; an estimate is value, low95, high95 and n (blocks)."""
     return {
         "schema": SCHEMA,
-        "study": {**a.loaded.study.model_dump(), "blocks_planned": a.loaded.study.blocks, "blocks_usable": a.blocks},
+        "study": {
+            **a.loaded.study.model_dump(),
+            "blocks_planned": a.loaded.study.blocks,
+            "blocks_usable": a.blocks,
+        },
         "machine": machine(a.loaded.host),
         "workload": workload(a),
         "throughput": [
-            {"curve": t.curve, **_point(t.point), "runs": t.runs, "images_per_s": _estimate(t.images_per_s)}
-            | {"step_seconds": _estimate(t.step_seconds), "input_share": t.input_share, "flags": list(t.flags)}
+            {
+                "curve": t.curve,
+                **_point(t.point),
+                "runs": t.runs,
+                "images_per_s": _estimate(t.images_per_s),
+            }
+            | {
+                "step_seconds": _estimate(t.step_seconds),
+                "input_share": t.input_share,
+                "flags": list(t.flags),
+            }
             for t in a.throughput
         ],
         "scaling": [_scaled(s) for s in a.efficiency],
         "comparisons": [_compared(c, a) for c in a.comparisons],
-        "gains": [{**_point(g.point), "baseline_variant": g.baseline.variant, "ratio": _estimate(g.ratio)} for g in a.gains],
+        "gains": [
+            {**_point(g.point), "baseline_variant": g.baseline.variant, "ratio": _estimate(g.ratio)}
+            for g in a.gains
+        ],
         "not_compared": [asdict(n) for n in a.not_compared],
         "gaps": [
-            {"curve": g.curve, **_point(g.point), "blocks_planned": g.planned, "blocks_missing": list(g.missing)} for g in a.gaps
+            {
+                "curve": g.curve,
+                **_point(g.point),
+                "blocks_planned": g.planned,
+                "blocks_missing": list(g.missing),
+            }
+            for g in a.gaps
         ],
         "calibration": None if a.calibrated is None else _calibration(a.calibrated),
-        "pipelines": [{**asdict(p), "images_per_s": _estimate(p.images_per_s)} for p in a.pipelines],
+        "pipelines": [
+            {**asdict(p), "images_per_s": _estimate(p.images_per_s)} for p in a.pipelines
+        ],
         "step_times": [
             {**_point(s.point), "runs": s.runs, "steps_per_run": s.steps_per_run}
-            | {k: _estimate(getattr(s, k)) for k in ("median_seconds", "p95_seconds", "p99_seconds")}
+            | {
+                k: _estimate(getattr(s, k))
+                for k in ("median_seconds", "p95_seconds", "p99_seconds")
+            }
             | {"outlier_steps": s.outlier_steps, "not_steady_runs": s.not_steady_runs}
             for s in a.step_times
         ],
@@ -88,13 +115,25 @@ def _calibration(c: Calibrated) -> dict[str, Any]:
         "scaling": [_scaled(s) for s in c.scaling],
         "no_scaling": [asdict(n) for n in c.missing],
         "unusable": [
-            {k: getattr(one, k) for k in ("job", "allocation", "when", "node", "log", "reason")} for one in c.all if one.reason
+            {k: getattr(one, k) for k in ("job", "allocation", "when", "node", "log", "reason")}
+            for one in c.all
+            if one.reason
         ],
     }
 
 
 def _compared(c: comparison.Comparison, a: Analysis) -> dict[str, Any]:
-    where = {k: getattr(c, k) for k in ("transport", "settings", "variant", "world_size", "samples_per_rank", "samples_per_step")}
+    where = {
+        k: getattr(c, k)
+        for k in (
+            "transport",
+            "settings",
+            "variant",
+            "world_size",
+            "samples_per_rank",
+            "samples_per_step",
+        )
+    }
     return {
         **where,
         "curves": list(c.curves),

@@ -1,4 +1,6 @@
-"""The report of one study: read the logs, analyse them, write figures, report.md and summary.json."""
+"""The report of one study: read the logs, analyse them, write figures,
+report.md and summary.json.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +30,36 @@ class _Earlier(BaseModel):
 
 
 def make(folder: Path, out: Path) -> list[str]:
-    """Analyse a study's folder and write figures/, report.md, summary.json and calibration.csv into `out`.
+    """Analyse a study's folder and write figures/, report.md, summary.json and calibration.csv into
+    `out`.
 
     Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
     """
     loaded = load(folder)
     if loaded.runs.empty and not loaded.pipelines.empty:
         raise UsageError(
-            f"{folder}: all usable logs are of the input pipeline alone (loader_only); put training runs beside them"
+            f"{folder}: all usable logs are of the input pipeline alone (loader_only); put "
+            f"training runs beside them"
         )
     if loaded.runs.empty:
-        raise UsageError(f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}")
+        raise UsageError(
+            f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}"
+        )
     a = analyse(loaded, calibrations.read(folder))
     try:
         drawn = figures.draw(a)
         _remove_stale(out, set(drawn))
         written = figures.save(drawn, out / "figures")
-        written.append(write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n"))
+        written.append(
+            write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
+        )
         if a.calibrated:
             written.append(write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
         page = write(out / "report.md", markdown(a, list(drawn)))
     except OSError as error:
-        raise UsageError(f"{out}: cannot be written: {error.strerror}; choose another folder with --out") from error
+        raise UsageError(
+            f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
+        ) from error
     return answer.terminal(a, page, len(written))
 
 
@@ -60,7 +70,9 @@ def _reasons(loaded: Loaded) -> str:
 
 
 def _remove_stale(out: Path, names: set[str]) -> None:
-    """A figure of an earlier report that this one no longer makes would contradict it; only files we listed are removed."""
+    """A figure of an earlier report that this one no longer makes would contradict it; only files
+    we listed are removed.
+    """
     try:
         earlier = _Earlier.model_validate_json((out / "summary.json").read_bytes()).figures
     except (OSError, ValueError):  # not there, or not ours

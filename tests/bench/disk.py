@@ -1,4 +1,6 @@
-"""Small data sets in the true on-disk formats, written byte by byte from their descriptions, not by the readers' libraries."""
+"""Small data sets in the true on-disk formats, written byte by byte from their descriptions, not by
+the readers' libraries.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,12 @@ def pixels(samples: int, seed: int = 0) -> Pixels:
 
 
 def config(dataset: str, folder: Path, **fields: object) -> RunConfig:
-    base: dict[str, object] = {"dataset": dataset, "data_dir": folder, "batch_per_rank": 4, "download": False}
+    base: dict[str, object] = {
+        "dataset": dataset,
+        "data_dir": folder,
+        "batch_per_rank": 4,
+        "download": False,
+    }
     return RunConfig(**{**base, **fields})
 
 
@@ -42,8 +49,12 @@ def _matrix(name: str, shape: tuple[int, ...], data: bytes) -> bytes:
 def mat_bytes(images: Pixels, labels: list[int], compressed: bool = True) -> bytes:
     """SVHN's train_32x32.mat: X [32, 32, 3, n], y [n, 1]; a 0 is labelled 10."""
     n = len(images)
-    # column-major [row, column, channel, n] runs through rows fastest: [n, channel, column, row] in C order
-    parts = [_matrix("X", (32, 32, 3, n), images.transpose(0, 1, 3, 2).tobytes()), _matrix("y", (n, 1), bytes(labels))]
+    # column-major [row, column, channel, n] runs through rows fastest: [n, channel, column, row] in
+    # C order
+    parts = [
+        _matrix("X", (32, 32, 3, n), images.transpose(0, 1, 3, 2).tobytes()),
+        _matrix("y", (n, 1), bytes(labels)),
+    ]
     if compressed:
         squeezed = [zlib.compress(part) for part in parts]
         parts = [struct.pack("<II", 15, len(part)) + part for part in squeezed]
@@ -61,7 +72,11 @@ def write_svhn(folder: Path, images: Pixels, labels: list[int], compressed: bool
 
 
 def _string(text: bytes) -> bytes:
-    return b"U" + bytes([len(text)]) + text if len(text) < 256 else b"T" + struct.pack("<i", len(text)) + text
+    return (
+        b"U" + bytes([len(text)]) + text
+        if len(text) < 256
+        else b"T" + struct.pack("<i", len(text)) + text
+    )
 
 
 def _integers(values: list[int]) -> bytes:
@@ -70,10 +85,20 @@ def _integers(values: list[int]) -> bytes:
 
 def _array(rows: Pixels) -> bytes:
     """A numpy array of bytes as numpy 1 pickled it under Python 2."""
-    kind = b"cnumpy\ndtype\n" + _string(b"u1") + b"K\0K\x01\x87R" + b"(K\x03" + _string(b"|") + b"NNN" + b"J\xff\xff\xff\xff" * 2
+    kind = (
+        b"cnumpy\ndtype\n"
+        + _string(b"u1")
+        + b"K\0K\x01\x87R"
+        + b"(K\x03"
+        + _string(b"|")
+        + b"NNN"
+        + b"J\xff\xff\xff\xff" * 2
+    )
     kind += b"K\0tb"
     shape = b"".join(b"J" + struct.pack("<i", edge) for edge in rows.shape) + b"\x86"
-    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" + _string(b"b") + b"\x87R"
+    empty = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" + _string(b"b") + b"\x87R"
+    )
     return empty + b"(K\x01" + shape + kind + b"\x89" + _string(rows.tobytes()) + b"tb"
 
 
@@ -83,7 +108,11 @@ def _pickle(entries: dict[bytes, bytes]) -> bytes:
 
 def cifar_bytes(images: Pixels, labels: list[int], key: bytes = b"labels") -> bytes:
     return _pickle(
-        {b"batch_label": _string(b"training"), key: _integers(labels), b"data": _array(images.reshape(len(images), -1))}
+        {
+            b"batch_label": _string(b"training"),
+            key: _integers(labels),
+            b"data": _array(images.reshape(len(images), -1)),
+        }
     )
 
 
@@ -122,7 +151,9 @@ def write_folder(folder: Path, per_class: int = 6) -> list[Path]:
         (folder / name).mkdir(parents=True)
         for index in range(per_class):
             size = (40 + 5 * index, 60 - 3 * index + label)
-            noise = np.random.default_rng([label, index]).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+            noise = np.random.default_rng([label, index]).integers(
+                0, 256, (size[1], size[0], 3), dtype=np.uint8
+            )
             paths.append(folder / name / f"{name}_{index}.JPEG")
             Image.fromarray(noise).save(paths[-1], quality=90)
     return paths

@@ -1,4 +1,6 @@
-"""A model and a data set in which one rank meets a planned fault in its sixth step: FAULT says which, FAULT_RANK on whom."""
+"""A model and a data set in which one rank meets a planned fault in its sixth step: FAULT says
+which, FAULT_RANK on whom.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ class _Model(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         if self.calls == AT:
-            happen(*(FAULTS.keys() - {"hung data set", "hung loader", "killed loader", "hung factory"}))
+            happen(
+                *(FAULTS.keys() - {"hung data set", "hung loader", "killed loader", "hung factory"})
+            )
             if os.environ["FAULT"] == "hung at the close":
                 self.last = _HangsWhenForgotten()
         result: torch.Tensor = self.inner(images)

@@ -1,6 +1,8 @@
-"""One rank that trains 2,200 steps of a small model and prints its resident memory after 200 and after all of them, in bytes.
+"""One rank that trains 2,200 steps of a small model and prints its resident memory after 200 and
+after all of them, in bytes.
 
-mpirun -n 2 python -m tests.bench.leak_worker OUT.json --backend ddp --world-size 2 --batch-per-rank 4 --dataset digits
+mpirun -n 2 python -m tests.bench.leak_worker OUT.json --backend ddp --world-size 2 --batch-per-rank
+4 --dataset digits
 """
 
 from __future__ import annotations

@@ -74,11 +74,17 @@ def other_size(config: RunConfig) -> Ramp:
 
 
 def images_only(config: RunConfig) -> Any:
-    return type("ImagesOnly", (Ramp,), {"__getitem__": lambda self, index: torch.zeros(3, 32, 32)})(config)
+    return type("ImagesOnly", (Ramp,), {"__getitem__": lambda self, index: torch.zeros(3, 32, 32)})(
+        config
+    )
 
 
 def misshapen(config: RunConfig) -> Any:
-    return type("Misshapen", (Endless,), {"__getitems__": lambda self, indices: (torch.zeros(len(indices), 32, 32), 0)})()
+    return type(
+        "Misshapen",
+        (Endless,),
+        {"__getitems__": lambda self, indices: (torch.zeros(len(indices), 32, 32), 0)},
+    )()
 
 
 def true_classes(config: RunConfig) -> Ramp:
@@ -86,13 +92,17 @@ def true_classes(config: RunConfig) -> Ramp:
 
 
 def broken_labels(config: RunConfig) -> Any:
-    return type("Broken", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), 0.9)})(config)
+    return type(
+        "Broken", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), 0.9)}
+    )(config)
 
 
 def tensor_labels(config: RunConfig) -> Any:
-    return type("Tensors", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), torch.tensor(index % 2))})(
-        config
-    )
+    return type(
+        "Tensors",
+        (Ramp,),
+        {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), torch.tensor(index % 2))},
+    )(config)
 
 
 def broken_batches(config: RunConfig) -> Any:

@@ -1,4 +1,6 @@
-"""Start real ranks for tests: the launchers of this environment, with a time limit, and their output in the failure."""
+"""Start real ranks for tests: the launchers of this environment, with a time limit, and their
+output in the failure.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +40,40 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def mpirun(ranks: int, *words: str) -> list[str]:
-    """`python words...` on `ranks` ranks of this machine, unbound, more ranks than cores allowed."""
-    return ["mpirun", "-n", str(ranks), "--bind-to", "none", "--oversubscribe", sys.executable, *words]
+    """`python words...` on `ranks` ranks of this machine, unbound,
+    more ranks than cores allowed.
+    """
+    return [
+        "mpirun",
+        "-n",
+        str(ranks),
+        "--bind-to",
+        "none",
+        "--oversubscribe",
+        sys.executable,
+        *words,
+    ]
 
 
 def torchrun(ranks: int, *words: str) -> list[str]:
-    """The same under torchrun; standalone, because its usual fixed port may be taken by somebody else."""
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *words]
+    """The same under torchrun; standalone, because its usual fixed port may be taken by somebody
+    else.
+    """
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+        *words,
+    ]
 
 
 def horovodrun(ranks: int, *words: str) -> list[str]:
-    """The same under horovodrun with Gloo; with MPI it calls mpirun, in words that Open MPI 5 does not know."""
+    """The same under horovodrun with Gloo; with MPI it calls mpirun, in words that Open MPI 5 does
+    not know.
+    """
     return ["horovodrun", "--gloo", "-np", str(ranks), sys.executable, *words]
 
 
@@ -60,11 +85,22 @@ def mpich(ranks: int, *words: str) -> list[str]:
 def openmpi4(ranks: int, *words: str) -> list[str]:
     """The same under the system's Open MPI, which is Debian's fourth."""
     command = _optional("mpirun.openmpi", "openmpi-bin")
-    return [command, "-n", str(ranks), "--bind-to", "none", "--oversubscribe", sys.executable, *words]
+    return [
+        command,
+        "-n",
+        str(ranks),
+        "--bind-to",
+        "none",
+        "--oversubscribe",
+        sys.executable,
+        *words,
+    ]
 
 
 def _optional(command: str, package: str) -> str:
-    """A launcher that the environment does not bring: the test skips without it, which CI counts as a failure."""
+    """A launcher that the environment does not bring: the test skips without it, which CI counts as
+    a failure.
+    """
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed here (Debian package {package})")
     return command
@@ -73,13 +109,23 @@ def _optional(command: str, package: str) -> str:
 def run(
     command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end; its output is captured, and a hang fails the test with what was printed so far."""
+    """Run to the end; its output is captured, and a hang fails the test with what was printed so
+    far.
+    """
     return subprocess.run(
-        command, cwd=ROOT, env=environment(extra), capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env=environment(extra),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        stdin=subprocess.DEVNULL,
     )
 
 
-def bench(ranks: int, *argv: str, extra: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def bench(
+    ranks: int, *argv: str, extra: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """`python -m bench argv...`, alone or under mpirun."""
     words = ["-m", "bench", *argv]
     return run([sys.executable, *words] if ranks == 1 else mpirun(ranks, *words), extra)

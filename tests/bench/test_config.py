@@ -18,9 +18,17 @@ EXAMPLES = [
     RunConfig(batch_per_rank=4),
     RunConfig(backend="ddp", world_size=2, global_batch=8),
     RunConfig(
-        backend="horovod", transport="gloo", world_size=3, batch_per_rank=5, settings="tuned", fusion_mib=0.5, cycle_ms=0.1
+        backend="horovod",
+        transport="gloo",
+        world_size=3,
+        batch_per_rank=5,
+        settings="tuned",
+        fusion_mib=0.5,
+        cycle_ms=0.1,
     ),
-    RunConfig(backend="horovod", settings="matched", world_size=2, batch_per_rank=1, bucket_mib=1.5),
+    RunConfig(
+        backend="horovod", settings="matched", world_size=2, batch_per_rank=1, bucket_mib=1.5
+    ),
     RunConfig(
         model="my.module:net",
         dataset="digits",
@@ -44,7 +52,9 @@ def test_round_trips(config: RunConfig) -> None:
     assert make_config(json.loads(config.model_dump_json())) == config
 
 
-def test_every_field_is_documented_and_reachable_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_field_is_documented_and_reachable_from_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as stop:
         parse_argv(["--help"])
     assert stop.value.code == 0
@@ -67,7 +77,9 @@ def test_file_then_flags(tmp_path: Path) -> None:
 
 def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parse_argv(["--backend", "ddp", "--world-size", "2", "--batch-per-rank", "4", "--show-config"])
+        parse_argv(
+            ["--backend", "ddp", "--world-size", "2", "--batch-per-rank", "4", "--show-config"]
+        )
     shown = make_config(tomllib.loads(capsys.readouterr().out))
     assert (shown.backend, shown.transport, shown.world_size) == ("ddp", "mpi", 2)
 
@@ -86,34 +98,97 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
             ["global_batch=100 does not divide by world_size=8", "96 or 104"],
         ),
         (["--backend", "ddp", "--world-size", "8", "--global-batch", "4"], ["use 8"]),
-        (["--world-size", "2", "--batch-per-rank", "4"], ["backend=single", "world_size=2", "ddp or horovod"]),
+        (
+            ["--world-size", "2", "--batch-per-rank", "4"],
+            ["backend=single", "world_size=2", "ddp or horovod"],
+        ),
         (["--backend", "single", "--transport", "mpi", "--batch-per-rank", "4"], ["transport=mpi"]),
-        (["--backend", "ddp", "--transport", "none", "--batch-per-rank", "4"], ["needs a transport", "mpi, gloo or nccl"]),
-        (["--backend", "ddp", "--batch-per-rank", "4", "--cycle-ms", "5"], ["cycle_ms", "Horovod's", "backend=ddp"]),
-        (["--backend", "ddp", "--batch-per-rank", "4", "--fusion-mib", "5"], ["fusion_mib", "Horovod's", "backend=ddp"]),
-        (["--backend", "horovod", "--batch-per-rank", "4", "--bucket-mib", "5"], ["bucket_mib", "DDP's", "matched"]),
+        (
+            ["--backend", "ddp", "--transport", "none", "--batch-per-rank", "4"],
+            ["needs a transport", "mpi, gloo or nccl"],
+        ),
+        (
+            ["--backend", "ddp", "--batch-per-rank", "4", "--cycle-ms", "5"],
+            ["cycle_ms", "Horovod's", "backend=ddp"],
+        ),
+        (
+            ["--backend", "ddp", "--batch-per-rank", "4", "--fusion-mib", "5"],
+            ["fusion_mib", "Horovod's", "backend=ddp"],
+        ),
+        (
+            ["--backend", "horovod", "--batch-per-rank", "4", "--bucket-mib", "5"],
+            ["bucket_mib", "DDP's", "matched"],
+        ),
         (["--batch-per-rank", "4", "--bucket-mib", "5"], ["bucket_mib", "backend=single"]),
         (
-            ["--backend", "horovod", "--settings", "matched", "--batch-per-rank", "4", "--fusion-mib", "5"],
+            [
+                "--backend",
+                "horovod",
+                "--settings",
+                "matched",
+                "--batch-per-rank",
+                "4",
+                "--fusion-mib",
+                "5",
+            ],
             ["fusion_mib", "matched", "bucket_mib"],
         ),
-        (["--backend", "horovod", "--batch-per-rank", "4", "--cycle-ms", "5"], ["cycle_ms", "shipped", "--settings tuned"]),
-        (["--backend", "ddp", "--batch-per-rank", "4", "--settings", "tuned"], ["settings=tuned", "bucket_mib", "none is given"]),
-        (["--dataset", "digits", "--batch-per-rank", "1798"], ["takes 1798 samples, but digits has 1797", "smaller batch"]),
-        (["--dataset", "digits", "--image-size", "30", "--batch-per-rank", "4"], ["image_size=30", "24 or 32"]),
+        (
+            ["--backend", "horovod", "--batch-per-rank", "4", "--cycle-ms", "5"],
+            ["cycle_ms", "shipped", "--settings tuned"],
+        ),
+        (
+            ["--backend", "ddp", "--batch-per-rank", "4", "--settings", "tuned"],
+            ["settings=tuned", "bucket_mib", "none is given"],
+        ),
+        (
+            ["--dataset", "digits", "--batch-per-rank", "1798"],
+            ["takes 1798 samples, but digits has 1797", "smaller batch"],
+        ),
+        (
+            ["--dataset", "digits", "--image-size", "30", "--batch-per-rank", "4"],
+            ["image_size=30", "24 or 32"],
+        ),
         (["--data-dir", "/data", "--batch-per-rank", "4"], ["data_dir='/data'", "leave it out"]),
-        (["--batch-per-rank", "4", "--dataset", "imagenet"], ["dataset='imagenet'", "imagefolder", "package.module:factory"]),
+        (
+            ["--batch-per-rank", "4", "--dataset", "imagenet"],
+            ["dataset='imagenet'", "imagefolder", "package.module:factory"],
+        ),
         (["--batch-per-rank", "4", "--dataset", "cifar10"], ["cifar10", "--data-dir"]),
         (["--batch-per-rank", "4", "--sharding", "fixed"], ["sharding=fixed", "endless"]),
         (["--batch-per-rank", "4", "--accumulate", "3"], ["accumulate=3", "4 images", "divisor"]),
-        (["--batch-per-rank", "4", "--precision", "tf32"], ["precision=tf32", "device=cpu", "bf16-mixed"]),
-        (["--batch-per-rank", "4", "--sync-batchnorm"], ["sync_batchnorm", "device=cuda"]),
-        (["--batch-per-rank", "4", "--compression", "fp16"], ["compression=fp16", "backend=single"]),
-        (["--backend", "ddp", "--batch-per-rank", "4", "--device", "cuda", "--transport", "mpi"], ["transport=mpi", "nccl"]),
-        (["--backend", "ddp", "--batch-per-rank", "4", "--transport", "nccl"], ["transport=nccl", "mpi or gloo"]),
-        (["--backend", "horovod", "--batch-per-rank", "4", "--compression", "bf16"], ["bfloat16", "--compression fp16"]),
         (
-            ["--backend", "ddp", "--batch-per-rank", "4", "--compression", "fp16", "--precision", "float64"],
+            ["--batch-per-rank", "4", "--precision", "tf32"],
+            ["precision=tf32", "device=cpu", "bf16-mixed"],
+        ),
+        (["--batch-per-rank", "4", "--sync-batchnorm"], ["sync_batchnorm", "device=cuda"]),
+        (
+            ["--batch-per-rank", "4", "--compression", "fp16"],
+            ["compression=fp16", "backend=single"],
+        ),
+        (
+            ["--backend", "ddp", "--batch-per-rank", "4", "--device", "cuda", "--transport", "mpi"],
+            ["transport=mpi", "nccl"],
+        ),
+        (
+            ["--backend", "ddp", "--batch-per-rank", "4", "--transport", "nccl"],
+            ["transport=nccl", "mpi or gloo"],
+        ),
+        (
+            ["--backend", "horovod", "--batch-per-rank", "4", "--compression", "bf16"],
+            ["bfloat16", "--compression fp16"],
+        ),
+        (
+            [
+                "--backend",
+                "ddp",
+                "--batch-per-rank",
+                "4",
+                "--compression",
+                "fp16",
+                "--precision",
+                "float64",
+            ],
             ["compression=fp16", "precision=float64"],
         ),
         (["--batch-per-rank", "4", "--nesterov", "--momentum", "0"], ["nesterov", "momentum=0"]),
@@ -122,17 +197,28 @@ def test_show_config_prints_what_it_would_run(capsys: pytest.CaptureFixture[str]
         (["--batch-per-rank", "4", "--seed", "99999999999999999999"], ["seed", "less than"]),
         (["--batch-per-rank", "4", "--threads", "1000000"], ["threads", "4096"]),
         (["--batch-per-rank", "1" + "0" * 400], ["batch_per_rank", "less than or equal"]),
-        (["--batch-per-rank", "4", "--rendezvous-timeout-s", "1e-9"], ["rendezvous_timeout_s", "greater than or equal to 0.1"]),
+        (
+            ["--batch-per-rank", "4", "--rendezvous-timeout-s", "1e-9"],
+            ["rendezvous_timeout_s", "greater than or equal to 0.1"],
+        ),
         (["--batch-per-rank", "4", "--log-path", ""], ["log_path='' is empty", "leave it out"]),
         (["--batch-per-rank", "4", "--model", ""], ["model='' is empty"]),
-        (["--batch-per-rank", "4", "--log-path", "a\0b"], ["log_path='a\\x00b'", "control character"]),
+        (
+            ["--batch-per-rank", "4", "--log-path", "a\0b"],
+            ["log_path='a\\x00b'", "control character"],
+        ),
         (["--batch-per-rank", "4", "--study", "a\nb"], ["study='a\\nb'", "control character"]),
-        (["--batch-per-rank", "4", "--data-dir", "a\udcff"], ["data_dir='a\\udcff'", "no UTF-8", "another name"]),
+        (
+            ["--batch-per-rank", "4", "--data-dir", "a\udcff"],
+            ["data_dir='a\\udcff'", "no UTF-8", "another name"],
+        ),
         (["--config", "nowhere.toml"], ["nowhere.toml", "No such file"]),
         (["--config", "nowhere.yaml"], [".toml or .json"]),
     ],
 )
-def test_bad_input_is_one_line_with_value_rule_and_way_out(argv: list[str], words: list[str]) -> None:
+def test_bad_input_is_one_line_with_value_rule_and_way_out(
+    argv: list[str], words: list[str]
+) -> None:
     with pytest.raises(UsageError) as error:
         parse_argv(argv)
     message = str(error.value)
@@ -151,7 +237,10 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"batch_per_rank": 4, "seed": 1, "batch_per_rank": 8}', ["'batch_per_rank' stands there twice"]),
+        (
+            '{"batch_per_rank": 4, "seed": 1, "batch_per_rank": 8}',
+            ["'batch_per_rank' stands there twice"],
+        ),
         ('{"batch_per_rank": true}', ["batch_per_rank=True", "integer"]),
         ('{"batch_per_rank": "4"}', ["batch_per_rank='4'", "integer"]),
         ('{"batch_per_rank": 4.0}', ["batch_per_rank=4.0", "integer"]),
@@ -160,7 +249,10 @@ def test_unknown_field_in_a_file_suggests_the_right_one(tmp_path: Path) -> None:
         ('{"batch_per_rank": 4, "base_lr": "0.1"}', ["base_lr='0.1'", "number"]),
         ('{"batch_per_rank": 4, "base_lr": NaN}', ["base_lr", "finite"]),
         ('{"batch_per_rank": 4, "model": 50}', ["model=50", "string"]),
-        ('{"batch_per_rank": 4, "log_path": "a\\u0000b"}', ["log_path='a\\x00b'", "control character"]),
+        (
+            '{"batch_per_rank": 4, "log_path": "a\\u0000b"}',
+            ["log_path='a\\x00b'", "control character"],
+        ),
         ('{"batch_per_rank": 4, "log_path": "a\\udc80b"}', ["log_path"]),
         ('{"batch_per_rank": 4, "model": "\\ud800"}', ["model"]),
         ("[" * 100_000, ["nested too deeply", "one flat table"]),
@@ -174,7 +266,11 @@ def test_a_file_is_read_strictly(text: str, words: list[str], tmp_path: Path) ->
     with pytest.raises(UsageError) as error:
         parse_argv(["--config", str(path)])
     assert "\n" not in str(error.value)
-    assert str(error.value).startswith(f"{path}: ") or "unknown" in str(error.value) or "holds" in str(error.value)
+    assert (
+        str(error.value).startswith(f"{path}: ")
+        or "unknown" in str(error.value)
+        or "holds" in str(error.value)
+    )
     for word in words:
         assert word in str(error.value)
 
@@ -199,18 +295,29 @@ def test_toml_as_strictly_as_json(text: str, words: list[str], tmp_path: Path) -
 
 
 def test_the_command_line_is_text_and_is_parsed() -> None:
-    config = parse_argv(["--batch-per-rank", "4", "--base-lr", "1", "--compile", "--curves", "weak,batch"])
-    assert (config.batch_per_rank, config.base_lr, config.compile, config.curves) == (4, 1.0, True, ("weak", "batch"))
+    config = parse_argv(
+        ["--batch-per-rank", "4", "--base-lr", "1", "--compile", "--curves", "weak,batch"]
+    )
+    assert (config.batch_per_rank, config.base_lr, config.compile, config.curves) == (
+        4,
+        1.0,
+        True,
+        ("weak", "batch"),
+    )
 
 
 def test_a_whole_number_in_a_file_is_a_number_too(tmp_path: Path) -> None:
-    (path := tmp_path / "run.toml").write_text('batch_per_rank = 4\nbase_lr = 1\ncurves = ["weak"]\nlog_path = "a/b"\n')
+    (path := tmp_path / "run.toml").write_text(
+        'batch_per_rank = 4\nbase_lr = 1\ncurves = ["weak"]\nlog_path = "a/b"\n'
+    )
     config = parse_argv(["--config", str(path)])
     assert (config.base_lr, config.curves, config.log_path) == (1.0, ("weak",), Path("a/b"))
 
 
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
-    (path := tmp_path / "run.toml").write_text('batch_per_rank = 4\nstudy = "größe"\n', encoding="utf-8")
+    (path := tmp_path / "run.toml").write_text(
+        'batch_per_rank = 4\nstudy = "größe"\n', encoding="utf-8"
+    )
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "bench", "--config", str(path), "--show-config"]
     done = subprocess.run(command, capture_output=True, env=env, check=False)
@@ -218,15 +325,21 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     assert tomllib.loads(done.stdout.decode())["study"] == "größe"
 
 
-def test_help_is_in_groups_and_what_studies_set_comes_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_in_groups_and_what_studies_set_comes_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         parse_argv(["--help"])
     text = capsys.readouterr().out
     heads = [text.index(f"\n{title}:\n") for title in RunConfig.groups.values()]
     assert heads == sorted(heads)
-    assert next(iter(RunConfig.model_fields)) == next(iter(RunConfig.groups)), "no field stands before the first group"
+    assert next(iter(RunConfig.model_fields)) == next(iter(RunConfig.groups)), (
+        "no field stands before the first group"
+    )
     last = text[heads[-1] :]
-    assert [flag in last for flag in ("--study", "--block", "--position", "--curves", "--log-path")] == [True] * 4 + [False]
+    assert [
+        flag in last for flag in ("--study", "--block", "--position", "--curves", "--log-path")
+    ] == [True] * 4 + [False]
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,7 +347,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         parse_argv(["--version"])
     assert stop.value.code == 0
     root = Path(__file__).parents[2]
-    assert capsys.readouterr().out == tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"] + "\n"
+    assert (
+        capsys.readouterr().out
+        == tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"] + "\n"
+    )
 
 
 def test_frozen() -> None:
@@ -252,13 +368,18 @@ def test_batch_arithmetic() -> None:
 
 def test_one_learning_rate_rule_for_all_backends() -> None:
     single = RunConfig(global_batch=64, base_lr=0.1, lr_warmup_steps=4)
-    horovod = RunConfig(backend="horovod", world_size=4, batch_per_rank=16, base_lr=0.1, lr_warmup_steps=4)
+    horovod = RunConfig(
+        backend="horovod", world_size=4, batch_per_rank=16, base_lr=0.1, lr_warmup_steps=4
+    )
     expected = [0.00625, 0.0125, 0.01875, 0.025, 0.025]  # 0.1 * 64/256, reached after four steps
     assert [single.learning_rate(step) for step in range(5)] == pytest.approx(expected)
     assert [horovod.learning_rate(step) for step in range(5)] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("backend", "transport", "cell"), [("ddp", "gloo", "ddp/gloo"), ("horovod", "mpi", "horovod/mpi")])
+@pytest.mark.parametrize(
+    ("backend", "transport", "cell"),
+    [("ddp", "gloo", "ddp/gloo"), ("horovod", "mpi", "horovod/mpi")],
+)
 def test_a_cell_names_framework_and_transport(backend: str, transport: str, cell: str) -> None:
     config = make_config({"backend": backend, "transport": transport, "batch_per_rank": 1})
     assert config.cell == cell
@@ -267,5 +388,15 @@ def test_a_cell_names_framework_and_transport(backend: str, transport: str, cell
 
 def test_the_learning_rate_never_rises_above_its_bound() -> None:
     scaled = {"global_batch": 2560, "base_lr": 0.1, "lr_warmup_steps": 4}
-    assert [RunConfig(**scaled, max_lr=0.5).learning_rate(step) for step in range(5)] == [0.125, 0.25, 0.375, 0.5, 0.5]
-    assert RunConfig(**scaled, max_lr=2.0).peak_learning_rate == RunConfig(**scaled).peak_learning_rate == 1.0
+    assert [RunConfig(**scaled, max_lr=0.5).learning_rate(step) for step in range(5)] == [
+        0.125,
+        0.25,
+        0.375,
+        0.5,
+        0.5,
+    ]
+    assert (
+        RunConfig(**scaled, max_lr=2.0).peak_learning_rate
+        == RunConfig(**scaled).peak_learning_rate
+        == 1.0
+    )

@@ -1,4 +1,6 @@
-"""The backend contract, on real ranks: every backend trains as one process that averages the shards' gradients."""
+"""The backend contract, on real ranks: every backend trains as one process that averages the
+shards' gradients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ pytestmark = pytest.mark.ranks
 
 WORKER = "tests.bench.contract_worker"
 CELLS = [
-    *[(cell, "shipped", ranks) for cell in ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo") for ranks in (2, 3)],
+    *[
+        (cell, "shipped", ranks)
+        for cell in ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
+        for ranks in (2, 3)
+    ],
     *[(cell, "matched", ranks) for cell in ("ddp/mpi", "horovod/mpi") for ranks in (2, 3)],
     *[(cell, "matched", 2) for cell in ("ddp/gloo", "horovod/gloo")],
 ]
@@ -35,7 +41,16 @@ def outcome(command_for: Any) -> Any:
 @functools.cache
 def trained(cell: str, settings: str, ranks: int) -> Any:
     backend, transport = cell.split("/")
-    options = ["--backend", backend, "--transport", transport, "--settings", settings, "--world-size", str(ranks)]
+    options = [
+        "--backend",
+        backend,
+        "--transport",
+        transport,
+        "--settings",
+        settings,
+        "--world-size",
+        str(ranks),
+    ]
     return outcome(lambda out: mpirun(ranks, "-m", WORKER, out, *options, "--batch-per-rank", "4"))
 
 
@@ -43,7 +58,18 @@ def trained(cell: str, settings: str, ranks: int) -> Any:
 def specified(shards: int) -> Any:
     import sys
 
-    return outcome(lambda out: [sys.executable, "-m", WORKER, out, "--batch-per-rank", "4", "--shards", str(shards)])
+    return outcome(
+        lambda out: [
+            sys.executable,
+            "-m",
+            WORKER,
+            out,
+            "--batch-per-rank",
+            "4",
+            "--shards",
+            str(shards),
+        ]
+    )
 
 
 def relative(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
@@ -54,40 +80,56 @@ def relative(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
 @pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
 @pytest.mark.parametrize("precision", VARIANTS)
 @pytest.mark.parametrize("model", MODELS)
-def test_trains_as_one_process_that_averages_the_shards(cell: str, settings: str, ranks: int, model: str, precision: str) -> None:
+def test_trains_as_one_process_that_averages_the_shards(
+    cell: str, settings: str, ranks: int, model: str, precision: str
+) -> None:
     got, want = trained(cell, settings, ranks)[model, precision], specified(ranks)[model, precision]
     assert len(got["digests"]) == ranks
     assert len(set(got["digests"])) == 1, "ranks ended with different parameters"
     assert len(got["gradients"]) == len(want["gradients"]) > 0
     if "compression" in VARIANTS[precision]:
-        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10, "two roundings to eleven bits"
+        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10, (
+            "two roundings to eleven bits"
+        )
         return
-    if ranks == 2:  # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
+    if (
+        ranks == 2
+    ):  # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
         assert got["digests"][0] == want["digests"][0]
         return
     tolerance = STEP_TOLERANCE.get(precision, STEP_TOLERANCE["float32"])
     if "bf16" in str(VARIANTS[precision]):
-        # the last of bfloat16's eight bits may fall the other way, which moves a weight too far to speak of drift
+        # the last of bfloat16's eight bits may fall the other way, which moves a weight too far to
+        # speak of drift
         assert relative(got["gradients"], want["gradients"]) <= 2**-7
         return
     assert relative(got["gradients"], want["gradients"]) <= tolerance
-    # beyond one step the order of summation makes trajectories part: drift is held against that of the specification
-    # summed in another order, which is as legitimate
+    # beyond one step the order of summation makes trajectories part: drift is held against that of
+    # the specification summed in another order, which is as legitimate
     drift = relative(got["parameters"], want["parameters"])
     allowed = relative(want["other_order"]["parameters"], want["parameters"])
-    print(f"{cell} {settings} {model} {precision}: drift {drift:.1e} after 20 steps, other order of summation {allowed:.1e}")
+    print(
+        f"{cell} {settings} {model} {precision}: drift {drift:.1e} after 20 steps, other order of "
+        f"summation {allowed:.1e}"
+    )
     assert drift <= max(100 * allowed, tolerance)
 
 
 @pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_without_batchnorm_it_is_the_gradient_of_the_joined_batch(cell: str, settings: str, ranks: int, precision: str) -> None:
+def test_without_batchnorm_it_is_the_gradient_of_the_joined_batch(
+    cell: str, settings: str, ranks: int, precision: str
+) -> None:
     got = trained(cell, settings, ranks)[MODELS[0], precision]["gradients"]
-    assert relative(got, specified(ranks)[MODELS[0], precision]["joined"]) <= STEP_TOLERANCE[precision]
+    assert (
+        relative(got, specified(ranks)[MODELS[0], precision]["joined"]) <= STEP_TOLERANCE[precision]
+    )
 
 
 def test_batchnorm_sees_its_own_shard_only() -> None:
-    """The joined batch has other statistics, so this must differ: it shows that the comparison above can fail."""
+    """The joined batch has other statistics, so this must differ: it shows that the comparison
+    above can fail.
+    """
     want = specified(2)[MODELS[1], "float64"]
     assert relative(want["gradients"], want["joined"]) > 1e-3
 
@@ -99,13 +141,17 @@ def test_small_verbs(cell: str, settings: str, ranks: int) -> None:
     assert got["third"] == 1 / 3, "scalars must travel in float64"
     assert got["gathered"] == [{"rank": r, "text": "x" * r} for r in range(ranks)]
     for start in got["start"][1:]:
-        assert all(torch.equal(a, b) for a, b in zip(start, got["start"][0], strict=True)), "rank 0's weights must win"
+        assert all(torch.equal(a, b) for a, b in zip(start, got["start"][0], strict=True)), (
+            "rank 0's weights must win"
+        )
     assert all(got["no_state_after_wrap"]), "wrapping must not take a step"
     for buffers in got["buffers"]:
         assert len(buffers) == 6
         assert all((b == 1).all() for b in buffers), "rank 0's buffers must win"
     assert all(got["cleared"])
-    assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), "the barrier let a rank through before rank 0 came"
+    assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), (
+        "the barrier let a rank through before rank 0 came"
+    )
 
 
 def test_matched_settings_exchange_equal_bytes() -> None:

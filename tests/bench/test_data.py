@@ -1,4 +1,6 @@
-"""Data: every sample at most once per epoch, the same order for every number of ranks, nothing invented."""
+"""Data: every sample at most once per epoch, the same order for every number of ranks, nothing
+invented.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,22 @@ def test_each_sample_at_most_once_per_epoch_and_the_rest_dropped() -> None:
 
 
 def test_seeds_differ() -> None:
-    assert next(step_indices(1797, 300, seed=1)).tolist() != next(step_indices(1797, 300, seed=2)).tolist()
+    assert (
+        next(step_indices(1797, 300, seed=1)).tolist()
+        != next(step_indices(1797, 300, seed=2)).tolist()
+    )
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_shards_join_to_the_global_batch_whatever_the_number_of_ranks(dataset: str, world_size: int) -> None:
+def test_shards_join_to_the_global_batch_whatever_the_number_of_ranks(
+    dataset: str, world_size: int
+) -> None:
     whole = take(config(dataset=dataset, global_batch=30), 0, 3)
-    shards = [take(config(dataset=dataset, global_batch=30, world_size=world_size), r, 3) for r in range(world_size)]
+    shards = [
+        take(config(dataset=dataset, global_batch=30, world_size=world_size), r, 3)
+        for r in range(world_size)
+    ]
     for step in range(3):
         for part in (0, 1):
             joined = torch.cat([shards[r][step][part] for r in range(world_size)])
@@ -80,7 +90,8 @@ def test_digits_are_scikit_learns_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "dtype"), [("float32", torch.float32), ("bf16", torch.float32), ("float64", torch.float64)]
+    ("precision", "dtype"),
+    [("float32", torch.float32), ("bf16", torch.float32), ("float64", torch.float64)],
 )
 def test_precision_of_the_images(precision: str, dtype: torch.dtype) -> None:
     for dataset in ("digits", "synthetic"):
@@ -119,7 +130,9 @@ def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: i
         epochs = [[i for step in steps[start : start + 5] for i in step] for start in (0, 5)]
         assert [step.epoch for step in steps] == [0] * 5 + [1] * 5
         for epoch in epochs:
-            assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size, "each sample at most once per epoch"
+            assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size, (
+                "each sample at most once per epoch"
+            )
             assert set(epoch) <= owned
         assert epochs[0] != epochs[1]
 
@@ -143,7 +156,9 @@ def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_worke
 
 
 def test_nothing_is_left_to_make_once_preprocessing_is_outside() -> None:
-    c = config(global_batch=30, warmup_steps=3, windows=1, steps_per_window=1, preprocessing="outside")
+    c = config(
+        global_batch=30, warmup_steps=3, windows=1, steps_per_window=1, preprocessing="outside"
+    )
     images = load_images(c)
     ready = batches(c, 0, images)
     del images.__dict__["_images"]  # whoever still read from the data set would fail

@@ -1,4 +1,6 @@
-"""Fetching: from a real server on this machine, once, whoever asks at the same time; without one, what to put where."""
+"""Fetching: from a real server on this machine, once, whoever asks at the same time; without one,
+what to put where.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def asked() -> list[str]:
 
 
 @pytest.fixture
-def source(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Published]:
+def source(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Published]:
     """A CIFAR-100 of 20 images on a server, as the archive it is published as."""
     monkeypatch.setenv("no_proxy", "*")
     (served := tmp_path / "served").mkdir()
@@ -55,7 +59,9 @@ def source(tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) ->
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=served)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield Published("cifar100", f"http://127.0.0.1:{server.server_port}/{NAME}.tar.gz", md5, FILES)
+        yield Published(
+            "cifar100", f"http://127.0.0.1:{server.server_port}/{NAME}.tar.gz", md5, FILES
+        )
         server.shutdown()
         thread.join()
 
@@ -75,7 +81,9 @@ def test_what_was_fetched_is_what_was_published(source: Published, tmp_path: Pat
     assert left == {NAME, f"{NAME}.tar.gz", ".cifar100.lock"}, "nothing half-done stays behind"
 
 
-def test_a_complete_folder_is_neither_written_to_nor_asked_for(source: Published, asked: list[str], tmp_path: Path) -> None:
+def test_a_complete_folder_is_neither_written_to_nor_asked_for(
+    source: Published, asked: list[str], tmp_path: Path
+) -> None:
     disk.write_cifar100(tmp_path / "data", disk.pixels(20), list(range(20)))
     before = sorted((tmp_path / "data").rglob("*"))
     provide(source, tmp_path / "data", download=True, local_rank=0)
@@ -83,11 +91,18 @@ def test_a_complete_folder_is_neither_written_to_nor_asked_for(source: Published
     assert not asked
 
 
-def test_launches_at_the_same_time_fetch_once_and_other_ranks_wait(source: Published, asked: list[str], tmp_path: Path) -> None:
+def test_launches_at_the_same_time_fetch_once_and_other_ranks_wait(
+    source: Published, asked: list[str], tmp_path: Path
+) -> None:
     provide(source, tmp_path / "alone", download=True, local_rank=0)
     once = len(asked)
-    with ThreadPoolExecutor(6) as pool:  # an flock is held by an open file, so that threads shut each other out as processes do
-        calls = [pool.submit(provide, source, tmp_path / "shared", True, rank, 30.0) for rank in (1, 0, 0, 1, 0, 0)]
+    with (
+        ThreadPoolExecutor(6) as pool
+    ):  # an flock is held by an open file, so that threads shut each other out as processes do
+        calls = [
+            pool.submit(provide, source, tmp_path / "shared", True, rank, 30.0)
+            for rank in (1, 0, 0, 1, 0, 0)
+        ]
         for call in calls:
             call.result()
     assert len(asked) == 2 * once
@@ -111,7 +126,12 @@ def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_
     with pytest.raises(UsageError) as caught:
         provide(absent(source), tmp_path / "data", download=True, local_rank=0)
     line = str(caught.value)
-    for words in ("cannot be downloaded", "Connection refused", absent(source).url, str(tmp_path / "data" / FILES[0])):
+    for words in (
+        "cannot be downloaded",
+        "Connection refused",
+        absent(source).url,
+        str(tmp_path / "data" / FILES[0]),
+    ):
         assert words in line
     assert "\n" not in line
 
@@ -124,7 +144,9 @@ def test_a_download_with_another_checksum_is_not_taken(source: Published, tmp_pa
 
 
 def test_waiting_ends(source: Published, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"local rank 0 did not bring .*train within 0.3 s: unpack http"):
+    with pytest.raises(
+        UsageError, match=r"local rank 0 did not bring .*train within 0.3 s: unpack http"
+    ):
         provide(source, tmp_path / "data", download=True, local_rank=1, wait_s=0.3)
     (tmp_path / "data").mkdir()
     with (tmp_path / "data" / ".cifar100.lock").open("w") as held:
@@ -133,7 +155,9 @@ def test_waiting_ends(source: Published, tmp_path: Path) -> None:
             provide(source, tmp_path / "data", download=True, local_rank=0, wait_s=0.3)
 
 
-def test_download_is_refused_where_it_was_ruled_out(source: Published, asked: list[str], tmp_path: Path) -> None:
+def test_download_is_refused_where_it_was_ruled_out(
+    source: Published, asked: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="download=False: unpack http"):
         provide(source, tmp_path / "data", download=False, local_rank=0)
     assert not asked

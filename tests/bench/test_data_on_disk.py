@@ -1,4 +1,6 @@
-"""Data sets on disk: parsed byte for byte as an independent writer wrote them; every defect is one line that names the file."""
+"""Data sets on disk: parsed byte for byte as an independent writer wrote them; every defect is one
+line that names the file.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LABELS = [index % 10 for index in range(SAMPLES)]
 
 
 def write(dataset: str, folder: Path) -> Path:
-    """The data set with disk.pixels(SAMPLES) and LABELS; returns its last file of training images."""
+    """The data set with disk.pixels(SAMPLES) and LABELS;
+    returns its last file of training images.
+    """
     images = disk.pixels(SAMPLES)
     if dataset == "svhn":
         return disk.write_svhn(folder, images, [label or 10 for label in LABELS])
@@ -60,7 +64,10 @@ def test_svhn_as_scipy_writes_it_and_uncompressed(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     for folder in (one, two):
         folder.mkdir()
-    savemat(one / "train_32x32.mat", {"X": disk.pixels(SAMPLES).transpose(2, 3, 1, 0), "y": np.array([LABELS], np.uint8).T})
+    savemat(
+        one / "train_32x32.mat",
+        {"X": disk.pixels(SAMPLES).transpose(2, 3, 1, 0), "y": np.array([LABELS], np.uint8).T},
+    )
     disk.write_svhn(two, disk.pixels(SAMPLES), LABELS, compressed=False)
     for folder in (one, two):
         assert np.array_equal(arrays("svhn", folder).pixels.numpy(), disk.pixels(SAMPLES))
@@ -69,7 +76,9 @@ def test_svhn_as_scipy_writes_it_and_uncompressed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_batch_is_the_bytes_normalised(precision: str, tmp_path: Path) -> None:
     write("cifar10", tmp_path)
-    images, labels = arrays("cifar10", tmp_path, augment=False, precision=precision).__getitems__([7, 3])
+    images, labels = arrays("cifar10", tmp_path, augment=False, precision=precision).__getitems__(
+        [7, 3]
+    )
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
     std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
     restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
@@ -110,7 +119,10 @@ def test_files_that_parse_but_hold_something_else(tmp_path: Path) -> None:
     images = disk.pixels(SAMPLES)
     path = write("cifar100", tmp_path)
     for content, words in [
-        (disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"), "labels other than 0 to 99"),
+        (
+            disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"),
+            "labels other than 0 to 99",
+        ),
         (disk.cifar_bytes(images, [*LABELS[:-1], -1], b"fine_labels"), "labels other than 0 to 99"),
         (disk.cifar_bytes(images, LABELS[:-1], b"fine_labels"), "20 images and 19 labels"),
         (disk.cifar_bytes(images[:, :2], LABELS, b"fine_labels"), "truncated or corrupt"),
@@ -137,7 +149,9 @@ def test_a_missing_set_is_asked_for_with_url_and_place(dataset: str, tmp_path: P
 
 def test_a_set_smaller_than_a_step_is_refused(tmp_path: Path) -> None:
     write("cifar10", tmp_path)
-    assert "a step takes 32 samples" in complaint(disk.config("cifar10", tmp_path, batch_per_rank=32))
+    assert "a step takes 32 samples" in complaint(
+        disk.config("cifar10", tmp_path, batch_per_rank=32)
+    )
 
 
 def test_what_the_log_says(tmp_path: Path) -> None:
@@ -181,7 +195,9 @@ def test_folder_of_jpegs(tmp_path: Path) -> None:
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
     assert "nowhere" in complaint(disk.config("imagefolder", tmp_path / "nowhere"))
-    assert "must hold a folder of images per class" in complaint(disk.config("imagefolder", tmp_path))
+    assert "must hold a folder of images per class" in complaint(
+        disk.config("imagefolder", tmp_path)
+    )
     disk.write_folder(tmp_path / "train")
     disk.write_folder(tmp_path / "val")
     assert str(tmp_path / "train") in complaint(disk.config("imagefolder", tmp_path))
@@ -189,11 +205,17 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     assert "n0" in complaint(disk.config("imagefolder", tmp_path / "train"))
 
 
-@pytest.mark.parametrize(("content", "num_workers"), [("truncated", 0), ("truncated", 1), ("empty", 0), ("text", 0)])
-def test_an_unreadable_jpeg_fails_the_run_with_its_path(content: str, num_workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "num_workers"), [("truncated", 0), ("truncated", 1), ("empty", 0), ("text", 0)]
+)
+def test_an_unreadable_jpeg_fails_the_run_with_its_path(
+    content: str, num_workers: int, tmp_path: Path
+) -> None:
     path = disk.write_folder(tmp_path)[4]
     whole = path.read_bytes()
-    path.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}[content])
+    path.write_bytes(
+        {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}[content]
+    )
     config = disk.config("imagefolder", tmp_path, num_workers=num_workers)
     with pytest.raises(UsageError) as caught:
         list(islice(batches(config, 0, load_images(config)), 3))
@@ -202,15 +224,24 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(content: str, num_worker
 
 
 @pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
-def test_the_same_bits_whatever_the_ranks_and_loading_processes(dataset: str, tmp_path: Path) -> None:
-    """Three steps an epoch, so that seven reach into the third: augmentation differs between epochs and nowhere else."""
+def test_the_same_bits_whatever_the_ranks_and_loading_processes(
+    dataset: str, tmp_path: Path
+) -> None:
+    """Three steps an epoch, so that seven reach into the third: augmentation differs between epochs
+    and nowhere else.
+    """
     if dataset == "cifar10":
         write(dataset, tmp_path)
     else:
         disk.write_folder(tmp_path)
 
     def joined(world_size: int, num_workers: int = 0) -> list[torch.Tensor]:
-        fields = {"batch_per_rank": None, "global_batch": 4, "world_size": world_size, "num_workers": num_workers}
+        fields = {
+            "batch_per_rank": None,
+            "global_batch": 4,
+            "world_size": world_size,
+            "num_workers": num_workers,
+        }
         config = disk.config(dataset, tmp_path, backend="ddp", **fields)
         images = load_images(config)
         ranks = [list(islice(batches(config, rank, images), 7)) for rank in range(world_size)]
@@ -229,9 +260,13 @@ def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) 
         disk.write_folder(tmp_path)
     images = load_images(disk.config(dataset, tmp_path))
     first = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
-    assert torch.equal(first[2], images.__getitems__(Indices([7], 0))[0][0]), "whoever stands beside it"
+    assert torch.equal(first[2], images.__getitems__(Indices([7], 0))[0][0]), (
+        "whoever stands beside it"
+    )
     assert not torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 1))[0])
-    assert torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 0))[0]), "also after another epoch"
+    assert torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 0))[0]), (
+        "also after another epoch"
+    )
     other = load_images(disk.config(dataset, tmp_path, seed=1))
     assert not torch.equal(first, other.__getitems__(Indices([3, 5, 7, 2], 0))[0])
 
@@ -249,7 +284,9 @@ class Hostile:
 @pytest.mark.parametrize("dataset", ["svhn", "cifar10", "cifar100"])
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 @pytest.mark.parametrize("inside", [False, True])
-def test_nothing_that_a_file_holds_is_run(dataset: str, protocol: int, inside: bool, tmp_path: Path) -> None:
+def test_nothing_that_a_file_holds_is_run(
+    dataset: str, protocol: int, inside: bool, tmp_path: Path
+) -> None:
     path, trace = write(dataset, tmp_path), tmp_path / "trace"
     bad: object = Hostile(trace)
     if inside:

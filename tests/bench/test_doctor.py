@@ -1,4 +1,6 @@
-"""The doctor finds planted faults, each as real as one machine allows, names the cure, and calls a fit machine fit."""
+"""The doctor finds planted faults, each as real as one machine allows, names the cure, and calls a
+fit machine fit.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def failures(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for finding in said(done, 1):
         if finding["level"] == "failure":
-            found[finding["name"]] = found.get(finding["name"], "") + finding["text"] + "; " + finding["cure"]
+            found[finding["name"]] = (
+                found.get(finding["name"], "") + finding["text"] + "; " + finding["cure"]
+            )
     return found
 
 
@@ -62,7 +66,11 @@ def test_a_fit_machine_alone() -> None:
     if alone.returncode:
         assert alone.stderr.splitlines()[-1].split(": ", 1)[1] in warnings["torchvision"]["text"]
         assert "TORCH_INDEX_URL=" in warnings["torchvision"]["cure"]
-    assert any("2 ranks average 4 MiB" in f["text"] and "Open MPI" in f["text"] for f in findings if f["name"] == "horovod/mpi")
+    assert any(
+        "2 ranks average 4 MiB" in f["text"] and "Open MPI" in f["text"]
+        for f in findings
+        if f["name"] == "horovod/mpi"
+    )
 
 
 def test_a_fit_launch_in_plain_lines() -> None:
@@ -71,12 +79,21 @@ def test_a_fit_launch_in_plain_lines() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout.splitlines()
     assert said[0] == "... this takes about 58 s, more where the machine is busy"
-    assert said.index("... trying ddp/gloo (at most 60 s)") < said.index("... trying horovod/gloo (at most 60 s)")
+    assert said.index("... trying ddp/gloo (at most 60 s)") < said.index(
+        "... trying horovod/gloo (at most 60 s)"
+    )
     between = said[said.index("... trying ddp/gloo (at most 60 s)") + 1]
-    assert between.split()[:2] == ["ok", "ddp/gloo"], "one stream: each finding follows what it was looked for in"
+    assert between.split()[:2] == ["ok", "ddp/gloo"], (
+        "one stream: each finding follows what it was looked for in"
+    )
     lines = [line for line in said if not line.startswith("...")]
     assert lines[0].split() == ["ok", "launcher", "mpirun:", "2", "rank(s)"]
-    assert [line.split()[1] for line in lines[-5:-1]] == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
+    assert [line.split()[1] for line in lines[-5:-1]] == [
+        "ddp/gloo",
+        "horovod/gloo",
+        "ddp/mpi",
+        "horovod/mpi",
+    ]
     assert lines[-1].endswith("0 failure")
     assert "..." not in done.stderr
     assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
@@ -92,7 +109,9 @@ def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
 
 
 def test_fault_no_mpirun(tmp_path: Path) -> None:
-    found = failures(run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], environment() | {"PATH": str(tmp_path)}))
+    found = failures(
+        run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], environment() | {"PATH": str(tmp_path)})
+    )
     assert "not on PATH" in found["mpirun"]
     assert "no mpirun" in found["ddp/mpi"]
     assert "ddp/gloo" not in found, "torchrun starts what needs no MPI"
@@ -100,13 +119,25 @@ def test_fault_no_mpirun(tmp_path: Path) -> None:
 
 def step(rank: int) -> dict[str, str]:
     """What a rank sees under `srun --mpi=none`."""
-    step = {"SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": str(rank)}
-    return step | {"SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}
+    step = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": str(rank),
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_LOCALID": str(rank),
+    }
+    return step | {
+        "SLURM_NODEID": "0",
+        "SLURM_STEP_TASKS_PER_NODE": "2",
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+    }
 
 
 def test_fault_wrong_mpi_plug_in(tmp_path: Path) -> None:
     command = [*ALONE, "--cells", "ddp/mpi", "--rendezvous-dir", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, env=environment(step(1)), stdout=subprocess.DEVNULL) as other:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(step(1)), stdout=subprocess.DEVNULL
+    ) as other:
         found = failures(run(command, step(0)))
         assert other.wait(60) == 0
     assert "srun --mpi=pmix" in found["MPI"]
@@ -143,7 +174,9 @@ def test_fault_horovod_built_against_another_torch(tmp_path: Path) -> None:
 
 def test_fault_horovod_that_does_not_import(tmp_path: Path) -> None:
     (tmp_path / "horovod").mkdir()
-    (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('x.so: undefined symbol: _ZN5torch')")
+    (tmp_path / "horovod" / "__init__.py").write_text(
+        "raise ImportError('x.so: undefined symbol: _ZN5torch')"
+    )
     found = failures(run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)}))
     assert "undefined symbol" in found["horovod"]
 
@@ -156,7 +189,9 @@ def test_fault_one_core_for_two_ranks() -> None:
 
 
 def test_fault_a_dead_interface() -> None:
-    found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/gloo"), {"GLOO_SOCKET_IFNAME": "nosuch0"}))
+    found = failures(
+        run(mpirun(2, *DOCTOR, "--cells", "ddp/gloo"), {"GLOO_SOCKET_IFNAME": "nosuch0"})
+    )
     assert "GLOO_SOCKET_IFNAME='nosuch0' names no interface of this host" in found["interface"]
     assert "ddp/gloo" in found, "and so it is"
 
@@ -178,7 +213,18 @@ def test_fault_unequal_threads() -> None:
     command = mpirun(1, *DOCTOR, NOTHING)
     at = command.index(sys.executable)
     rank = command[at:]
-    both = [*command[:at], "env", "OMP_NUM_THREADS=1", *rank, ":", "-n", "1", "env", "OMP_NUM_THREADS=2", *rank]
+    both = [
+        *command[:at],
+        "env",
+        "OMP_NUM_THREADS=1",
+        *rank,
+        ":",
+        "-n",
+        "1",
+        "env",
+        "OMP_NUM_THREADS=2",
+        *rank,
+    ]
     found = failures(run(both))
     assert "'OMP_NUM_THREADS': '1'" in found["threads"]
     assert "'OMP_NUM_THREADS': '2'" in found["threads"]
@@ -202,7 +248,9 @@ def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
 
 
 def test_torchvision_of_another_build_is_found(tmp_path: Path) -> None:
-    """A torchvision before ours that fails alone, as one does whose compiled part is missing, and imports where we help."""
+    """A torchvision before ours that fails alone, as one does whose compiled part is missing, and
+    imports where we help.
+    """
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text(
         "import torch\n"
@@ -222,14 +270,17 @@ def test_nothing_to_try_ends_at_once() -> None:
 
 
 def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> None:
-    """Rank 1's try is killed inside MPI; the launcher then ends every rank, the doctor's own too."""
+    """Rank 1's try is killed inside MPI; the launcher then ends every rank,
+    the doctor's own too.
+    """
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys, threading, time\n"
         "def die():\n"
         "    while 'mpi4py.MPI' not in sys.modules: time.sleep(0.05)\n"
         "    time.sleep(1)\n"
         "    os.kill(os.getpid(), 9)\n"
-        "if 'bench.tools.doctor.exchange_worker' in sys.orig_argv and os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
+        "if 'bench.tools.doctor.exchange_worker' in sys.orig_argv and "
+        "os.environ.get('OMPI_COMM_WORLD_RANK') == '1':\n"
         "    threading.Thread(target=die, daemon=True).start()\n"
     )
     found = failures(run(mpirun(2, *DOCTOR, "--cells", "ddp/mpi"), {"PYTHONPATH": str(tmp_path)}))
@@ -238,7 +289,13 @@ def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> No
 
 
 def test_wrong_input_is_one_line_and_no_finding() -> None:
-    for argv in (["--cells", "ddp/pigeon"], ["--world-size", "0"], ["--limit-s", "x"], ["--dataset", "svhn"], ["--bogus"]):
+    for argv in (
+        ["--cells", "ddp/pigeon"],
+        ["--world-size", "0"],
+        ["--limit-s", "x"],
+        ["--dataset", "svhn"],
+        ["--bogus"],
+    ):
         done = run([*ALONE, *argv])
         assert done.returncode == 2
         assert done.stdout == ""

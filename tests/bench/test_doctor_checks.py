@@ -1,4 +1,6 @@
-"""The doctor's checks as functions of values: what they call a fault, how bad it is, and the cure they name."""
+"""The doctor's checks as functions of values: what they call a fault, how bad it is, and the cure
+they name.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_only_failures_make_the_status() -> None:
         ("horovodrun", {}, "Open MPI v5.0.11", "ok"),
     ],
 )
-def test_the_library_against_the_launcher(source: str, env: Mapping[str, str], mpi: str, level: str) -> None:
+def test_the_library_against_the_launcher(
+    source: str, env: Mapping[str, str], mpi: str, level: str
+) -> None:
     assert levels(launcher_checks.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env)) == [level]
 
 
@@ -62,7 +66,9 @@ def test_mpirun_against_the_library() -> None:
     assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11")) == ["warning"]
     assert levels(launcher_checks.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11")) == ["failure"]
     assert levels(launcher_checks.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2")) == ["ok"]
-    assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, None)) == ["ok"], "no library to compare: said elsewhere"
+    assert levels(launcher_checks.mpirun("/bin/mpirun", openmpi, None)) == ["ok"], (
+        "no library to compare: said elsewhere"
+    )
     assert levels(launcher_checks.mpirun(None, "", "Open MPI v5.0.11")) == ["failure"]
 
 
@@ -70,9 +76,15 @@ def test_what_is_tried() -> None:
     four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
     assert launcher_checks.cells(Launch("mpirun", 0, 2, 0, 2, "k"), None, 0) == four
     assert launcher_checks.cells(Launch("torchrun", 0, 2, 0, 2, "k"), None, 0) == four[2:]
-    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [*four, "ddp/nccl", "horovod/nccl"]
+    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [
+        *four,
+        "ddp/nccl",
+        "horovod/nccl",
+    ]
     assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), ["ddp/gloo"], 4) == ["ddp/gloo"]
-    assert groups(four) == [["ddp/gloo"], ["horovod/gloo"], ["ddp/mpi", "horovod/mpi"]], "MPI last, in one process"
+    assert groups(four) == [["ddp/gloo"], ["horovod/gloo"], ["ddp/mpi", "horovod/mpi"]], (
+        "MPI last, in one process"
+    )
     assert groups([]) == []
 
 
@@ -109,21 +121,37 @@ def test_a_host_that_does_not_know_its_name() -> None:
 
 
 def test_libraries() -> None:
-    good = {"torch": "2.13", "torchvision": "0.28", "mpi4py": "4.1", "horovod": "0.28.1", "mpi": "Open MPI v5.0.11"}
-    assert levels(machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40"]})) == ["ok"]
-    two = machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40", "/b/libmpi.so.40"]})
+    good = {
+        "torch": "2.13",
+        "torchvision": "0.28",
+        "mpi4py": "4.1",
+        "horovod": "0.28.1",
+        "mpi": "Open MPI v5.0.11",
+    }
+    assert levels(machine.libraries({**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40"]})) == [
+        "ok"
+    ]
+    two = machine.libraries(
+        {**good, "errors": {}, "mpi_files": ["/a/libmpi.so.40", "/b/libmpi.so.40"]}
+    )
     assert levels(two) == ["ok", "failure"]
     assert "/b/libmpi.so.40" in two[1].text
     assert machine.torchvision_pair(good) == []
     (other,) = machine.torchvision_pair({**good, "torchvision_alone": "no nms"})
     assert (other.name, other.level) == ("torchvision", "warning")
-    assert machine.torchvision_pair({"torchvision_alone": "no nms", "errors": {}}) == [], "that it is absent is said elsewhere"
+    assert machine.torchvision_pair({"torchvision_alone": "no nms", "errors": {}}) == [], (
+        "that it is absent is said elsewhere"
+    )
     missing = machine.libraries({**good, "errors": {"mpi4py": "no libmpi"}, "mpi_files": []})
     assert [(f.name, f.level) for f in missing] == [("mpi4py", "failure")]
 
 
 def test_horovods_build() -> None:
-    facts = {"torch": "2.13.0+cpu", "errors": {}, "horovod_built": {"mpi": True, "gloo": True, "nccl": False}}
+    facts = {
+        "torch": "2.13.0+cpu",
+        "errors": {},
+        "horovod_built": {"mpi": True, "gloo": True, "nccl": False},
+    }
     assert levels(machine.horovod_build({"pytorch": "2.13.0+cpu"}, facts)) == ["ok"]
     assert levels(machine.horovod_build({"pytorch": "2.13.0+cu130"}, facts)) == ["failure"]
     assert levels(machine.horovod_build({}, facts)) == ["failure"]
@@ -133,7 +161,12 @@ def test_horovods_build() -> None:
 
 
 def test_nccl_versions() -> None:
-    facts = {"devices": ["GPU-a"], "torch_nccl": [2, 29, 3], "horovod_nccl": 22903, "horovod_built": {"nccl": True}}
+    facts = {
+        "devices": ["GPU-a"],
+        "torch_nccl": [2, 29, 3],
+        "horovod_nccl": 22903,
+        "horovod_built": {"nccl": True},
+    }
     assert levels(machine.devices(facts)) == ["ok"]
     assert levels(machine.devices(facts | {"horovod_nccl": 21805})) == ["failure"]
     assert levels(machine.devices(facts | {"horovod_built": {"nccl": False}})) == ["warning"]
@@ -153,8 +186,19 @@ def test_data(tmp_path: Path) -> None:
 def rank(number: int, size: int = 4, **facts: Any) -> dict[str, Any]:
     """Rank `number` of a sound launch: two ranks a host, four cores each."""
     local = number % 2
-    sound = {"rank": number, "size": size, "local_rank": local, "local_size": 2, "hostname": f"n{number // 2}"}
-    sound |= {"versions": {"torch": "2.13"}, "default_threads": {"OMP_NUM_THREADS": None}, "cpu": "x", "cpus_on_node": 8}
+    sound = {
+        "rank": number,
+        "size": size,
+        "local_rank": local,
+        "local_size": 2,
+        "hostname": f"n{number // 2}",
+    }
+    sound |= {
+        "versions": {"torch": "2.13"},
+        "default_threads": {"OMP_NUM_THREADS": None},
+        "cpu": "x",
+        "cpus_on_node": 8,
+    }
     return sound | {"affinity": list(range(4 * local, 4 * local + 4)), "devices": []} | facts
 
 
@@ -174,7 +218,12 @@ def test_ranks_that_agree() -> None:
         ({"hostname": "n0"}, "ranks", "failure", "share a place"),
         ({"hostname": "n9"}, "ranks", "failure", "n1, n9"),
         ({"versions": {"torch": "2.12"}}, "versions", "failure", "rank 3 has {'torch': '2.12'}"),
-        ({"default_threads": {"OMP_NUM_THREADS": "2"}}, "threads", "failure", "rank 3 has {'OMP_NUM_THREADS': '2'}"),
+        (
+            {"default_threads": {"OMP_NUM_THREADS": "2"}},
+            "threads",
+            "failure",
+            "rank 3 has {'OMP_NUM_THREADS': '2'}",
+        ),
         ({"cpu": "y"}, "CPU", "warning", "rank 3"),
     ],
 )
@@ -186,7 +235,9 @@ def test_ranks_that_differ(facts: dict[str, Any], name: str, level: str, words: 
 
 def test_cores() -> None:
     def found(affinity: list[list[int]], threads: int) -> str:
-        return ranks.cores([rank(number, 2, affinity=cores) for number, cores in enumerate(affinity)], threads)[0].level
+        return ranks.cores(
+            [rank(number, 2, affinity=cores) for number, cores in enumerate(affinity)], threads
+        )[0].level
 
     assert found([[0], [0]], 1) == "failure", "two ranks on one core"
     assert found([[0, 1], [0, 1]], 1) == "warning", "no spare core"
@@ -197,7 +248,9 @@ def test_cores() -> None:
 
 def test_gpus() -> None:
     def found(*devices: list[str]) -> list[str]:
-        return levels(ranks.devices([rank(number, 2, devices=seen) for number, seen in enumerate(devices)]))
+        return levels(
+            ranks.devices([rank(number, 2, devices=seen) for number, seen in enumerate(devices)])
+        )
 
     assert found(["a", "b"], ["a", "b"]) == ["ok"]
     assert found(["a"], ["b"]) == ["ok"], "each sees its own"

@@ -1,4 +1,6 @@
-"""Code of the user's own that fails before a run: one line, then the traceback of that code and of nothing else."""
+"""Code of the user's own that fails before a run: one line, then the traceback of that code and of
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,33 @@ def module(folder: Path, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "line", "last"),
     [
-        ("raise LookupError('planted')\n", "importing my_own failed (LookupError: planted)", "LookupError: planted"),
-        ("import nowhere.at_all\n", "importing my_own failed (ModuleNotFoundError: ", "No module named 'nowhere'"),
+        (
+            "raise LookupError('planted')\n",
+            "importing my_own failed (LookupError: planted)",
+            "LookupError: planted",
+        ),
+        (
+            "import nowhere.at_all\n",
+            "importing my_own failed (ModuleNotFoundError: ",
+            "No module named 'nowhere'",
+        ),
         ("def make(:\n", "importing my_own failed (SyntaxError: ", "SyntaxError: "),
-        ("def make(n):\n    return helper(n)\n", "called with one argument, failed (NameError: ", "'helper' is not defined"),
+        (
+            "def make(n):\n    return helper(n)\n",
+            "called with one argument, failed (NameError: ",
+            "'helper' is not defined",
+        ),
         ("def make(n, m):\n    pass\n", "failed (TypeError: make() missing 1 required", None),
     ],
 )
-def test_one_line_then_the_users_traceback(text: str, line: str, last: str | None, tmp_path: Path) -> None:
+def test_one_line_then_the_users_traceback(
+    text: str, line: str, last: str | None, tmp_path: Path
+) -> None:
     log = tmp_path / "run.jsonl"
     field = "model" if "(n" in text else "dataset"  # both go through one door
-    done = bench(1, *SHORT, f"--{field}", "my_own:make", "--log-path", str(log), extra=module(tmp_path, text))
+    done = bench(
+        1, *SHORT, f"--{field}", "my_own:make", "--log-path", str(log), extra=module(tmp_path, text)
+    )
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
     first = lines.index(next(said for said in lines if said.startswith("error: ")))
@@ -49,9 +67,14 @@ def test_one_line_then_the_users_traceback(text: str, line: str, last: str | Non
 
 
 def test_on_two_ranks_as_well(tmp_path: Path) -> None:
-    done = bench(2, *SHORT, "--backend", "ddp", "--world-size", "2", "--model", "tests.bench.tiny:breaks")
+    done = bench(
+        2, *SHORT, "--backend", "ddp", "--world-size", "2", "--model", "tests.bench.tiny:breaks"
+    )
     assert done.returncode == 2
-    assert "error: model='tests.bench.tiny:breaks': the factory, called with one argument, failed (LookupError: " in done.stderr
+    assert (
+        "error: model='tests.bench.tiny:breaks': the factory, called with one argument, failed "
+        "(LookupError: " in done.stderr
+    )
     assert "raise LookupError(" in done.stderr
 
 
@@ -65,7 +88,9 @@ def test_an_error_whose_text_fails_is_named_by_its_type() -> None:
     assert factory.in_words(ValueError("one\ntwo")) == "ValueError: one"
 
 
-def test_a_module_that_lacks_another_is_not_called_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_lacks_another_is_not_called_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "half_there.py").write_text("import half\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(factory.OwnCodeError, match="importing half_there failed"):

@@ -1,4 +1,5 @@
-"""Faults of one rank in mid-run, in every backend: each run ends in time, tells rank and cause, and leaves no process behind.
+"""Faults of one rank in mid-run, in every backend: each run ends in time, tells rank and cause, and
+leaves no process behind.
 
 With `-s` the table of faults is printed.
 """
@@ -27,10 +28,19 @@ from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
 pytestmark = pytest.mark.ranks
 
 STALL_S = 10.0
-LOADER_STALL_S = 60.0  # loading processes import torch before they make their first batch, all of them at once
+LOADER_STALL_S = (
+    60.0  # loading processes import torch before they make their first batch, all of them at once
+)
 SPARE_S = 15.0  # a busy machine lets a rank's last words, and its launcher, take their time
 CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
-TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images", "--image-size", "8"]
+TINY = [
+    "--model",
+    "tests.bench.faulty:model",
+    "--dataset",
+    "tests.bench.faulty:images",
+    "--image-size",
+    "8",
+]
 TINY += ["--batch-per-rank", "4", "--windows", "1000000"]
 HERE = r"\(tests/bench/faulty\.py:\d+ \S+\)"
 GONE = r"its process \d+ on \S+ is gone: killed, or ended by code that tells nobody"
@@ -51,16 +61,27 @@ CAUSES = {
     "SIGSTOP": rf"no sign of life for \d+ s \(its process \d+ is stopped\){WAITING}",
     "hung model": rf"no progress for \d+ s: in step 6 {HERE}{WAITING}",
     "hung loader": rf"no progress for \d+ s: waiting for its batch of step 6, {LOADING}{WAITING}",
-    # torch's own word comes in the main thread, wherever that is; a connection to the process may break first
+    # torch's own word comes in the main thread, wherever that is; a connection to the process may
+    # break first
     "killed loader": r"\w+Error: "
-    r"(DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ has ended)",
-    "loader killed while it is told": r"LoaderDiesMeanwhileError: planted words; loading process \d+ has ended",
+    r"(DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ "
+    r"has ended)",
+    "loader killed while it is told": r"LoaderDiesMeanwhileError: planted words; loading process "
+    r"\d+ has ended",
 }
 # the same fault in rank 0 needs another to tell of it where it cannot
-IN_RANK_0 = (("SIGKILL", "ddp/gloo"), ("SIGKILL", "horovod/mpi"), ("SIGSTOP", "ddp/mpi"), ("SIGSTOP", "horovod/gloo"))
-CASES = [(fault, cell, 1) for fault in CAUSES for cell in CELLS if fault != "loader killed while it is told"] + [
-    (*case, 0) for case in IN_RANK_0
-]
+IN_RANK_0 = (
+    ("SIGKILL", "ddp/gloo"),
+    ("SIGKILL", "horovod/mpi"),
+    ("SIGSTOP", "ddp/mpi"),
+    ("SIGSTOP", "horovod/gloo"),
+)
+CASES = [
+    (fault, cell, 1)
+    for fault in CAUSES
+    for cell in CELLS
+    if fault != "loader killed while it is told"
+] + [(*case, 0) for case in IN_RANK_0]
 
 
 @dataclass(frozen=True)
@@ -106,11 +127,23 @@ def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
     moment = log.with_suffix(".moment")
     extra = {"FAULT": fault, "FAULT_RANK": str(rank), "FAULT_AT": str(moment), "FAULT_MARK": mark}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(extra), capture_output=True, text=True, timeout=240, stdin=subprocess.DEVNULL
+        command,
+        cwd=ROOT,
+        env=environment(extra),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        stdin=subprocess.DEVNULL,
     )
     ended = time.monotonic()
     assert moment.exists(), f"the fault never came: {done.stderr}"
-    return Ended(done.returncode, read_run(log), ended - float(moment.read_text()), done.stdout + done.stderr, left_behind(mark))
+    return Ended(
+        done.returncode,
+        read_run(log),
+        ended - float(moment.read_text()),
+        done.stdout + done.stderr,
+        left_behind(mark),
+    )
 
 
 def left_behind(mark: str) -> list[str]:
@@ -133,7 +166,9 @@ def marked(mark: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Ended]]]:
     """The chosen cases, two at a time: each is idle most of the while."""
     with ThreadPoolExecutor(2) as pool:
         started = {}
@@ -142,7 +177,9 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 params: dict[str, Any] = dict(item.callspec.params)
                 fault, cell, rank = params["fault"], params["cell"], params["rank"]
                 log = tmp_path_factory.mktemp("run") / "run.jsonl"
-                started[item.name] = pool.submit(play, mpirun(2, *words(fault, cell, log)), fault, rank, log)
+                started[item.name] = pool.submit(
+                    play, mpirun(2, *words(fault, cell, log)), fault, rank, log
+                )
         yield started
 
 
@@ -153,7 +190,8 @@ def test_a_fault_is_told(
     ended = runs[request.node.name].result()
     reason = str(ended.run.problem)
     print(
-        f"\n| {fault} in rank {rank} | {cell} | {ended.run.state} | {reason} | {ended.seconds:.1f} s | exit code {ended.code} |"
+        f"\n| {fault} in rank {rank} | {cell} | {ended.run.state} | {reason} | "
+        f"{ended.seconds:.1f} s | exit code {ended.code} |"
     )
     assert ended.code != 0
     assert ended.run.state == "failed", ended.output
@@ -208,7 +246,9 @@ def test_one_process_that_hangs_is_ended(fault: str, doing: str, tmp_path: Path)
     assert ended.code == 1
     assert "--stall-timeout-s" in ended.output
     assert ended.seconds < limit_s(fault) + SPARE_S
-    assert re.fullmatch(rf"rank 0: no progress for \d+ s: {doing}", str(ended.run.problem)), ended.output
+    assert re.fullmatch(rf"rank 0: no progress for \d+ s: {doing}", str(ended.run.problem)), (
+        ended.output
+    )
     assert ended.left == []
 
 
@@ -217,7 +257,9 @@ def test_the_user_is_told_on_standard_error_too(tmp_path: Path) -> None:
     ended = play(mpirun(2, *words("hung factory", "ddp/gloo", log)), "hung factory", 1, log)
     assert ended.code != 0
     assert re.search(
-        rf"error: rank 1: no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting ddp/gloo", ended.output
+        rf"error: rank 1: no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting "
+        rf"ddp/gloo",
+        ended.output,
     )
 
 
@@ -235,10 +277,22 @@ def begin(command: list[str], log: Path, mark: str, fault: str = "none") -> subp
     extra = {"FAULT": fault, "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_MARK": mark}
     with log.with_suffix(".out").open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment(extra), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=environment(extra),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     deadline = time.monotonic() + 120
-    while not (log.exists() and ('"index": 1' in log.read_text() or (fault != "none" and log.with_suffix(".moment").exists()))):
+    while not (
+        log.exists()
+        and (
+            '"index": 1' in log.read_text()
+            or (fault != "none" and log.with_suffix(".moment").exists())
+        )
+    ):
         assert time.monotonic() < deadline, log.with_suffix(".out").read_text()
         time.sleep(0.1)
     return process
@@ -253,10 +307,15 @@ def test_a_launcher_that_is_killed_leaves_no_ranks(name: str, tmp_path: Path) ->
     process.wait(10)
     while (left := marked(mark)) and time.monotonic() < killed + SPARE_S:
         time.sleep(0.2)
-    print(f"\n| {name} killed | {read_run(log).state} | {read_run(log).problem} | {time.monotonic() - killed:.1f} s |")
+    print(
+        f"\n| {name} killed | {read_run(log).state} | {read_run(log).problem} | "
+        f"{time.monotonic() - killed:.1f} s |"
+    )
     assert left == []
     # horovodrun leaves a process of its own above the ranks, which ends them
-    assert read_run(log).problem == ("stopped by SIGTERM" if launcher is horovodrun else "stopped: its launcher is gone")
+    assert read_run(log).problem == (
+        "stopped by SIGTERM" if launcher is horovodrun else "stopped: its launcher is gone"
+    )
     assert read_run(log).state == "interrupted"
 
 
@@ -274,7 +333,12 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
     result = read_run(log)
     assert len(result.windows) > windows
     os.kill(result.host["ranks"][0]["pid"], signal.SIGTERM)
-    for pid in map(int, subprocess.run(["pgrep", "-g", str(shell.pid)], capture_output=True, text=True).stdout.split()):
+    for pid in map(
+        int,
+        subprocess.run(
+            ["pgrep", "-g", str(shell.pid)], capture_output=True, text=True
+        ).stdout.split(),
+    ):
         os.kill(pid, signal.SIGKILL)  # the shell's sleep
     assert left_behind(mark) == []
     assert read_run(log).problem == "stopped by SIGTERM"
@@ -283,7 +347,9 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
 def test_a_stop_of_all_is_no_silence(tmp_path: Path) -> None:
     """Ctrl-Z and fg, or a job that its scheduler suspends for longer than the stall limit."""
     log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
-    process = begin([sys.executable, *words("slow step", "single/none", log)], log, mark, "slow step")
+    process = begin(
+        [sys.executable, *words("slow step", "single/none", log)], log, mark, "slow step"
+    )
     time.sleep(2)  # in the middle of that step
     process.send_signal(signal.SIGSTOP)
     time.sleep(STALL_S + 1)

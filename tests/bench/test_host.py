@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from bench.launch.agreement import disagreement, flat
-from bench.launch.provenance import changed, code, code_sha256, describe_run, placement, recorded, shared
+from bench.launch.provenance import (
+    changed,
+    code,
+    code_sha256,
+    describe_run,
+    placement,
+    recorded,
+    shared,
+)
 from tests.bench import ranks
 
 
@@ -48,7 +56,12 @@ def test_without_git_nothing_is_claimed(tmp_path: Path) -> None:
 
 
 def test_what_was_set_for_one_backend_alone_is_recorded_whatever_its_name() -> None:
-    env = {"BENCH_BACKEND_ENV": "MV2_SUPPORT_DL MY_MPI GONE", "MV2_SUPPORT_DL": "1", "MY_MPI": "x.so", "MVP_USE": "2"}
+    env = {
+        "BENCH_BACKEND_ENV": "MV2_SUPPORT_DL MY_MPI GONE",
+        "MV2_SUPPORT_DL": "1",
+        "MY_MPI": "x.so",
+        "MVP_USE": "2",
+    }
     run = describe_run(env, {})
     assert run["backend_env"] == {"MV2_SUPPORT_DL": "1", "MY_MPI": "x.so"}
     assert run["env"] == {"MV2_SUPPORT_DL": "1", "MVP_USE": "2"}
@@ -74,24 +87,67 @@ def test_only_listed_variables_are_recorded() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD"),
-        *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "MKL_CBWR"),
-        *("TORCH_NCCL_HIGH_PRIORITY", "TORCHINDUCTOR_MAX_AUTOTUNE", "PYTORCH_NO_CUDA_MEMORY_CACHING"),
-        *("PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONDEVMODE", "MPI4PY_RC_THREAD_LEVEL", "CUDA_LAUNCH_BLOCKING"),
-        *("OMPI_MCA_smsc", "OMPI_MCA_osc", "OMPI_MCA_btl_vader_eager_limit", "OMPI_MCA_op_avx_support"),
+        *(
+            "MALLOC_MMAP_THRESHOLD_",
+            "MALLOC_TRIM_THRESHOLD_",
+            "MALLOC_ARENA_MAX",
+            "GLIBC_TUNABLES",
+            "LD_PRELOAD",
+        ),
+        *(
+            "ONEDNN_MAX_CPU_ISA",
+            "DNNL_MAX_CPU_ISA",
+            "ATEN_CPU_CAPABILITY",
+            "GOMP_SPINCOUNT",
+            "OMP_WAIT_POLICY",
+            "MKL_CBWR",
+        ),
+        *(
+            "TORCH_NCCL_HIGH_PRIORITY",
+            "TORCHINDUCTOR_MAX_AUTOTUNE",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        ),
+        *(
+            "PYTHONMALLOC",
+            "PYTHONTRACEMALLOC",
+            "PYTHONDEVMODE",
+            "MPI4PY_RC_THREAD_LEVEL",
+            "CUDA_LAUNCH_BLOCKING",
+        ),
+        *(
+            "OMPI_MCA_smsc",
+            "OMPI_MCA_osc",
+            "OMPI_MCA_btl_vader_eager_limit",
+            "OMPI_MCA_op_avx_support",
+        ),
     ],
 )
 def test_a_variable_that_changes_speed_is_recorded_and_is_the_same_on_all_ranks(name: str) -> None:
     assert recorded({name: "1"}) == {name: "1"}
     ranks = [flat(shared(env, {})) for env in ({}, {name: "1"})]
-    assert str(disagreement(ranks)).startswith(f"ranks differ in env.{name}: None on rank 0, 1 on rank 1; ")
+    assert str(disagreement(ranks)).startswith(
+        f"ranks differ in env.{name}: None on rank 0, 1 on rank 1; "
+    )
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "KMP_HW_SUBSET", "PRTE_MCA_hwloc_base", "PMIX_MCA_gds"),
-        *("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "UCX_NET_DEVICES"),
+        *(
+            "GOMP_CPU_AFFINITY",
+            "KMP_AFFINITY",
+            "OMP_PLACES",
+            "KMP_HW_SUBSET",
+            "PRTE_MCA_hwloc_base",
+            "PMIX_MCA_gds",
+        ),
+        *(
+            "GLOO_SOCKET_IFNAME",
+            "HOROVOD_GLOO_IFACE",
+            "NCCL_SOCKET_IFNAME",
+            "NCCL_IB_HCA",
+            "UCX_NET_DEVICES",
+        ),
         *("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"),
     ],
 )
@@ -103,11 +159,28 @@ def test_where_a_rank_is_may_differ_and_is_recorded(name: str) -> None:
 
 
 def test_folders_and_what_launchers_set_are_not_recorded() -> None:
-    names = ["TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "NCCL_ROOT", "MIOPEN_USER_DB_PATH", "MPIR_CVAR_CH3_INTERFACE_HOSTNAME"]
-    assert recorded(dict.fromkeys([*names, "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE", "TORCHELASTIC_RUN_ID"], "1")) == {}
+    names = [
+        "TORCH_HOME",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "NCCL_ROOT",
+        "MIOPEN_USER_DB_PATH",
+        "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
+    ]
+    assert (
+        recorded(
+            dict.fromkeys(
+                [*names, "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE", "TORCHELASTIC_RUN_ID"], "1"
+            )
+        )
+        == {}
+    )
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parent / "environments").glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    sorted((Path(__file__).parent / "environments").glob("*.json")),
+    ids=lambda path: path.stem,
+)
 def test_what_known_launchers_set_parts_no_ranks(path: Path) -> None:
     environments = [rank["env"] for rank in json.loads(path.read_text())["ranks"]]
     assert disagreement([flat(shared(env, {})) for env in environments]) is None
@@ -116,16 +189,25 @@ def test_what_known_launchers_set_parts_no_ranks(path: Path) -> None:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("launcher", [ranks.mpirun, ranks.torchrun, ranks.horovodrun])
-def test_two_launches_of_one_launcher_record_the_same(launcher: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_two_launches_of_one_launcher_record_the_same(
+    launcher: Callable[..., list[str]], tmp_path: Path
+) -> None:
     script = tmp_path / "show.py"
     script.write_text(
-        "import json, os; from bench.launch.provenance import recorded as r; print('env', json.dumps(r(os.environ)))"
+        "import json, os; from bench.launch.provenance import recorded as r; print('env', "
+        "json.dumps(r(os.environ)))"
     )
     seen: list[Any] = []
     for _ in range(2):
-        done = ranks.run(launcher(2, str(script)), {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"})
+        done = ranks.run(
+            launcher(2, str(script)), {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"}
+        )
         assert done.returncode == 0, done.stderr
-        seen += [json.loads(line.split("env ", 1)[1]) for line in done.stdout.splitlines() if "env " in line]
+        seen += [
+            json.loads(line.split("env ", 1)[1])
+            for line in done.stdout.splitlines()
+            if "env " in line
+        ]
     assert len(seen) == 4
     assert all(env == seen[0] for env in seen)
     assert seen[0]["MALLOC_ARENA_MAX"] == "2"

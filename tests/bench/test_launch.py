@@ -50,7 +50,13 @@ MVAPICH = {
     "MV2_COMM_WORLD_LOCAL_RANK": "1",
     "MV2_COMM_WORLD_LOCAL_SIZE": "2",
 }
-PALS = {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0", "PMI_LOCAL_SIZE": "1", "PALS_APID": "7"}
+PALS = {
+    "PMI_RANK": "1",
+    "PMI_SIZE": "2",
+    "PMI_LOCAL_RANK": "0",
+    "PMI_LOCAL_SIZE": "1",
+    "PALS_APID": "7",
+}
 HYDRA = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 SRUN = {
     "SLURM_JOB_ID": "42",
@@ -62,7 +68,13 @@ SRUN = {
     "SLURM_STEP_TASKS_PER_NODE": "3,1(x2)",
     "SLURM_NTASKS": "5",
 }
-BATCH_SHELL = {"SLURM_JOB_ID": "42", "SLURM_PROCID": "0", "SLURM_NTASKS": "5", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+BATCH_SHELL = {
+    "SLURM_JOB_ID": "42",
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "5",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+}
 
 
 @pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
@@ -72,12 +84,25 @@ def test_environments_of_real_launchers(path: Path) -> None:
     assert file["source"] in ("recorded", "written down")
     for rank in file["ranks"]:
         assert discover(rank["env"]) == Launch(*rank["launch"])
-    assert len({rank["launch"][5] for rank in file["ranks"]}) == 1, "ranks of one launch share its key"
+    assert len({rank["launch"][5] for rank in file["ranks"]}) == 1, (
+        "ranks of one launch share its key"
+    )
 
 
 def test_every_row_has_an_environment() -> None:
-    sources = {rank["launch"][0] for path in ENVIRONMENTS for rank in json.loads(path.read_text())["ranks"]}
-    assert sources == {"torchrun", "horovodrun", "mpirun", "mpirun_rsh", "hydra", "pals", "srun", "none"}
+    sources = {
+        rank["launch"][0] for path in ENVIRONMENTS for rank in json.loads(path.read_text())["ranks"]
+    }
+    assert sources == {
+        "torchrun",
+        "horovodrun",
+        "mpirun",
+        "mpirun_rsh",
+        "hydra",
+        "pals",
+        "srun",
+        "none",
+    }
 
 
 def test_each_launcher() -> None:
@@ -85,16 +110,28 @@ def test_each_launcher() -> None:
     assert discover(MPIRUN) == Launch("mpirun", 3, 4, 1, 2, "prterun-n1-77_1")
     assert discover(HYDRA) == Launch("hydra", 2, 3, 0, 1, "unnamed")
     assert discover(SRUN) == Launch("srun", 4, 5, 0, 1, "42.7")
-    assert discover(SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}).local_size == 3
+    assert (
+        discover(SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}).local_size
+        == 3
+    )
     assert discover({}) == Launch("none", 0, 1, 0, 1, "alone")
 
 
 def test_precedence() -> None:
     inherited = SRUN | {"SLURM_PROCID": "0"}  # what ranks of mpirun inside a job see
     assert discover(inherited | MPIRUN).source == "mpirun"
-    order = {"srun": inherited, "pals": PALS, "hydra": HYDRA, "mpirun_rsh": MVAPICH, "mpirun": MPIRUN, "horovodrun": HOROVODRUN}
+    order = {
+        "srun": inherited,
+        "pals": PALS,
+        "hydra": HYDRA,
+        "mpirun_rsh": MVAPICH,
+        "mpirun": MPIRUN,
+        "horovodrun": HOROVODRUN,
+    }
     seen: dict[str, str] = {}
-    for source, env in (order | {"torchrun": TORCHRUN}).items():  # weakest first: each wins over all before it
+    for source, env in (
+        order | {"torchrun": TORCHRUN}
+    ).items():  # weakest first: each wins over all before it
         seen |= env
         assert discover(seen).source == source
     pmi2 = SRUN | {"PMI_RANK": "4", "PMI_SIZE": "5"}  # srun --mpi=pmi2
@@ -116,24 +153,51 @@ def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
         ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
         ({"WORLD_SIZE": "2"}, ["WORLD_SIZE='2'", "RANK is not"]),
         ({"MPI_LOCALRANKID": "0"}, ["MPI_LOCALRANKID='0'", "PMI_RANK is not", "hydra"]),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0"}, ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"]),
+        (
+            {"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0"},
+            ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"],
+        ),
         ({"HOROVOD_RANK": "0"}, ["HOROVOD_RANK='0'", "HOROVOD_SIZE is not", "horovodrun"]),
         ({"MV2_COMM_WORLD_SIZE": "2"}, ["MV2_COMM_WORLD_SIZE='2'", "mpirun_rsh"]),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"]),
+        (
+            {"PMI_RANK": "0", "PMI_SIZE": "2"},
+            ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"],
+        ),
         ({"PMIX_RANK": "1"}, ["PMIX_RANK='1'", "mpirun, srun or torchrun"]),
-        ({k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")}, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
+        (
+            {k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")},
+            ["OMPI_COMM_WORLD_SIZE is not", "mpirun"],
+        ),
         (TORCHRUN | {"RANK": "8"}, ["rank 8 of 8", "impossible"]),
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
         (TORCHRUN | {"LOCAL_WORLD_SIZE": "9"}, ["local rank 1 of 9", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
         (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x99999999999999)"}, ["'2(x99999999999999)'", "form 3,1(x2)"]),
-        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x200000000)"}, ["'2(x200000000)'", "more than 100000 nodes", "unset it"]),
+        (
+            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x99999999999999)"},
+            ["'2(x99999999999999)'", "form 3,1(x2)"],
+        ),
+        (
+            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x200000000)"},
+            ["'2(x200000000)'", "more than 100000 nodes", "unset it"],
+        ),
         (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1(x99999),1(x99999)"}, ["more than 100000 nodes"]),
-        (TORCHRUN | AGENT, ["TORCHELASTIC_USE_AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
-        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
-        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "x"}, ["MASTER_PORT='x' is no port"]),
-        ({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "65536"}, ["MASTER_PORT='65536' is no port"]),
+        (
+            TORCHRUN | AGENT,
+            ["TORCHELASTIC_USE_AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"],
+        ),
+        (
+            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": ""},
+            ["MASTER_PORT is not", "start through torchrun"],
+        ),
+        (
+            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "x"},
+            ["MASTER_PORT='x' is no port"],
+        ),
+        (
+            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "65536"},
+            ["MASTER_PORT='65536' is no port"],
+        ),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -146,7 +210,9 @@ def test_half_set_and_impossible_launches(env: dict[str, str], words: list[str])
 
 def test_an_agents_store_is_torchruns_alone() -> None:
     assert discover({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1"}) == discover(TORCHRUN)
-    assert discover(MPIRUN | AGENT).source == "mpirun", "what mpirun inherits from torchrun is not its own"
+    assert discover(MPIRUN | AGENT).source == "mpirun", (
+        "what mpirun inherits from torchrun is not its own"
+    )
     assert agent_store("torchrun", AGENT)
     assert not agent_store("mpirun", AGENT)
     assert not agent_store("torchrun", {"TORCHELASTIC_USE_AGENT_STORE": "False"})
@@ -159,7 +225,9 @@ def test_tasks_per_node() -> None:
 
 def test_a_world_of_another_size_names_the_cure() -> None:
     require_world(discover(MPIRUN), 4, {})
-    with pytest.raises(UsageError, match=r"world_size=2 .* mpirun started 4 ranks; use --world-size 4 or start 2"):
+    with pytest.raises(
+        UsageError, match=r"world_size=2 .* mpirun started 4 ranks; use --world-size 4 or start 2"
+    ):
         require_world(discover(MPIRUN), 2, {})
     with pytest.raises(UsageError, match=r"alone .*mpirun -n 2 --bind-to none python -m bench"):
         require_world(discover({}), 2, {})
@@ -169,7 +237,10 @@ def test_a_world_of_another_size_names_the_cure() -> None:
 
 def test_silent_worlds_of_one_rank_are_an_error() -> None:
     require_mpi_world(discover(SRUN), 5, "Open MPI v5")
-    with pytest.raises(UsageError, match=r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix"):
+    with pytest.raises(
+        UsageError,
+        match=r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix",
+    ):
         require_mpi_world(discover(SRUN), 1, "Open MPI v5")
 
 
@@ -177,6 +248,8 @@ def test_where_ranks_meet(tmp_path: Path) -> None:
     here, apart = discover(MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}), discover(MPIRUN)
     assert meeting_folder(apart, tmp_path, Path("/logs/a.jsonl")) == tmp_path
     assert meeting_folder(apart, None, Path("/logs/a.jsonl")) == Path("/logs")
-    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), "one node needs no shared folder"
+    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), (
+        "one node needs no shared folder"
+    )
     with pytest.raises(UsageError, match="--rendezvous-dir"):
         meeting_folder(apart, None, None)

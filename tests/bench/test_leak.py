@@ -13,16 +13,28 @@ from tests.bench.ranks import mpirun, run
 pytestmark = pytest.mark.ranks
 
 
-@pytest.mark.parametrize("cell", ["single/none", "ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo"])
+@pytest.mark.parametrize(
+    "cell", ["single/none", "ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo"]
+)
 def test_resident_memory_stays_flat(cell: str, tmp_path: Path) -> None:
     backend, transport = cell.split("/")
     ranks, out = (1 if backend == "single" else 2), tmp_path / "out.json"
-    words = ["-m", "tests.bench.leak_worker", str(out), "--backend", backend, "--transport", transport]
+    words = [
+        "-m",
+        "tests.bench.leak_worker",
+        str(out),
+        "--backend",
+        backend,
+        "--transport",
+        transport,
+    ]
     words += ["--world-size", str(ranks), "--batch-per-rank", "4", "--dataset", "digits"]
     done = run([sys.executable, *words] if ranks == 1 else mpirun(ranks, *words), timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
     looks = json.loads(out.read_text())
     assert len(looks) == ranks
     for early, late in looks:
-        print(f"{cell}: {early / 2**20:.1f} MiB after 200 steps, {late / 2**20:.1f} MiB after 2,200")
+        print(
+            f"{cell}: {early / 2**20:.1f} MiB after 200 steps, {late / 2**20:.1f} MiB after 2,200"
+        )
         assert late <= 1.01 * early

@@ -1,4 +1,6 @@
-"""The run log: what is written comes back, and only a log that proves completeness has no problem."""
+"""The run log: what is written comes back, and only a log that proves completeness has no
+problem.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,33 @@ from bench.config import RunConfig, UsageError
 from bench.record import SCHEMA, RunLog, append_event, parse_run, proof, read_run
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-CONFIG = RunConfig(backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3)
-CHECKS = {"samples_per_step": True, "loss_finite": True, "parameters_equal": True, "loss_bounded": True}
+CONFIG = RunConfig(
+    backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3
+)
+CHECKS = {
+    "samples_per_step": True,
+    "loss_finite": True,
+    "parameters_equal": True,
+    "loss_bounded": True,
+}
 RANKS = [{"rank": 0, "hostname": "n1", "pid": 7}, {"rank": 1, "hostname": "n2", "pid": 7}]
 
 
 def events() -> list[tuple[str, dict[str, Any]]]:
-    """A complete run: window seconds 0.75 and 1.25 for 2 x 3 steps of 16 images; rank 1 is the slower one."""
+    """A complete run: window seconds 0.75 and 1.25 for 2 x 3 steps of 16 images; rank 1 is the
+    slower one.
+    """
     config = CONFIG.model_dump(mode="json")
     return [
-        ("start", {"schema": SCHEMA, "config": config, "host": {"ranks": RANKS}, "workload": {"x": 1}}),
+        (
+            "start",
+            {"schema": SCHEMA, "config": config, "host": {"ranks": RANKS}, "workload": {"x": 1}},
+        ),
         ("steps", {"phase": "warmup", "index": 0, "seconds": [[9.0] * 3, [8.0] * 3]}),
-        ("steps", {"phase": "window", "index": 0, "seconds": [[0.1, 0.2, 0.4], [0.25, 0.25, 0.25]]}),
+        (
+            "steps",
+            {"phase": "window", "index": 0, "seconds": [[0.1, 0.2, 0.4], [0.25, 0.25, 0.25]]},
+        ),
         ("window", {"index": 0, "steps": 3, "seconds": 0.75, "input_seconds": [0.0, 0.75]}),
         ("steps", {"phase": "window", "index": 1, "seconds": [[0.1, 0.2, 0.4], [0.25, 0.5, 0.5]]}),
         ("window", {"index": 1, "steps": 3, "seconds": 1.25, "input_seconds": [0.0, 0.5]}),
@@ -57,7 +74,10 @@ def test_a_complete_log_comes_back(tmp_path: Path) -> None:
     assert run.config == CONFIG
     assert run.images_per_s == 16 * 6 / (0.75 + 1.25)
     assert run.window_seconds == [0.75, 1.25]
-    assert run.step_seconds() == [[0.1, 0.2, 0.4, 0.1, 0.2, 0.4], [0.25, 0.25, 0.25, 0.25, 0.5, 0.5]]
+    assert run.step_seconds() == [
+        [0.1, 0.2, 0.4, 0.1, 0.2, 0.4],
+        [0.25, 0.25, 0.25, 0.25, 0.5, 0.5],
+    ]
     assert run.step_seconds("warmup") == [[9.0] * 3, [8.0] * 3]
     assert run.hosts == ("n1", "n2")
 
@@ -73,7 +93,11 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
     [
         (events()[:-1], "running", "no end event"),
         (events()[1:], "failed", "no usable start event"),
-        (changed(0, schema=SCHEMA + 1), "failed", "no usable start event: schema 5, and this version reads 1 to 4"),
+        (
+            changed(0, schema=SCHEMA + 1),
+            "failed",
+            "no usable start event: schema 5, and this version reads 1 to 4",
+        ),
         (
             changed(0, config={**CONFIG.model_dump(mode="json"), "batch_per_rank": None}),
             "failed",
@@ -83,32 +107,70 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
         (changed(3, steps=2), "failed", "has not 3 steps"),
         (changed(3, seconds=0.0), "failed", "damaged log: line 4: window.seconds=0.0: "),
         (changed(3, seconds=float("nan")), "failed", "damaged log: line 4: window.seconds='nan': "),
-        (changed(3, seconds=1.0), "failed", "window 0 lasted 1.0 s, and the steps of its slowest rank 0.75 s"),
-        (changed(3, seconds=0.7), "failed", "window 0 lasted 0.7 s, and the steps of its slowest rank 0.75 s"),
-        (changed(3, input_seconds=[0.0, 0.76]), "failed", "window 0 lasted 0.75 s, and a rank waited longer"),
+        (
+            changed(3, seconds=1.0),
+            "failed",
+            "window 0 lasted 1.0 s, and the steps of its slowest rank 0.75 s",
+        ),
+        (
+            changed(3, seconds=0.7),
+            "failed",
+            "window 0 lasted 0.7 s, and the steps of its slowest rank 0.75 s",
+        ),
+        (
+            changed(3, input_seconds=[0.0, 0.76]),
+            "failed",
+            "window 0 lasted 0.75 s, and a rank waited longer",
+        ),
         (changed(3, input_seconds=[0.0]), "failed", "the input_seconds of some rank are missing"),
         (changed(1, seconds=[[9.0], [8.0]]), "failed", "steps of some rank"),
         ([*events()[:4], events()[2], *events()[4:]], "failed", "missing, or there twice"),
-        (changed(0, host={"ranks": [RANKS[0], RANKS[0]]}), "wrong world", "provenance of ranks 0, 0, asked for 0 to 1"),
+        (
+            changed(0, host={"ranks": [RANKS[0], RANKS[0]]}),
+            "wrong world",
+            "provenance of ranks 0, 0, asked for 0 to 1",
+        ),
         (changed(6, samples=160), "failed", "160 samples, where 9 steps of 16 are 144"),
         (changed(4, seconds=[[0.1, 0.2, 0.4]]), "failed", "steps of some rank"),
         ([e for i, e in enumerate(events()) if i != 4], "failed", "steps of some window"),
-        (changed(0, host={"ranks": RANKS[:1]}), "wrong world", "provenance of 1 ranks, asked for 2"),
-        (changed(6, checks={**CHECKS, "loss_finite": False}), "failed", "failed checks: loss_finite"),
-        (changed(6, checks={"loss_finite": True}), "failed", "failed checks: samples_per_step, parameters_equal, loss_bounded"),
+        (
+            changed(0, host={"ranks": RANKS[:1]}),
+            "wrong world",
+            "provenance of 1 ranks, asked for 2",
+        ),
+        (
+            changed(6, checks={**CHECKS, "loss_finite": False}),
+            "failed",
+            "failed checks: loss_finite",
+        ),
+        (
+            changed(6, checks={"loss_finite": True}),
+            "failed",
+            "failed checks: samples_per_step, parameters_equal, loss_bounded",
+        ),
         ([*events()[:-1], ("end", {"status": "ok"})], "failed", "failed checks"),
         (changed(6, status="failed: rank 0: boom"), "failed", "boom"),
         (changed(6, status="failed: "), "failed", "no reason given"),
         (changed(6, status=""), "failed", "no reason given"),
-        ([*events()[:-1], ("end", {"status": "interrupted", "signal": "SIGINT"})], "interrupted", "stopped by SIGINT"),
         (
-            [*events()[:3], ("error", {"rank": 1, "message": "boom"}), ("end", {"status": "interrupted"})],
+            [*events()[:-1], ("end", {"status": "interrupted", "signal": "SIGINT"})],
+            "interrupted",
+            "stopped by SIGINT",
+        ),
+        (
+            [
+                *events()[:3],
+                ("error", {"rank": 1, "message": "boom"}),
+                ("end", {"status": "interrupted"}),
+            ],
             "failed",
             "rank 1: boom",
         ),
     ],
 )
-def test_an_incomplete_log_says_why(tmp_path: Path, entries: list[tuple[str, dict[str, Any]]], state: str, words: str) -> None:
+def test_an_incomplete_log_says_why(
+    tmp_path: Path, entries: list[tuple[str, dict[str, Any]]], state: str, words: str
+) -> None:
     run = read_run(write(tmp_path / "run.jsonl", entries))
     assert words in str(run.problem)
     assert run.state == state
@@ -120,10 +182,17 @@ def test_an_incomplete_log_says_why(tmp_path: Path, entries: list[tuple[str, dic
         (4, {"code": 137, "timed_out": False}, "failed", "exit code 137: no end event"),
         (0, {"code": 143, "timed_out": False, "interrupted": True}, "interrupted", "stopped"),
         (4, {"code": 124, "timed_out": True, "limit_s": 60}, "timed out", "timed out after 60 s"),
-        (7, {"code": 139, "timed_out": False}, "ok", "None"),  # a crash after complete data is a fact beside it
+        (
+            7,
+            {"code": 139, "timed_out": False},
+            "ok",
+            "None",
+        ),  # a crash after complete data is a fact beside it
     ],
 )
-def test_the_launchers_view_is_kept_apart(tmp_path: Path, upto: int, exit_event: dict[str, Any], state: str, words: str) -> None:
+def test_the_launchers_view_is_kept_apart(
+    tmp_path: Path, upto: int, exit_event: dict[str, Any], state: str, words: str
+) -> None:
     path = write(tmp_path / "run.jsonl", events()[:upto])
     append_event(path, "exit", **exit_event)
     run = read_run(path)
@@ -142,7 +211,10 @@ def test_the_launchers_view_is_kept_apart(tmp_path: Path, upto: int, exit_event:
 def test_a_rank_stopped_because_another_died_is_not_interrupted(
     tmp_path: Path, interrupted: bool, state: str, problem: str
 ) -> None:
-    path = write(tmp_path / "run.jsonl", [*events()[:4], ("end", {"status": "interrupted", "signal": "SIGTERM"})])
+    path = write(
+        tmp_path / "run.jsonl",
+        [*events()[:4], ("end", {"status": "interrupted", "signal": "SIGTERM"})],
+    )
     append_event(path, "exit", code=139, timed_out=False, interrupted=interrupted)
     run = read_run(path)
     assert run.state == state
@@ -189,7 +261,9 @@ def test_end_and_exit_close_with_a_digest_of_every_byte_before_it(tmp_path: Path
     marks = [match.start() for match in re.finditer(b', "sha256": "', text)]
     assert len(marks) == 2
     for mark in marks:
-        assert text[mark:].startswith(b', "sha256": "' + hashlib.sha256(text[:mark]).hexdigest().encode() + b'"}\n')
+        assert text[mark:].startswith(
+            b', "sha256": "' + hashlib.sha256(text[:mark]).hexdigest().encode() + b'"}\n'
+        )
     assert b"\n\n" not in text
     assert read_run(path).problem is None
 
@@ -212,7 +286,16 @@ CHANGED = "the log was changed after it was written"
 
 
 def complete(path: Path) -> Path:
-    append_event(write(path, events()), "exit", code=0, timed_out=False, interrupted=False, limit_s=60, wall_s=4, said=[])
+    append_event(
+        write(path, events()),
+        "exit",
+        code=0,
+        timed_out=False,
+        interrupted=False,
+        limit_s=60,
+        wall_s=4,
+        said=[],
+    )
     return path
 
 
@@ -234,7 +317,11 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
         ('"schema": 4', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
         ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
         (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
-        ('"index": 0, "steps": 3', '"index": 0, "index": 0, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
+        (
+            '"index": 0, "steps": 3',
+            '"index": 0, "index": 0, "steps": 3',
+            f"{CHANGED}: the digest in its end does not fit",
+        ),
     ],
 )
 def test_a_log_that_was_changed_says_so(tmp_path: Path, old: str, new: str, reason: str) -> None:
@@ -246,7 +333,12 @@ def test_a_log_that_was_changed_says_so(tmp_path: Path, old: str, new: str, reas
 
 def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "run.jsonl", [*events()[:3], ("error", {"rank": 1, "message": "boom"}), ("end", {"status": "failed: x"})]
+        tmp_path / "run.jsonl",
+        [
+            *events()[:3],
+            ("error", {"rank": 1, "message": "boom"}),
+            ("end", {"status": "failed: x"}),
+        ],
     )
     run = parse_run(path, path.read_bytes().replace(b'"pid": 7', b'"pid": 8'))
     assert (run.state, run.problem) == ("failed", "rank 1: boom")
@@ -255,13 +347,23 @@ def test_a_log_that_failed_keeps_its_cause_when_it_was_changed(tmp_path: Path) -
 def test_a_damaged_end_is_named_and_not_a_missing_one(tmp_path: Path) -> None:
     text = complete(tmp_path / "run.jsonl").read_bytes()
     run = parse_run(Path("x"), text.replace(b'"status": "ok"', b'"status": null'))
-    assert (run.state, run.problem) == ("failed", "damaged log: line 7: end.status=None: Input should be a valid string")
+    assert (run.state, run.problem) == (
+        "failed",
+        "damaged log: line 7: end.status=None: Input should be a valid string",
+    )
 
 
-def test_what_is_not_finite_is_written_as_strict_json_and_says_why_the_run_failed(tmp_path: Path) -> None:
+def test_what_is_not_finite_is_written_as_strict_json_and_says_why_the_run_failed(
+    tmp_path: Path,
+) -> None:
     path = write(
         tmp_path / "run.jsonl",
-        changed(6, status="failed: loss_finite", first_loss=float("nan"), last_loss=[float("inf"), {"a": -float("inf")}]),
+        changed(
+            6,
+            status="failed: loss_finite",
+            first_loss=float("nan"),
+            last_loss=[float("inf"), {"a": -float("inf")}],
+        ),
     )
 
     def refuse(constant: str) -> None:
@@ -287,7 +389,9 @@ def in_event(text: bytes, name: str, **fields: Any) -> bytes:
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{name}"'.encode()))
     event = json.loads(lines[at])
-    lines[at] = json.dumps({k: v(event[k]) if callable(v) else v for k, v in {**event, **fields}.items()}).encode()
+    lines[at] = json.dumps(
+        {k: v(event[k]) if callable(v) else v for k, v in {**event, **fields}.items()}
+    ).encode()
     return b"\n".join(lines) + b"\n"
 
 
@@ -314,13 +418,33 @@ def rank_0(**facts: object) -> Any:
         ("start", {"host": rank_0(hostname=["n1"])}, "start.host.ranks.0.hostname=['n1']"),
         ("start", {"host": rank_0(cpus_on_node=[2])}, "start.host.ranks.0.cpus_on_node=[2]"),
         ("start", {"host": rank_0(cpu="x" * 1_000_000)}, "start.host.ranks.0.cpu='xxx"),
-        ("start", {"host": rank_0(cpu="\ud800")}, "line 1 is no event: unexpected end of hex escape"),
+        (
+            "start",
+            {"host": rank_0(cpu="\ud800")},
+            "line 1 is no event: unexpected end of hex escape",
+        ),
         ("start", {"host": {"ranks": [0, 1]}}, "start.host.ranks.0=0"),
         ("start", {"host": lambda host: {**host, "job": ["7"]}}, "start.host.job=['7']"),
-        ("start", {"config": lambda config: {**config, "block": 10**30}}, "config.block is beyond any real one"),
-        ("start", {"config": lambda config: {**config, "model": "m" * 1_000_000}}, "config.model is beyond any real one"),
-        ("start", {"config": lambda config: {**config, "augment": 1}}, "config.augment=1, which a log has as True"),
-        ("start", {"config": lambda config: {**config, "world_size": "2"}}, "config.world_size='2', which a log has as 2"),
+        (
+            "start",
+            {"config": lambda config: {**config, "block": 10**30}},
+            "config.block is beyond any real one",
+        ),
+        (
+            "start",
+            {"config": lambda config: {**config, "model": "m" * 1_000_000}},
+            "config.model is beyond any real one",
+        ),
+        (
+            "start",
+            {"config": lambda config: {**config, "augment": 1}},
+            "config.augment=1, which a log has as True",
+        ),
+        (
+            "start",
+            {"config": lambda config: {**config, "world_size": "2"}},
+            "config.world_size='2', which a log has as 2",
+        ),
         ("end", {"checks": {"samples_per_step": 1}}, "end.checks.samples_per_step=1"),
         ("end", {"parameters_sha256": ["a"]}, "end.parameters_sha256=['a']"),
         ("end", {"exchange_bytes": [0.5]}, "end.exchange_bytes.0=0.5"),
@@ -329,7 +453,9 @@ def rank_0(**facts: object) -> Any:
     ],
 )
 @pytest.mark.parametrize("text", OLD[2:])
-def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(text: bytes, event: str, fields: dict[str, Any], words: str) -> None:
+def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
+    text: bytes, event: str, fields: dict[str, Any], words: str
+) -> None:
     run = parse_run(Path("x"), in_event(text, event, **fields))
     assert run.state == "failed"
     assert run.problem is not None
@@ -341,24 +467,38 @@ def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(text: bytes, event:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: text.replace(b'"index": 0, ', b'"index": 0, "index": 0, ', 1), "line 2: the key 'index' stands twice"),
-        (lambda text: text.replace(b'"cpu": ', b'"cpu": "a", "cpu": ', 1), "line 1: the key 'cpu' stands twice"),
+        (
+            lambda text: text.replace(b'"index": 0, ', b'"index": 0, "index": 0, ', 1),
+            "line 2: the key 'index' stands twice",
+        ),
+        (
+            lambda text: text.replace(b'"cpu": ', b'"cpu": "a", "cpu": ', 1),
+            "line 1: the key 'cpu' stands twice",
+        ),
         (lambda text: text + b"[" * 100_000 + b"\n", "is no event"),
         (lambda text: text + b"[]\n", "damaged log: line"),
         (lambda text: text + b'{"event": "pair"}\n', "damaged log: line"),
         (lambda text: text + text.splitlines()[-3] + b"\n", "2 end events"),
         (lambda text: text.splitlines()[0] + b"\n" + text, "2 start events"),
         (lambda text: text.replace(b'"samples": ', b'"samples": 1'), "samples, where"),
-        (lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1), "samples, where"),
+        (
+            lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1),
+            "samples, where",
+        ),
     ],
 )
-def test_an_old_log_that_contradicts_itself_is_unusable(change: Callable[[bytes], bytes], words: str) -> None:
+def test_an_old_log_that_contradicts_itself_is_unusable(
+    change: Callable[[bytes], bytes], words: str
+) -> None:
     run = parse_run(Path("x"), change(OLD[2]))
     assert run.state == "failed"
     assert words in str(run.problem)
 
 
-@pytest.mark.parametrize(("factor", "steps"), [(0.5, 1.0), (0.001, 1.0), (10.0, 1.0), (1.1, 1.0), (0.999, 1.0), (1.0, 100.0)])
+@pytest.mark.parametrize(
+    ("factor", "steps"),
+    [(0.5, 1.0), (0.001, 1.0), (10.0, 1.0), (1.1, 1.0), (0.999, 1.0), (1.0, 100.0)],
+)
 def test_a_window_must_be_as_long_as_its_steps(factor: float, steps: float) -> None:
     lines = []
     for line in OLD[2].splitlines():
@@ -418,9 +558,16 @@ log.write("end", status="failed: File too large")
 
 @pytest.mark.parametrize("event", ["end", "exit"])
 @pytest.mark.parametrize("room", [0, 1, 40])
-def test_a_line_that_is_written_in_part_is_an_error_with_its_path(tmp_path: Path, event: str, room: int) -> None:
+def test_a_line_that_is_written_in_part_is_an_error_with_its_path(
+    tmp_path: Path, event: str, room: int
+) -> None:
     path = tmp_path / "run.jsonl"
-    done = subprocess.run([sys.executable, "-c", WRITER, path, str(room), event], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WRITER, path, str(room), event],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
     run = read_run(path)
     assert run.end["status"] == "failed: File too large"  # on a line of its own, below the torn one

@@ -21,9 +21,17 @@ from bench.launch.world import Launch
 from tests.bench.ranks import ROOT, bench, environment, run
 
 
-def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
-    fields = {"backend": "horovod", "transport": "gloo", "world_size": 2, "batch_per_rank": 1, "rendezvous_timeout_s": 40}
+    fields = {
+        "backend": "horovod",
+        "transport": "gloo",
+        "world_size": 2,
+        "batch_per_rank": 1,
+        "rendezvous_timeout_s": 40,
+    }
     config = make_config({**fields, "rendezvous_dir": tmp_path})
     stores: dict[int, Any] = {}  # the stubs know no timeout
 
@@ -35,14 +43,36 @@ def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path, mo
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert {number: store.timeout for number, store in stores.items()} == dict.fromkeys((0, 1), timedelta(seconds=40))
+    assert {number: store.timeout for number, store in stores.items()} == dict.fromkeys(
+        (0, 1), timedelta(seconds=40)
+    )
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
 
 
 def alone(folder: Path) -> list[str]:
     """Rank 0 of two, the other of which never starts."""
-    words = ["--model", "tests.bench.tiny:plain", "--image-size", "8", "--batch-per-rank", "4", "--backend", "ddp"]
-    return [sys.executable, "-m", "bench", *words, "--transport", "gloo", "--world-size", "2", "--rendezvous-dir", str(folder)]
+    words = [
+        "--model",
+        "tests.bench.tiny:plain",
+        "--image-size",
+        "8",
+        "--batch-per-rank",
+        "4",
+        "--backend",
+        "ddp",
+    ]
+    return [
+        sys.executable,
+        "-m",
+        "bench",
+        *words,
+        "--transport",
+        "gloo",
+        "--world-size",
+        "2",
+        "--rendezvous-dir",
+        str(folder),
+    ]
 
 
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
@@ -58,8 +88,12 @@ def test_ranks_that_never_meet_leave_no_file_behind(tmp_path: Path) -> None:
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(number: signal.Signals, tmp_path: Path) -> None:
-    process = subprocess.Popen(alone(tmp_path), cwd=ROOT, env=environment(LAUNCHED), stderr=subprocess.PIPE, text=True)
+def test_a_rank_stopped_while_it_waits_leaves_no_file_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    process = subprocess.Popen(
+        alone(tmp_path), cwd=ROOT, env=environment(LAUNCHED), stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("rendezvous.*.json")):
         assert time.monotonic() < deadline
@@ -76,13 +110,31 @@ def test_a_store_that_torchrun_does_not_serve_is_one_line(address: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         port = str(taken.getsockname()[1])
-        half = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
+        half = {
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_PORT": port,
+        }
         extra = {**half, "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": address}
-        argv = ["--model", "tests.bench.tiny:plain", "--backend", "ddp", "--transport", "gloo", "--batch-per-rank", "4"]
+        argv = [
+            "--model",
+            "tests.bench.tiny:plain",
+            "--backend",
+            "ddp",
+            "--transport",
+            "gloo",
+            "--batch-per-rank",
+            "4",
+        ]
         done = bench(1, *argv, "--rendezvous-timeout-s", "0.5", extra=extra)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert f"MASTER_ADDR='{address}' MASTER_PORT={port}: torchrun's store did not answer there within 0.5 s" in done.stderr
+    assert (
+        f"MASTER_ADDR='{address}' MASTER_PORT={port}: torchrun's store did not answer there "
+        f"within 0.5 s" in done.stderr
+    )
     assert "unset TORCHELASTIC_USE_AGENT_STORE" in done.stderr
 
 
@@ -91,10 +143,18 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
     told = ["", ""]
 
     def rank(number: int) -> None:
-        fields = {"backend": "ddp", "transport": "gloo", "world_size": 2, "batch_per_rank": 1, "seed": number}
+        fields = {
+            "backend": "ddp",
+            "transport": "gloo",
+            "world_size": 2,
+            "batch_per_rank": 1,
+            "seed": number,
+        }
         try:
             open_store(
-                make_config({**fields, "rendezvous_timeout_s": timeout_s, "rendezvous_dir": folder}),
+                make_config(
+                    {**fields, "rendezvous_timeout_s": timeout_s, "rendezvous_dir": folder}
+                ),
                 Launch(source, number, 2, number, 2, key),
             )
         except UsageError as error:
@@ -109,7 +169,9 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
     return told
 
 
-def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_with_other_options_are_told_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
     assert met(tmp_path, "srun", "7.0", 20) == [line, line]
@@ -118,7 +180,9 @@ def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path, monkeypa
 def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two launches of Hydra at a time look alike, so there the run's options are part of the meeting's name."""
+    """Two launches of Hydra at a time look alike, so there the run's options are part of the
+    meeting's name.
+    """
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
     first, second = met(tmp_path, "hydra", "unnamed", 1)
     assert "1 of 2 ranks appeared within 1 s; did all of them start, with the same options" in first
@@ -131,7 +195,9 @@ def test_two_runs_in_one_store_are_compared_apart() -> None:
     store = dist.HashStore()
 
     def compare(backend: str) -> list[str]:
-        config = make_config({"backend": backend, "transport": "gloo", "world_size": 2, "batch_per_rank": 4})
+        config = make_config(
+            {"backend": backend, "transport": "gloo", "world_size": 2, "batch_per_rank": 4}
+        )
         said = ["", ""]
 
         def rank(number: int) -> None:

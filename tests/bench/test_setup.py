@@ -1,4 +1,6 @@
-"""Set-up: keys, stamp and pins are values; the wrapper and the missing pieces are tried for real; nothing is downloaded."""
+"""Set-up: keys, stamp and pins are values; the wrapper and the missing pieces are tried for real;
+nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from bench.tools.setup import existing_env, pair, prerequisites, runner, state, 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "setup"
 PINS = state.read_pins((ROOT / "pyproject.toml").read_text())
-FACTS = {"torch": "2.13.0+cpu", "cuda": "none", "python": "cpython-311", "libc": "glibc-2.36", "mpi": "5.0.11", "compiler": "12"}
+FACTS = {
+    "torch": "2.13.0+cpu",
+    "cuda": "none",
+    "python": "cpython-311",
+    "libc": "glibc-2.36",
+    "mpi": "5.0.11",
+    "compiler": "12",
+}
 PATH = os.environ["PATH"]
 
 
@@ -44,7 +53,9 @@ def path_without(folder: Path, *absent: str) -> str:
 
 def install(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(SETUP / "install.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **env}, check=False
+    )
 
 
 # Pins
@@ -56,7 +67,9 @@ def constraints() -> dict[str, str]:
 
 
 def test_every_pin_is_exact_and_has_no_local_build() -> None:
-    assert all(version and "+" not in version and "*" not in version for version in constraints().values())
+    assert all(
+        version and "+" not in version and "*" not in version for version in constraints().values()
+    )
 
 
 def test_pins_agree_with_the_constraints() -> None:
@@ -118,7 +131,9 @@ def test_each_change_of_the_machine_changes_the_key(tmp_path: Path, change: dict
 
 
 def test_run_time_settings_do_not_change_the_key(tmp_path: Path) -> None:
-    tuned = fake_ingredients(tmp_path / "tuned", env={"HOROVOD_FUSION_THRESHOLD": "0", "OMP_NUM_THREADS": "1"})
+    tuned = fake_ingredients(
+        tmp_path / "tuned", env={"HOROVOD_FUSION_THRESHOLD": "0", "OMP_NUM_THREADS": "1"}
+    )
     assert tuned == fake_ingredients(tmp_path / "plain")
 
 
@@ -142,7 +157,9 @@ def fake_ingredients(
     environment = {"PATH": PATH, "HOROVOD_CXX": str(cxx), **(env or {})}
     doer = runner.Runner(environment, folder / "log", runner.Screen(terminal=False))
     mpi_home = str(mpi) if own_mpi else ""
-    return wheels.ingredients(doer, venv, mpi_home, pins or {"horovod": "0.28.1"}, tools or {"cmake": "4.4.4"})
+    return wheels.ingredients(
+        doer, venv, mpi_home, pins or {"horovod": "0.28.1"}, tools or {"cmake": "4.4.4"}
+    )
 
 
 # The cache
@@ -154,7 +171,10 @@ def fake_ingredients(
         ({"HOME": "/home/a"}, "/home/a/.cache/horovod-vs-ddp/wheels"),
         ({"HOME": "/home/a", "XDG_CACHE_HOME": "/scratch/a"}, "/scratch/a/horovod-vs-ddp/wheels"),
         ({"HOME": "/home/a", "XDG_CACHE_HOME": ""}, "/home/a/.cache/horovod-vs-ddp/wheels"),
-        ({"HOME": "/home/a", "XDG_CACHE_HOME": "not/absolute"}, "/home/a/.cache/horovod-vs-ddp/wheels"),
+        (
+            {"HOME": "/home/a", "XDG_CACHE_HOME": "not/absolute"},
+            "/home/a/.cache/horovod-vs-ddp/wheels",
+        ),
     ],
 )
 def test_cache_is_where_the_user_wants_it(env: dict[str, str], expected: str) -> None:
@@ -171,7 +191,12 @@ exit "${STATUS:-0}"
 
 def obtain(folder: Path, **env: str) -> wheels.Wheels:
     pip = executable(folder / "pip", FAKE_PIP)
-    environment = {"PATH": PATH, "XDG_CACHE_HOME": str(folder / "cache"), "COUNT": str(folder / "count"), **env}
+    environment = {
+        "PATH": PATH,
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "COUNT": str(folder / "count"),
+        **env,
+    }
     doer = runner.Runner(environment, folder / "log", runner.Screen(terminal=False))
     return wheels.obtain(doer, [pip], FACTS, {"horovod": "0.28.1"}, mpi_home="")
 
@@ -209,7 +234,9 @@ def test_compilers_fit_cores_and_memory() -> None:
 
 
 def imports(text: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", text], capture_output=True, text=True, check=False
+    )
 
 
 def test_a_pair_that_does_not_match_is_said_with_the_way_to_one_that_does() -> None:
@@ -223,7 +250,9 @@ def test_a_pair_that_does_not_match_is_said_with_the_way_to_one_that_does() -> N
 
 
 def test_the_words_for_a_pair_that_does_not_match() -> None:
-    note = pair.read("a warning\npair|2.13.0+cpu|0.28.0+cu130|operator torchvision::nms does not exist\n")
+    note = pair.read(
+        "a warning\npair|2.13.0+cpu|0.28.0+cu130|operator torchvision::nms does not exist\n"
+    )
     assert note is not None
     assert "torch 2.13.0+cpu and torchvision 0.28.0+cu130 are no pair" in note
     assert "make setup TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu" in note
@@ -231,8 +260,12 @@ def test_the_words_for_a_pair_that_does_not_match() -> None:
     assert pair.read("pair|2.13.0+cpu|0.28.0+cpu|\n") is None
 
 
-def test_set_up_says_it_after_installing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    executable(tmp_path / "bin" / "python", "#!/bin/sh\necho 'pair|2.13.0+cpu|0.28.0+cu130|no nms'\n")
+def test_set_up_says_it_after_installing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    executable(
+        tmp_path / "bin" / "python", "#!/bin/sh\necho 'pair|2.13.0+cpu|0.28.0+cu130|no nms'\n"
+    )
     setup = steps.Setup(tmp_path, PINS, state.choices({}, {}), {}, doer(tmp_path))
     setup.pair()
     step, note = capsys.readouterr().out.splitlines()
@@ -249,7 +282,9 @@ def test_set_up_says_it_after_installing(tmp_path: Path, capsys: pytest.CaptureF
         ("", False, True, True),
     ],
 )
-def test_sizes_are_named_before_the_download(index: str, gpu: bool, cuda: bool, spare: bool) -> None:
+def test_sizes_are_named_before_the_download(
+    index: str, gpu: bool, cuda: bool, spare: bool
+) -> None:
     from bench.tools.setup.install import sizes
 
     text = sizes(index, gpu)
@@ -262,8 +297,12 @@ def test_sizes_are_named_before_the_download(index: str, gpu: bool, cuda: bool, 
 # Into an environment that is there already
 
 
-def test_into_active_names_all_that_only_its_maker_can_add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(existing_env, "version", lambda name: None if name in ("torch", "cmake") else "1")
+def test_into_active_names_all_that_only_its_maker_can_add(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        existing_env, "version", lambda name: None if name in ("torch", "cmake") else "1"
+    )
     executable(tmp_path / "bin" / "mpirun", "")
     with pytest.raises(runner.SetupError) as caught:
         existing_env.check(PINS, tmp_path)
@@ -275,7 +314,9 @@ def test_into_active_says_which_versions_were_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     everything = {name: version for group in PINS.values() for name, version in group.items()}
-    monkeypatch.setattr(existing_env, "version", lambda name: {**everything, "torch": "2.12.1"}[name])
+    monkeypatch.setattr(
+        existing_env, "version", lambda name: {**everything, "torch": "2.12.1"}[name]
+    )
     for name in prerequisites.MPI_COMMANDS:
         executable(tmp_path / "bin" / name, "")
     existing_env.check(PINS, tmp_path)
@@ -291,12 +332,16 @@ def test_into_active_leaves_no_sign_that_the_environment_is_ours(tmp_path: Path)
 
 
 def test_a_local_part_is_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.tools.setup.existing_env.metadata.version", lambda name: "2.13.0+cpu")
+    monkeypatch.setattr(
+        "bench.tools.setup.existing_env.metadata.version", lambda name: "2.13.0+cpu"
+    )
     assert existing_env.version("torch") == "2.13.0"
 
 
 def test_into_active_needs_a_compiler_as_well() -> None:
-    assert install("--into-active", HOROVOD_CXX="/nowhere/g++").stderr.startswith("set-up needs a C++ compiler: ")
+    assert install("--into-active", HOROVOD_CXX="/nowhere/g++").stderr.startswith(
+        "set-up needs a C++ compiler: "
+    )
 
 
 # The compiler wrapper
@@ -307,16 +352,34 @@ SHOW_ARGUMENTS = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n
 def wrap(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     compiler = executable(tmp_path / "the compiler", SHOW_ARGUMENTS)
     env = {"PATH": PATH, "HOROVOD_CXX": str(compiler)}
-    return subprocess.run([str(wheels.COMPILER), *arguments], capture_output=True, text=True, env=env, check=False)
+    return subprocess.run(
+        [str(wheels.COMPILER), *arguments], capture_output=True, text=True, env=env, check=False
+    )
 
 
-@pytest.mark.parametrize("asked", [f"-std={dialect}++{year}" for dialect in ("gnu", "c") for year in (11, 14, 17)])
+@pytest.mark.parametrize(
+    "asked", [f"-std={dialect}++{year}" for dialect in ("gnu", "c") for year in (11, 14, 17)]
+)
 def test_wrapper_raises_old_standards(tmp_path: Path, asked: str) -> None:
-    assert wrap(tmp_path, "-c", asked, "a.cc").stdout.split() == ["[-c]", "[-std=gnu++20]", "[a.cc]"]
+    assert wrap(tmp_path, "-c", asked, "a.cc").stdout.split() == [
+        "[-c]",
+        "[-std=gnu++20]",
+        "[a.cc]",
+    ]
 
 
 def test_wrapper_leaves_every_other_argument_and_the_status_alone(tmp_path: Path) -> None:
-    arguments = ["-std=c++20", "-std=gnu++98", "-DTEXT=a  b", "", "it's", '"$HOME" *', "-Wl,-rpath,$ORIGIN/..", "-std=c99", "é"]
+    arguments = [
+        "-std=c++20",
+        "-std=gnu++98",
+        "-DTEXT=a  b",
+        "",
+        "it's",
+        '"$HOME" *',
+        "-Wl,-rpath,$ORIGIN/..",
+        "-std=c99",
+        "é",
+    ]
     done = wrap(tmp_path, *arguments)
     assert done.stdout.splitlines() == [f"[{argument}]" for argument in arguments]
     assert done.returncode == 7
@@ -324,8 +387,18 @@ def test_wrapper_leaves_every_other_argument_and_the_status_alone(tmp_path: Path
 
 
 def test_wrapper_leaves_alone_what_nvcc_hands_over(tmp_path: Path) -> None:
-    arguments = ["-std=c++11", "-D__CUDA_ARCH_LIST__=900,1000", "-E", "-x", "c++", "-D__CUDACC__", "a b.cu"]
-    assert wrap(tmp_path, *arguments).stdout.splitlines() == [f"[{argument}]" for argument in arguments]
+    arguments = [
+        "-std=c++11",
+        "-D__CUDA_ARCH_LIST__=900,1000",
+        "-E",
+        "-x",
+        "c++",
+        "-D__CUDACC__",
+        "a b.cu",
+    ]
+    assert wrap(tmp_path, *arguments).stdout.splitlines() == [
+        f"[{argument}]" for argument in arguments
+    ]
 
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
@@ -349,13 +422,23 @@ def configure(tmp_path: Path, module: str) -> subprocess.CompletedProcess[str]:
     (source / "cmake" / "Modules" / "FindPytorch.cmake").write_text(module)
     executable(tmp_path / "bin" / "cmake", SHOW_ARGUMENTS)
     env = {"PATH": f"{tmp_path / 'bin'}:{PATH}"}
-    return subprocess.run([str(wheels.CMAKE), str(source), "-D A=b"], capture_output=True, text=True, env=env, check=False)
+    return subprocess.run(
+        [str(wheels.CMAKE), str(source), "-D A=b"],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
 
 
 def test_a_build_for_cpus_takes_no_notice_of_cuda(tmp_path: Path) -> None:
     done = configure(tmp_path, FIND_PYTORCH)
     assert (done.returncode, done.stdout) == (7, f"[{tmp_path}/horovod 0.28.1]\n[-D A=b]\n")
-    module = (tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake").read_text().splitlines()
+    module = (
+        (tmp_path / "horovod 0.28.1" / "cmake" / "Modules" / "FindPytorch.cmake")
+        .read_text()
+        .splitlines()
+    )
     assert module[1:3] == ["set(Pytorch_CUDA FALSE)", "set(Pytorch_ROCM FALSE)"]
     assert [module[0], module[3]] == [FIND_PYTORCH.splitlines()[0], FIND_PYTORCH.splitlines()[3]]
 
@@ -381,7 +464,9 @@ def test_this_machine_has_all_it_needs(tmp_path: Path) -> None:
 
 
 def test_missing_commands_are_named_together_with_debians_packages(tmp_path: Path) -> None:
-    done = install("--venv", str(tmp_path / "venv"), PATH=path_without(tmp_path / "bin", "g++", "make"))
+    done = install(
+        "--venv", str(tmp_path / "venv"), PATH=path_without(tmp_path / "bin", "g++", "make")
+    )
     assert done.returncode == 1
     assert "a C++ compiler: Horovod is built from source and g++ was not found" in done.stderr
     assert "apt-get install g++ make" in done.stderr
@@ -405,11 +490,16 @@ def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], messag
     assert sum(line.startswith("set-up needs") for line in done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize(("absent", "maker"), [((), "venv"), (("ensurepip",), "virtualenv"), (("ensurepip", "virtualenv"), None)])
+@pytest.mark.parametrize(
+    ("absent", "maker"),
+    [((), "venv"), (("ensurepip",), "virtualenv"), (("ensurepip", "virtualenv"), None)],
+)
 def test_virtualenv_stands_in_where_debian_left_ensurepip_out(
     monkeypatch: pytest.MonkeyPatch, absent: tuple[str, ...], maker: str | None
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in absent else object())
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in absent else object()
+    )
     assert prerequisites.can_make_venv() == maker
     missing = [need.package for need in prerequisites.missing(Path("/nonexistent"), os.environ)]
     assert missing == ([] if maker else ["python3-venv"])
@@ -435,7 +525,10 @@ def test_an_environment_that_is_not_ours_and_does_not_work_stays(tmp_path: Path)
 
 
 def test_an_older_python_gets_one_line(tmp_path: Path) -> None:
-    code = f"import sys, runpy; sys.version_info = (3, 9, 2); runpy.run_path({str(SETUP / 'install.py')!r})"
+    code = (
+        f"import sys, runpy; sys.version_info = (3, 9, 2); "
+        f"runpy.run_path({str(SETUP / 'install.py')!r})"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("set-up needs Python 3.11 or later: this is 3.9")
@@ -484,7 +577,9 @@ def test_finished_set_up_is_instant(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "bench/__init__.py"):
         shutil.copy(ROOT / name, copy / name)
     executable(venv / "bin" / "python", "#!/bin/sh\nexit 1\n")
-    sources = [path.read_bytes() for path in sorted((copy / "bench" / "setup").iterdir()) if path.is_file()]
+    sources = [
+        path.read_bytes() for path in sorted((copy / "bench" / "setup").iterdir()) if path.is_file()
+    ]
     environ = {name: value for name, value in os.environ.items() if name not in state.REMEMBERED}
     settings = state.choices({}, {}) | wheels.user_settings(environ)
     state.save_state(venv, {"inputs": state.inputs_digest(PINS, sources, settings)})
@@ -508,7 +603,11 @@ def test_a_failed_step_says_which_why_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(runner.SetupError) as caught, it.step("counting"):
         it.run(["sh", "-c", script], cure="count less")
     error = caught.value
-    assert (error.step, error.why, error.cure) == ("counting", "the command ended with exit status 5", "count less")
+    assert (error.step, error.why, error.cure) == (
+        "counting",
+        "the command ended with exit status 5",
+        "count less",
+    )
     assert list(error.log_lines) == [f"line {n}" for n in range(26, 41)]
 
 
@@ -516,10 +615,26 @@ def test_a_failed_step_says_which_why_and_what_to_do(tmp_path: Path) -> None:
     ("log", "why", "cure"),
     [
         ("OSError: [Errno 28] No space left on device", "the disk is full", "TMPDIR"),
-        ("NewConnectionError ... ERROR: No matching distribution found for torch==2.13.0", "could not be reached", "proxy"),
-        ("ERROR: No matching distribution found for torch==2.13.0", "torch==2.13.0 for this Python", "PYTHON="),
-        ("ERROR: Cannot install torch==2.13.0 because these package versions ...", "torch==2.13.0 for this Python", "PYTHON="),
-        ("c++: fatal error: Killed signal terminated program cc1plus", "memory ran out", "run it again"),
+        (
+            "NewConnectionError ... ERROR: No matching distribution found for torch==2.13.0",
+            "could not be reached",
+            "proxy",
+        ),
+        (
+            "ERROR: No matching distribution found for torch==2.13.0",
+            "torch==2.13.0 for this Python",
+            "PYTHON=",
+        ),
+        (
+            "ERROR: Cannot install torch==2.13.0 because these package versions ...",
+            "torch==2.13.0 for this Python",
+            "PYTHON=",
+        ),
+        (
+            "c++: fatal error: Killed signal terminated program cc1plus",
+            "memory ran out",
+            "run it again",
+        ),
     ],
 )
 def test_the_usual_troubles_are_explained(log: str, why: str, cure: str) -> None:
@@ -532,7 +647,15 @@ def test_the_usual_troubles_are_explained(log: str, why: str, cure: str) -> None
 
 def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
     noise = [f"warning {n}: errors may follow" for n in range(100)]
-    output = "\n".join([*noise, "a.cc:3:9: error: no member", "make: *** [a.o] Error 1", *noise, "ERROR: Failed to build"])
+    output = "\n".join(
+        [
+            *noise,
+            "a.cc:3:9: error: no member",
+            "make: *** [a.o] Error 1",
+            *noise,
+            "ERROR: Failed to build",
+        ]
+    )
     shown = runner.telling_lines(output)
     assert shown[:5] == [*noise[-3:], "a.cc:3:9: error: no member", "make: *** [a.o] Error 1"]
     assert len(shown) == 15
@@ -576,7 +699,9 @@ def test_mpirun_of_the_environment_calls_the_users(tmp_path: Path) -> None:
     executable(tmp_path / "bin" / "mpirun", "the wheel's")
     executable(tmp_path / "bin" / "ompi_info", "the wheel's")
     steps.point_to_mpi(tmp_path / "bin", str(tmp_path / "mpi"))
-    done = subprocess.run([tmp_path / "bin" / "mpirun", "a b"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [tmp_path / "bin" / "mpirun", "a b"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"{tmp_path}/mpi/bin/mpirun|a b\n"
     assert not (tmp_path / "bin" / "ompi_info").exists()
 
@@ -586,15 +711,27 @@ def test_root_may_start_ranks_and_users_settings_stay() -> None:
     assert as_root["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
     assert as_root["PRTE_MCA_rmaps_default_mapping_policy"] == "core"
     assert "OMPI_ALLOW_RUN_AS_ROOT" not in steps.mpirun_environment({}, root=False)
-    assert steps.mpirun_environment({"HOROVOD_CONTROLLER": "gloo"}, root=False)["HOROVOD_CONTROLLER"] == "mpi"
+    assert (
+        steps.mpirun_environment({"HOROVOD_CONTROLLER": "gloo"}, root=False)["HOROVOD_CONTROLLER"]
+        == "mpi"
+    )
 
 
 def test_steps_see_their_own_commands_and_no_other_pythons_modules(tmp_path: Path) -> None:
-    env = {"PATH": "/usr/bin", "PYTHONPATH": "/other", "MPI_HOME": "/ignored", "MAKEFLAGS": "-n", "PIP_INDEX_URL": "https://mine"}
+    env = {
+        "PATH": "/usr/bin",
+        "PYTHONPATH": "/other",
+        "MPI_HOME": "/ignored",
+        "MAKEFLAGS": "-n",
+        "PIP_INDEX_URL": "https://mine",
+    }
     chosen = {"MPI_HOME": "", "HOROVOD_CXX": "g++-13", "TORCH_INDEX_URL": "https://index"}
     seen = steps.step_environment(tmp_path, chosen, env)
     assert seen["PATH"] == f"{tmp_path}/bin:/usr/bin"
     assert seen["PIP_INDEX_URL"] == "https://mine"
     assert seen["HOROVOD_CXX"] == "g++-13"
     assert not {"PYTHONPATH", "MPI_HOME", "MAKEFLAGS"} & set(seen)
-    assert steps.step_environment(tmp_path, chosen | {"MPI_HOME": "/opt/mpi/"}, env)["MPI_HOME"] == "/opt/mpi"
+    assert (
+        steps.step_environment(tmp_path, chosen | {"MPI_HOME": "/opt/mpi/"}, env)["MPI_HOME"]
+        == "/opt/mpi"
+    )

@@ -1,4 +1,6 @@
-"""Every shipped study trains at its learning rates: the largest world's rate in one small process, over a few steps."""
+"""Every shipped study trains at its learning rates: the largest world's rate in one small process,
+over a few steps.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.stem for path in (ROOT / "slurm/studies").glob("*.toml"))
 SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
 STEPS, BATCH, PART = 40, 8, 10
-SAME = ("model", "precision", "memory_format", "momentum", "weight_decay", "nesterov", "lr_warmup_steps")
+SAME = (
+    "model",
+    "precision",
+    "memory_format",
+    "momentum",
+    "weight_decay",
+    "nesterov",
+    "lr_warmup_steps",
+)
 
 
 def largest(name: str) -> Iterator[RunConfig]:
@@ -38,10 +48,15 @@ def largest(name: str) -> Iterator[RunConfig]:
 
 
 def emulated(name: str) -> dict[tuple[tuple[str, Any], ...], float]:
-    """What these runs train in one process, digits in place of their data: settings -> the highest learning rate."""
+    """What these runs train in one process, digits in place of their data: settings -> the highest
+    learning rate.
+    """
     rates: dict[tuple[tuple[str, Any], ...], float] = {}
     for config in largest(name):
-        settings = (*((field, getattr(config, field)) for field in SAME), ("batch_per_rank", min(BATCH, config.samples_per_step)))
+        settings = (
+            *((field, getattr(config, field)) for field in SAME),
+            ("batch_per_rank", min(BATCH, config.samples_per_step)),
+        )
         rates[settings] = max(rates.get(settings, 0.0), config.peak_learning_rate)
     return rates
 
@@ -49,13 +64,24 @@ def emulated(name: str) -> dict[tuple[tuple[str, Any], ...], float]:
 @cache
 def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     """Loss of each of STEPS steps."""
-    fields = {**dict(settings), "dataset": "digits", "warmup_steps": STEPS - 1, "windows": 1, "steps_per_window": 1}
+    fields = {
+        **dict(settings),
+        "dataset": "digits",
+        "warmup_steps": STEPS - 1,
+        "windows": 1,
+        "steps_per_window": 1,
+    }
     config = RunConfig(**fields, base_lr=rate * 256 / fields["batch_per_rank"])
     assert math.isclose(config.peak_learning_rate, rate)
     torch.set_num_threads(config.threads)
     images = data.load_images(config)
     network = models.build_model(config, images.classes)
-    loop = Loop(config, Single(), network, Input(config, data.batches(config, 0, images), torch.device("cpu")))
+    loop = Loop(
+        config,
+        Single(),
+        network,
+        Input(config, data.batches(config, 0, images), torch.device("cpu")),
+    )
     for _ in range(config.steps):
         loop.step()
     return list(loop.losses.tolist())
@@ -65,7 +91,10 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
 def test_the_largest_world_trains_with_a_falling_loss(name: str) -> None:
     for settings, rate in emulated(name).items():
         found = losses(settings, rate)
-        told = f"{name}: learning rate {rate:g}, {dict(settings)}: {[round(loss, 3) for loss in found]}"
+        told = (
+            f"{name}: learning rate {rate:g}, {dict(settings)}: "
+            f"{[round(loss, 3) for loss in found]}"
+        )
         assert all(map(math.isfinite, found)), told
         assert loss_bounded(found, PART, 10), told
         assert sum(found[-PART:]) < sum(found[:PART]), told

@@ -62,11 +62,17 @@ def test_lost_defaults(ranks: list[dict[str, Any]]) -> None:
 def test_unused_parameters(ranks: list[dict[str, Any]]) -> None:
     for seen in (rank["unused_parameters"] for rank in ranks):
         assert seen["raw"] == {"used.weight": True, "idle.weight": True, "sometimes.weight": True}
-        assert seen["cured"] == {"used.weight": True, "idle.weight": False, "sometimes.weight": True}
+        assert seen["cured"] == {
+            "used.weight": True,
+            "idle.weight": False,
+            "sometimes.weight": True,
+        }
         assert seen["equal"]
 
 
-def test_a_model_that_leaves_parameters_out_is_refused_unless_asked_for(ranks: list[dict[str, Any]]) -> None:
+def test_a_model_that_leaves_parameters_out_is_refused_unless_asked_for(
+    ranks: list[dict[str, Any]],
+) -> None:
     for seen in (rank["refused_unused"] for rank in ranks):
         assert "left 4 parameter(s) without gradient, such as idle.weight" in seen["message"]
         assert "--unused-parameters" in seen["message"]

@@ -1,4 +1,6 @@
-"""One state for every way a run can end, judged from events and from what launchers really print."""
+"""One state for every way a run can end, judged from events and from what launchers really
+print.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,20 @@ START = {"event": "start"}
 DONE = {"event": "end", "status": "ok"}
 STOPPED = {"event": "end", "status": "interrupted", "signal": "SIGTERM"}
 
-# As printed: Slurm 22.05 to 25.05 with cgroups, with a limit of its own, on a lost node; Open MPI 5.0.11 and 4.1.
+# As printed: Slurm 22.05 to 25.05 with cgroups, with a limit of its own, on a lost node; Open MPI
+# 5.0.11 and 4.1.
 CGROUP = [
-    "slurmstepd: error: Detected 1 oom_kill event in StepId=1054.0. Some of the step tasks have been OOM Killed.",
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=1054.0. Some of the step tasks have "
+    "been OOM Killed.",
     "srun: error: r2: task 1: Out Of Memory",
 ]
 CGROUP_25 = [
-    "[2026-09-21T10:00:00.123] error: Detected 2 oom_kill events in StepId=7.0. Some of the step tasks have been OOM Killed."
+    "[2026-09-21T10:00:00.123] error: Detected 2 oom_kill events in StepId=7.0. Some of the step "
+    "tasks have been OOM Killed."
 ]
 CGROUP_20 = [
-    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0 cgroup. Some of your processes may have been killed by the "
+    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0 cgroup. Some of your processes "
+    "may have been killed by the "
     "cgroup out-of-memory handler."
 ]
 OVER_LIMIT = [
@@ -34,7 +40,8 @@ OUT_OF_MEMORY = ["srun: error: r[1-2]: tasks 0-1: Out Of Memory"]
 LOST = [
     "srun: error: Node failure on r2",
     "srun: Job step aborted: Waiting up to 62 seconds for job step to finish.",
-    "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T03:17:51 DUE TO NODE FAILURE, SEE SLURMCTLD LOG "
+    "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T03:17:51 DUE TO NODE FAILURE, "
+    "SEE SLURMCTLD LOG "
     "FOR DETAILS ***",
 ]
 CANCELLED = [
@@ -42,12 +49,21 @@ CANCELLED = [
     "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T10:00:00 ***",
 ]
 DAEMON_LOST = ["PRTE has lost communication with a remote daemon."]
-SRUN_KILLED = ["srun: error: r2: task 1: Killed", "srun: error: r1: task 0: Exited with exit code 1"]
-KILLED = ["prterun noticed that process rank 1 with PID 6376 on node r2 exited on", "signal 9 (Killed)."]
+SRUN_KILLED = [
+    "srun: error: r2: task 1: Killed",
+    "srun: error: r1: task 0: Exited with exit code 1",
+]
+KILLED = [
+    "prterun noticed that process rank 1 with PID 6376 on node r2 exited on",
+    "signal 9 (Killed).",
+]
 KILLED_4 = ["mpirun noticed that process rank 1 with PID 0 on node r2 exited on signal 9 (Killed)."]
 LEFT = ["   Process name: [prterun-r1-6379@1,1]", "   Exit code:    3"]
 LEFT_4 = ["  Process name: [[12345,1],1]", "  Exit code:    3"]
-BAD_ALLOC = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
+BAD_ALLOC = [
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "  what():  std::bad_alloc",
+]
 
 
 def error(message: str, rank: int = 1, **more: str) -> dict[str, Any]:
@@ -55,11 +71,19 @@ def error(message: str, rank: int = 1, **more: str) -> dict[str, Any]:
 
 
 def left(code: int, said: list[str] | None = None, **more: object) -> dict[str, Any]:
-    facts = {"timed_out": False, "limit_s": 60, "interrupted": False, "wall_s": 4, "said": said or []}
+    facts = {
+        "timed_out": False,
+        "limit_s": 60,
+        "interrupted": False,
+        "wall_s": 4,
+        "said": said or [],
+    }
     return {"event": "exit", "code": code, **facts, **more}
 
 
-@pytest.mark.parametrize("said", [CGROUP, CGROUP_25, CGROUP_20, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC])
+@pytest.mark.parametrize(
+    "said", [CGROUP, CGROUP_25, CGROUP_20, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC]
+)
 def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
     verdict = judge([START, left(137, said)])
     assert verdict is not None
@@ -69,9 +93,11 @@ def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB",
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total "
+        "capacity of 79.11 GiB",
         "AcceleratorError: CUDA error: out of memory",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't "
+        "allocate memory: you tried to ",
         "MemoryError: MemoryError",
         "MemoryError: std::bad_alloc",
         "_ArrayMemoryError: Unable to allocate 7.28 TiB for an array",
@@ -88,13 +114,23 @@ def test_out_of_memory_by_a_ranks_own_error(message: str) -> None:
 
 @pytest.mark.parametrize("said", [LOST, LOST[1:], DAEMON_LOST])
 @pytest.mark.parametrize(
-    "facts", [{}, {"interrupted": True}, {"timed_out": True}], ids=["noticed", "job ended with it", "noticed by the limit"]
+    "facts",
+    [{}, {"interrupted": True}, {"timed_out": True}],
+    ids=["noticed", "job ended with it", "noticed by the limit"],
 )
 def test_node_lost(said: list[str], facts: dict[str, object]) -> None:
-    events = [START, error("RuntimeError: Connection closed by peer", 0), STOPPED, left(143, said, **facts)]
+    events = [
+        START,
+        error("RuntimeError: Connection closed by peer", 0),
+        STOPPED,
+        left(143, said, **facts),
+    ]
     verdict = judge(events)
     assert verdict is not None
-    assert (verdict.state, verdict.reason) == ("node lost", said[-1] if said == LOST[1:] else said[0])
+    assert (verdict.state, verdict.reason) == (
+        "node lost",
+        said[-1] if said == LOST[1:] else said[0],
+    )
 
 
 def test_wrong_world() -> None:
@@ -103,7 +139,14 @@ def test_wrong_world() -> None:
     assert verdict is not None
     assert (verdict.state, verdict.reason) == ("wrong world", f"rank 0: {refused['message']}")
     # a rank that misses one that has failed before is not the cause
-    verdict = judge([START, error("ImportError: x"), error("1 of 2 ranks appeared", 0, type=WrongWorld.__name__), left(1)])
+    verdict = judge(
+        [
+            START,
+            error("ImportError: x"),
+            error("1 of 2 ranks appeared", 0, type=WrongWorld.__name__),
+            left(1),
+        ]
+    )
     assert verdict is not None
     assert (verdict.state, verdict.reason) == ("failed", "exit code 1: rank 1: ImportError: x")
 
@@ -112,18 +155,32 @@ def test_wrong_world() -> None:
     ("said", "code", "words"),
     [
         (SRUN_KILLED, 137, ("rank 0: Exited with exit code 1", "rank 1: Killed")),
-        (["srun: error: r[1-2]: tasks 0,2-3: Exited with exit code 1"], 1, ("rank 0,2,3: Exited with exit code 1",)),
+        (
+            ["srun: error: r[1-2]: tasks 0,2-3: Exited with exit code 1"],
+            1,
+            ("rank 0,2,3: Exited with exit code 1",),
+        ),
         (KILLED, 137, ("rank 1: signal 9 (Killed)",)),
         (KILLED_4, 137, ("rank 1: signal 9 (Killed)",)),
         (LEFT, 3, ("rank 1: exit code 3",)),
         (LEFT_4, 3, ("rank 1: exit code 3",)),
-        (["error: dataset='digit' is unknown", "mpirun: rank 0 left"], 2, ("error: dataset='digit' is unknown",)),
-        (["ModuleNotFoundError: No module named 'torch'", "last"], 1, ("ModuleNotFoundError: No module named 'torch'",)),
+        (
+            ["error: dataset='digit' is unknown", "mpirun: rank 0 left"],
+            2,
+            ("error: dataset='digit' is unknown",),
+        ),
+        (
+            ["ModuleNotFoundError: No module named 'torch'", "last"],
+            1,
+            ("ModuleNotFoundError: No module named 'torch'",),
+        ),
         (["something", "last line"], 1, ("last line",)),
         ([], 1, ()),
     ],
 )
-def test_failed_gives_the_code_and_the_last_words_of_every_rank(said: list[str], code: int, words: tuple[str, ...]) -> None:
+def test_failed_gives_the_code_and_the_last_words_of_every_rank(
+    said: list[str], code: int, words: tuple[str, ...]
+) -> None:
     reason = f"exit code {code}: {words[0] if words else 'no end event'}"
     assert judge([START, left(code, said)]) == Verdict("failed", reason, words)
 
@@ -131,14 +188,19 @@ def test_failed_gives_the_code_and_the_last_words_of_every_rank(said: list[str],
 def test_a_ranks_own_error_goes_before_what_its_launcher_says_of_it() -> None:
     boom = error("RuntimeError: boom")
     words = ("rank 0: Exited with exit code 1", "rank 1: RuntimeError: boom")
-    assert judge([START, boom, left(1, SRUN_KILLED)]) == Verdict("failed", "exit code 1: rank 1: RuntimeError: boom", words)
+    assert judge([START, boom, left(1, SRUN_KILLED)]) == Verdict(
+        "failed", "exit code 1: rank 1: RuntimeError: boom", words
+    )
 
 
 def test_many_ranks_stay_few_lines() -> None:
     errors = [error(f"RuntimeError: {rank}", rank) for rank in range(100)]
     verdict = judge([START, *errors, left(1)])
     assert verdict is not None
-    assert verdict.words == (*(f"rank {rank}: RuntimeError: {rank}" for rank in range(8)), "and 92 more")
+    assert verdict.words == (
+        *(f"rank {rank}: RuntimeError: {rank}" for rank in range(8)),
+        "and 92 more",
+    )
     same = judge([START, *(error("boom", rank) for rank in (0, 2)), left(1)])
     assert same is not None
     assert same.words == ("rank 0,2: boom",)
@@ -149,24 +211,46 @@ def test_many_ranks_stay_few_lines() -> None:
     [
         ([], Verdict("running", "no end event: killed or still running")),
         ([START], Verdict("running", "no end event: killed or still running")),
-        ([START, left(124, CANCELLED, timed_out=True)], Verdict("timed out", "timed out after 60 s", (CANCELLED[1],))),
-        ([START, STOPPED, left(143, CANCELLED, interrupted=True)], Verdict("interrupted", "stopped by SIGTERM")),
+        (
+            [START, left(124, CANCELLED, timed_out=True)],
+            Verdict("timed out", "timed out after 60 s", (CANCELLED[1],)),
+        ),
+        (
+            [START, STOPPED, left(143, CANCELLED, interrupted=True)],
+            Verdict("interrupted", "stopped by SIGTERM"),
+        ),
         ([left(143, interrupted=True)], Verdict("interrupted", "stopped")),
-        ([START, error("RuntimeError: peer"), left(143, interrupted=True)], Verdict("interrupted", "stopped")),
+        (
+            [START, error("RuntimeError: peer"), left(143, interrupted=True)],
+            Verdict("interrupted", "stopped"),
+        ),
         ([START, STOPPED], Verdict("interrupted", "stopped by SIGTERM")),
         (
             [START, STOPPED, left(137, KILLED)],
-            Verdict("failed", "exit code 137: rank 1: signal 9 (Killed)", ("rank 1: signal 9 (Killed)",)),
+            Verdict(
+                "failed", "exit code 137: rank 1: signal 9 (Killed)", ("rank 1: signal 9 (Killed)",)
+            ),
         ),
-        ([left(0)], Verdict("failed", "exit code 0: no end event")),  # srun has ended so where it could not start the ranks
-        ([START, {"event": "end", "status": "failed: loss_finite"}, left(1)], Verdict("failed", "exit code 1: loss_finite")),
-        ([START, {"event": "exit", "code": 1, "timed_out": False}], Verdict("failed", "exit code 1: no end event")),  # schema 1
+        (
+            [left(0)],
+            Verdict("failed", "exit code 0: no end event"),
+        ),  # srun has ended so where it could not start the ranks
+        (
+            [START, {"event": "end", "status": "failed: loss_finite"}, left(1)],
+            Verdict("failed", "exit code 1: loss_finite"),
+        ),
+        (
+            [START, {"event": "exit", "code": 1, "timed_out": False}],
+            Verdict("failed", "exit code 1: no end event"),
+        ),  # schema 1
         ([START, DONE, left(0)], None),
         ([START, DONE, left(139, CGROUP)], None),  # a crash after complete data
         ([START, DONE, left(143, interrupted=True)], None),
         (
             [START, DONE, error("RuntimeError: boom"), left(1)],
-            Verdict("failed", "exit code 1: rank 1: RuntimeError: boom", ("rank 1: RuntimeError: boom",)),
+            Verdict(
+                "failed", "exit code 1: rank 1: RuntimeError: boom", ("rank 1: RuntimeError: boom",)
+            ),
         ),
     ],
 )
@@ -196,7 +280,11 @@ def test_a_kill_without_a_word_while_the_kernel_lacked_memory(
 
 
 def test_words_that_only_sound_like_a_cause() -> None:
-    said = ["epoch 3: bloom_kills nothing, zoom in", "error: UNCORRECTABLE MEMORY ERROR", "model needs a memory limit of 3 GiB"]
+    said = [
+        "epoch 3: bloom_kills nothing, zoom in",
+        "error: UNCORRECTABLE MEMORY ERROR",
+        "model needs a memory limit of 3 GiB",
+    ]
     verdict = judge([START, left(1, said)])
     assert verdict is not None
     assert verdict.state == "failed"
@@ -204,7 +292,17 @@ def test_words_that_only_sound_like_a_cause() -> None:
 
 def test_the_states_are_nine() -> None:
     assert sorted(STATES) == sorted(
-        ["planned", "running", "ok", "failed", "timed out", "interrupted", "out of memory", "node lost", "wrong world"]
+        [
+            "planned",
+            "running",
+            "ok",
+            "failed",
+            "timed out",
+            "interrupted",
+            "out of memory",
+            "node lost",
+            "wrong world",
+        ]
     )
 
 

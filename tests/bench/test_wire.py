@@ -26,7 +26,9 @@ IMAGES = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).reshape(2, 3, 4, 5)
     [
         IMAGES,
         IMAGES.to(memory_format=torch.channels_last),
-        IMAGES.reshape(2, 3, 4, 5, 1).expand(2, 3, 4, 5, 2).contiguous(memory_format=torch.channels_last_3d),
+        IMAGES.reshape(2, 3, 4, 5, 1)
+        .expand(2, 3, 4, 5, 2)
+        .contiguous(memory_format=torch.channels_last_3d),
         IMAGES[:, :, :1, :1].contiguous(memory_format=torch.channels_last),
         IMAGES[0, 0].t(),
         torch.tensor(1.0),
@@ -88,7 +90,9 @@ def test_a_second_nccl_shows() -> None:
         "/env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2",
         "/opt/nccl/lib/libnccl.so.2.29.7",
     ]
-    assert loaded_libraries("libc.", Path("/proc/self/maps").read_text()), "this process has loaded a C library"
+    assert loaded_libraries("libc.", Path("/proc/self/maps").read_text()), (
+        "this process has loaded a C library"
+    )
 
 
 def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:
@@ -101,5 +105,9 @@ def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:
     joined = [m for m in model.modules() if isinstance(m, hvd.SyncBatchNorm)]
     assert len(joined) == 2
     assert not [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
-    assert [id(p) for p in model.parameters()] == parameters == [id(p) for p in optimizer.param_groups[0]["params"]]
+    assert (
+        [id(p) for p in model.parameters()]
+        == parameters
+        == [id(p) for p in optimizer.param_groups[0]["params"]]
+    )
     assert list(model.state_dict()) == state

@@ -28,7 +28,9 @@ def normalised(classes: int) -> nn.Module:
         nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(8),
         nn.ReLU(),
-        nn.Conv2d(8, 8, 1, bias=False),  # a 1 x 1 kernel is contiguous in every layout, with other strides
+        nn.Conv2d(
+            8, 8, 1, bias=False
+        ),  # a 1 x 1 kernel is contiguous in every layout, with other strides
         nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(16),
         nn.ReLU(),
@@ -39,7 +41,9 @@ def normalised(classes: int) -> nn.Module:
 
 
 class _FailsLater(nn.Module):
-    """Calls `failure` in its fifth forward pass on the rank named by the environment variable FAIL_RANK."""
+    """Calls `failure` in its fifth forward pass on the rank named by the environment variable
+    FAIL_RANK.
+    """
 
     def __init__(self, classes: int, failure: Callable[[], None]) -> None:
         super().__init__()
@@ -49,7 +53,10 @@ class _FailsLater(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        if self.calls == 5 and os.environ.get("OMPI_COMM_WORLD_RANK", "0") == os.environ["FAIL_RANK"]:
+        if (
+            self.calls == 5
+            and os.environ.get("OMPI_COMM_WORLD_RANK", "0") == os.environ["FAIL_RANK"]
+        ):
             self.failure()
         result: torch.Tensor = self.inner(images)
         return result

@@ -1,9 +1,10 @@
-"""One rank of the trap tests: Horovod used as its documentation shows, then through our backend; prints what happened.
+"""One rank of the trap tests: Horovod used as its documentation shows, then through our backend;
+prints what happened.
 
     mpirun -n 2 python -m tests.bench.trap_worker OUT.json
 
-Every function returns what the test compares: first without the cure, then with it. Tensors are named after the trap, so that
-a half-finished exchange of one cannot meet that of another.
+Every function returns what the test compares: first without the cure, then with it. Tensors are
+named after the trap, so that a half-finished exchange of one cannot meet that of another.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class World:
 
     def loss(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Of a batch of this rank's own."""
-        images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(self.rank)).to(dtype)
+        images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(self.rank)).to(
+            dtype
+        )
         return cross_entropy(model(images), torch.arange(4))
 
     def equal(self, model: nn.Module) -> bool:
@@ -95,7 +98,12 @@ def channels_last(world: World) -> dict[str, Any]:
     world.cured(other)
     train_one_step(world, other)
     layouts = {p.grad.stride() == p.stride() for p in other.parameters() if p.grad is not None}
-    return {"raw": raw, "raw_broadcast": broadcast, "equal": world.equal(other), "layout_kept": layouts == {True}}
+    return {
+        "raw": raw,
+        "raw_broadcast": broadcast,
+        "equal": world.equal(other),
+        "layout_kept": layouts == {True},
+    }
 
 
 def bf16(world: World) -> dict[str, Any]:
@@ -107,7 +115,12 @@ def bf16(world: World) -> dict[str, Any]:
     world.cured(other, precision="bf16")
     train_one_step(world, other, torch.bfloat16)
     types = {str(p.grad.dtype) for p in other.parameters() if p.grad is not None}
-    return {"raw": raw, "raw_broadcast": broadcast, "equal": world.equal(other), "types": sorted(types)}
+    return {
+        "raw": raw,
+        "raw_broadcast": broadcast,
+        "equal": world.equal(other),
+        "types": sorted(types),
+    }
 
 
 def set_to_none(world: World) -> dict[str, Any]:
@@ -126,7 +139,11 @@ class _Wide(nn.Module):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(192, 3700), nn.ReLU(), nn.Linear(3700, 3700), nn.Linear(3700, classes)
+            nn.Flatten(),
+            nn.Linear(192, 3700),
+            nn.ReLU(),
+            nn.Linear(3700, 3700),
+            nn.Linear(3700, classes),
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -147,7 +164,11 @@ def clipping(world: World) -> dict[str, Any]:
     world.backend.finish_backward()
     norm = float(nn.utils.clip_grad_norm_(other.parameters(), 0.01))
     world.backend.step()
-    return {"raw_equal": raw_equal, "equal": world.equal(other), "norms": world.backend.gather(norm)}
+    return {
+        "raw_equal": raw_equal,
+        "equal": world.equal(other),
+        "norms": world.backend.gather(norm),
+    }
 
 
 def lost_defaults(world: World) -> dict[str, Any]:
@@ -162,7 +183,11 @@ class _LeavesOut(nn.Module):
 
     def __init__(self, classes: int, rank: int | None = None) -> None:
         super().__init__()
-        self.used, self.idle, self.sometimes = nn.Linear(192, classes), nn.Linear(5, 5), nn.Linear(192, classes)
+        self.used, self.idle, self.sometimes = (
+            nn.Linear(192, classes),
+            nn.Linear(5, 5),
+            nn.Linear(192, classes),
+        )
         self._rank = rank
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -177,7 +202,11 @@ def unused_parameters(world: World) -> dict[str, Any]:
 
     def moved(model: nn.Module) -> dict[str, bool]:
         before = dict(fresh(make).named_parameters())
-        return {name: not torch.equal(p, before[name]) for name, p in model.named_parameters() if name.endswith("weight")}
+        return {
+            name: not torch.equal(p, before[name])
+            for name, p in model.named_parameters()
+            if name.endswith("weight")
+        }
 
     model = fresh(make)
     optimizer = world.raw(model, "unused")

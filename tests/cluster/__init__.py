@@ -1,1 +1,3 @@
-"""A real Slurm of four nodes on one machine, in namespaces of its own: to test against, and to try things out."""
+"""A real Slurm of four nodes on one machine, in namespaces of its own: to test against, and to try
+things out.
+"""

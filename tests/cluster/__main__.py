@@ -1,4 +1,6 @@
-"""python -m tests.cluster [-- COMMAND...]: start the cluster, run a shell or COMMAND on its login node, stop the cluster."""
+"""python -m tests.cluster [-- COMMAND...]: start the cluster, run a shell or COMMAND on its login
+node, stop the cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ _INSIDE = "--inside"
 _HELP = f"""\
 usage: python -m tests.cluster [--check | -- COMMAND...]
 
-Starts a real Slurm with the nodes {", ".join(config.NODES)} on this machine, in namespaces of its own, and runs
-COMMAND on its login node: a shell, if none is given. When that ends, the cluster is gone. The exit status is the command's.
+Starts a real Slurm with the nodes {", ".join(config.NODES)} on this machine, in its own namespaces,
+and runs COMMAND on its login node: a shell, if none is given. When that ends, the cluster is gone.
+The exit status is the command's.
 Nodes share all files but /tmp; the network ends at the login node.
---check only looks whether this machine has what that needs. Slow a node's link: python -m tests.cluster.link n2 100mbit (or: off)
+--check only looks whether this machine has what that needs.
+Slow a node's link: python -m tests.cluster.link n2 100mbit (or: off)
 """
 _WELCOME = f"""\
 A Slurm of {len(config.NODES)} nodes is up; leave this shell to stop it. For example:
@@ -50,11 +54,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run_apart(command: Sequence[str]) -> int:
-    """Run the sandbox to its end; a signal to this process ends all of it, and so does this process's own end."""
-    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *namespace.apart(command)], cwd=namespace.ROOT)
+    """Run the sandbox to its end; a signal to this process ends all of it, and so does this
+    process's own end.
+    """
+    process = subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", *namespace.apart(command)], cwd=namespace.ROOT
+    )
 
     def end(number: int, _frame: FrameType | None) -> None:
-        process.kill()  # unshare holds back any weaker signal; with it goes the sandbox's first process, and so all
+        # unshare holds back any weaker signal; with it goes the sandbox's first process, and so all
+        process.kill()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
@@ -66,7 +75,8 @@ def _run_apart(command: Sequence[str]) -> int:
 def _run_inside(command: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)
     os.environ["PATH"] = daemons.PATH
-    # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks that compute
+    # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks
+    # that compute
     os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     try:
         namespace.make_login()
@@ -79,7 +89,9 @@ def _run_inside(command: Sequence[str]) -> int:
         os.environ["PS1"] = r"[test cluster] \w# "
         command = ["bash", "--norc", "-i"]
     os.environ[SHARED] = os.pathsep.join(map(str, namespace.below_tmp()))
-    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(config.SHARED)  # what tests write must be seen by all nodes
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(
+        config.SHARED
+    )  # what tests write must be seen by all nodes
     process = subprocess.Popen(command)
     process.returncode = code = reap_until(process.pid)
     return 128 - code if code < 0 else code

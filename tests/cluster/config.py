@@ -1,4 +1,6 @@
-"""What the cluster is made of, as values and texts: names, addresses, slurm.conf, gres.conf, hosts."""
+"""What the cluster is made of, as values and texts: names, addresses, slurm.conf, gres.conf,
+hosts.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ LOST_S = 12  # a node that has been silent for so long is down
 HOME = Path("/run/cluster")
 SLURM_CONF = HOME / "slurm.conf"
 LOGS = HOME / "log"
-SHARED = HOME / "shared"  # a folder that all nodes see, as /home is on a cluster; their /tmp is their own
+SHARED = (
+    HOME / "shared"
+)  # a folder that all nodes see, as /home is on a cluster; their /tmp is their own
 KEPT = HOME / "kept"  # where folders that lie below /tmp are shared from
 LOGIN_NET = HOME / "login.net"  # the login node's network namespace, by name
 BRIDGE = "br0"
@@ -63,13 +67,17 @@ def hardware_address(host: str) -> str:
 
 def hosts() -> str:
     """/etc/hosts of every host of the cluster."""
-    return "127.0.0.1 localhost\n" + "".join(f"{address(host)} {host}\n" for host in (LOGIN, *NODES))
+    return "127.0.0.1 localhost\n" + "".join(
+        f"{address(host)} {host}\n" for host in (LOGIN, *NODES)
+    )
 
 
 def gres_conf() -> str:
     """Devices that stand for GPUs, so that requests for GPUs can be tried."""
     lines = [f"NodeName=n[1-{len(NODES)}] Name=gpu File={HOME}/gpu[0-{GPUS - 1}]"]
-    lines += [f"NodeName={other.names} Name=gpu Count={other.gpus}" for other in _kinds() if other.gpus]
+    lines += [
+        f"NodeName={other.names} Name=gpu Count={other.gpus}" for other in _kinds() if other.gpus
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -84,14 +92,19 @@ def _elsewhere() -> str:
         has = f"CPUs={other.cpus} RealMemory={other.cpus * MEMORY_MB // CPUS}"
         has += f" Gres=gpu:{other.gpus}" if other.gpus else ""
         has += f" Feature={other.features}" if other.features else ""
-        lines += [f"NodeName={other.names} {has} State=CLOUD", f"PartitionName={other.partition} Nodes={other.names} Hidden=YES"]
+        lines += [
+            f"NodeName={other.names} {has} State=CLOUD",
+            f"PartitionName={other.partition} Nodes={other.names} Hidden=YES",
+        ]
     return "\n".join(lines)
 
 
 def slurm_conf(now: float) -> str:
-    """One cluster, two partitions (jobs in `urgent` push those in `main` aside), no accounting; `now` in seconds since 1970.
+    """One cluster, two partitions (jobs in `urgent` push those in `main` aside), no accounting;
+    `now` in seconds since 1970.
 
-    Job numbers go on from one cluster to the next, so that a study's folder can outlive the cluster.
+    Job numbers go on from one cluster to the next, so that a study's folder can outlive the
+    cluster.
     """
     nodes = f"n[1-{len(NODES)}]"
     return f"""\
@@ -115,7 +128,8 @@ SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 DefMemPerCPU={MEMORY_MB // CPUS}
-# a step that takes more memory than it was given ends; without cgroups, which not every machine lends, by looking each second
+# a step that takes more memory than it was given ends; without cgroups, which not every machine
+# lends, by looking each second
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 JobAcctGatherParams=OverMemoryKill

@@ -14,7 +14,9 @@ from tests.cluster import config, daemons, node, steps
 def cluster() -> None:
     """Skips outside the cluster, and says how to get one."""
     if os.environ.get("SLURM_CONF") != str(config.SLURM_CONF) or not config.SLURM_CONF.exists():
-        pytest.skip(daemons.missing() or "these tests run inside the test cluster: make test-cluster")
+        pytest.skip(
+            daemons.missing() or "these tests run inside the test cluster: make test-cluster"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,6 @@
-"""Slurm's daemons in the sandbox: munge, the controller, and one slurmd per node, up when all nodes are idle."""
+"""Slurm's daemons in the sandbox: munge, the controller, and one slurmd per node, up when all nodes
+are idle.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,26 @@ def missing() -> str | None:
         absent.append("libpmix.so")
         packages.add("libpmix-dev")
     if absent:
-        return f"{', '.join(absent)} not found; apt-get install --no-install-recommends {' '.join(sorted(packages))}"
-    tried = subprocess.run(namespace.apart(["true"]), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        return (
+            f"{', '.join(absent)} not found; apt-get install --no-install-recommends "
+            f"{' '.join(sorted(packages))}"
+        )
+    tried = subprocess.run(
+        namespace.apart(["true"]), capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     if tried.returncode:
         said = tried.stderr.strip() or f"unshare ended with {tried.returncode}"
-        return f"this machine allows its root no namespaces of its own ({said}); use one that is not itself a container, or a VM"
+        return (
+            f"this machine allows its root no namespaces of its own ({said}); use one that is "
+            f"not itself a container, or a VM"
+        )
     return None
 
 
 def start() -> None:
-    """Start all daemons and return when every node is idle; raises RuntimeError with the logs' ends where one is not."""
+    """Start all daemons and return when every node is idle; raises RuntimeError with the logs' ends
+    where one is not.
+    """
     os.environ["SLURM_CONF"] = str(config.SLURM_CONF)
     _start_munge()
     _spawn("slurmctld", "-D", "-i", "-f", str(config.SLURM_CONF))
@@ -71,7 +83,10 @@ def _spawn(program: str, *arguments: str, user: str | None = None) -> None:
 
 
 def _start_munge() -> None:
-    private, public = config.HOME / "munge", Path("/run/munge")  # clients look there unless told otherwise
+    private, public = (
+        config.HOME / "munge",
+        Path("/run/munge"),
+    )  # clients look there unless told otherwise
     for folder, mode in ((private, 0o700), (public, 0o755)):
         folder.mkdir()
         folder.chmod(mode)
@@ -80,8 +95,18 @@ def _start_munge() -> None:
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
     shutil.chown(key, "munge", "munge")
-    places = {"key-file": key, "log-file": private / "log", "pid-file": private / "pid", "seed-file": private / "seed"}
-    _spawn("munged", "--foreground", *(f"--{name}={path}" for name, path in places.items()), user="munge")
+    places = {
+        "key-file": key,
+        "log-file": private / "log",
+        "pid-file": private / "pid",
+        "seed-file": private / "seed",
+    }
+    _spawn(
+        "munged",
+        "--foreground",
+        *(f"--{name}={path}" for name, path in places.items()),
+        user="munge",
+    )
     deadline = time.monotonic() + _UP_S
     while not (public / "munge.socket.2").exists():
         if time.monotonic() > deadline:
@@ -91,7 +116,9 @@ def _start_munge() -> None:
 
 def states() -> dict[str, str]:
     """Node -> its state as sinfo words it: 'idle', 'alloc', 'down*', ..."""
-    done = subprocess.run(["sinfo", "-h", "-N", "-p", "main", "-o", "%N %t"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["sinfo", "-h", "-N", "-p", "main", "-o", "%N %t"], capture_output=True, text=True
+    )
     return dict(line.split() for line in done.stdout.splitlines())
 
 
@@ -107,7 +134,9 @@ def wait_idle(nodes: tuple[str, ...], limit_s: float) -> None:
 def logs(lines: int = 15) -> str:
     """The last lines of every log."""
     parts = []
-    for path in sorted(config.LOGS.glob("*.out")):  # the daemons say the same in files of their own, with the time
+    for path in sorted(
+        config.LOGS.glob("*.out")
+    ):  # the daemons say the same in files of their own, with the time
         text = path.read_text(errors="replace").splitlines()[-lines:]
         parts += [f"== {path.name}", *text] if text else []
     return "\n".join(parts)

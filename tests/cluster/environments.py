@@ -1,4 +1,6 @@
-"""What srun tells its ranks: python -m tests.cluster.environments, inside the cluster, records tests/bench/environments anew."""
+"""What srun tells its ranks: python -m tests.cluster.environments, inside the cluster, records
+tests/bench/environments anew.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,30 @@ _TOLD = ("SLURM", "PMI", "OMPI_COMM_")  # prefixes; the rest is the user's own
 
 def told(env: dict[str, str]) -> dict[str, str]:
     """The launcher's variables, without those that only say where this cluster's files are."""
-    return {name: env[name] for name in sorted(env) if name.startswith(_TOLD) and name != "SLURM_CONF"}
+    return {
+        name: env[name] for name in sorted(env) if name.startswith(_TOLD) and name != "SLURM_CONF"
+    }
 
 
 def see(plug_in: str, folder: Path) -> list[dict[str, str]]:
-    """What each of five ranks on three nodes (3, 1, 1) is told under `srun --mpi=PLUG_IN`, by rank."""
+    """What each of five ranks on three nodes (3, 1, 1) is told under `srun --mpi=PLUG_IN`,
+    by rank.
+    """
     places = folder / "places"
     places.write_text("n1\nn1\nn1\nn2\nn3\n")
     # into files, because lines as long as these mix where srun joins them
-    show = f"import json, os; json.dump(dict(os.environ), open(f'{folder}/{{os.environ[\"SLURM_PROCID\"]}}.json', 'w'))"
-    srun = ["srun", "-N3", "-n5", "--distribution=arbitrary", f"--nodelist={places}", f"--mpi={plug_in}"]
+    show = (
+        f"import json, os; json.dump(dict(os.environ), "
+        f"open(f'{folder}/{{os.environ[\"SLURM_PROCID\"]}}.json', 'w'))"
+    )
+    srun = [
+        "srun",
+        "-N3",
+        "-n5",
+        "--distribution=arbitrary",
+        f"--nodelist={places}",
+        f"--mpi={plug_in}",
+    ]
     done = steps.run([*srun, sys.executable, "-c", show], cwd=Path("/"))
     assert done.returncode == 0, done.stderr
     return [told(json.loads((folder / f"{rank}.json").read_text())) for rank in range(5)]
@@ -41,7 +57,14 @@ def record(plug_in: str, folder: Path) -> dict[str, Any]:
     for rank, env in enumerate(see(plug_in, folder)):
         if rank in (1, 4):
             launch = discover(env)
-            place = [launch.source, launch.rank, launch.size, launch.local_rank, launch.local_size, launch.key]
+            place = [
+                launch.source,
+                launch.rank,
+                launch.size,
+                launch.local_rank,
+                launch.local_size,
+                launch.key,
+            ]
             ranks.append({"launch": place, "env": env})
     how = f"{version} of the test cluster: 5 tasks on 3 nodes (3, 1, 1), srun --mpi={plug_in}"
     return {"source": "recorded", "how": how, "ranks": ranks}
@@ -50,7 +73,9 @@ def record(plug_in: str, folder: Path) -> dict[str, Any]:
 def main() -> None:
     for plug_in in PLUG_INS:
         path = FOLDER / f"srun_{plug_in}.json"
-        path.write_text(json.dumps(record(plug_in, Path(os.environ["PYTEST_DEBUG_TEMPROOT"])), indent=1) + "\n")
+        path.write_text(
+            json.dumps(record(plug_in, Path(os.environ["PYTEST_DEBUG_TEMPROOT"])), indent=1) + "\n"
+        )
         print(path)
 
 

@@ -1,4 +1,6 @@
-"""Batch jobs of the tests: a script that runs the bench once or more, and what Slurm says of the job."""
+"""Batch jobs of the tests: a script that runs the bench once or more, and what Slurm says of the
+job.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ import pytest
 from slurm.render import TEMPLATES
 from tests.cluster import steps
 
-# As the job scripts of the project do: a limit on each run, their own `exit` line at the log's end, and on to the next one.
+# As the job scripts of the project do: a limit on each run, their own `exit` line at the log's end,
+# and on to the next one.
 _SCRIPT = f"""\
 #!/bin/bash
 {(TEMPLATES / "record.sh.j2").read_text()}
@@ -26,20 +29,39 @@ run() {{  # LOG COMMAND...
   wait $!
   code=$?
   if [ -n "$stopped" ]; then wait $!; code=$?; fi
-  if [ "$code" -gt 128 ]; then sleep 1; fi  # what ended the step may be meant for all of the job, and reach this shell last
+  # what ended the step may be meant for all of the job, and reach this shell last
+  if [ "$code" -gt 128 ]; then sleep 1; fi
   record "$log" /dev/null "$code" $((SECONDS - began)) "$stopped"
 }}
 """
 
 
-def submit(folder: Path, options: Sequence[str], runs: Sequence[tuple[str, Sequence[str]]], limit_s: int = 60) -> str:
-    """Submit a job that does `runs` (log's name, command) one after the other in `folder`; its id."""
+def submit(
+    folder: Path,
+    options: Sequence[str],
+    runs: Sequence[tuple[str, Sequence[str]]],
+    limit_s: int = 60,
+) -> str:
+    """Submit a job that does `runs` (log's name, command) one after the other in `folder`;
+    its id.
+    """
     lines = [f"run {folder}/{log} {shlex.join(command)}" for log, command in runs]
     # the restart count is the script's to expand
-    text = "\n".join([_SCRIPT, f"LIMIT_S={limit_s}", *lines, ""]).replace("@RESTARTS@", "${SLURM_RESTART_COUNT:-0}")
+    text = "\n".join([_SCRIPT, f"LIMIT_S={limit_s}", *lines, ""]).replace(
+        "@RESTARTS@", "${SLURM_RESTART_COUNT:-0}"
+    )
     script = folder / "job.sh"
     script.write_text(text)
-    done = steps.run(["sbatch", "--parsable", f"--output={folder}/job.out", "--open-mode=append", *options, str(script)])
+    done = steps.run(
+        [
+            "sbatch",
+            "--parsable",
+            f"--output={folder}/job.out",
+            "--open-mode=append",
+            *options,
+            str(script),
+        ]
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -62,9 +84,15 @@ def wait_for(job: str, states: Sequence[str], limit_s: float = 150) -> str:
 
 
 def start_again(job: str, minutes: int = 15) -> None:
-    """Let a requeued job start now, with its time limit as it was: by itself it would wait for two minutes."""
+    """Let a requeued job start now, with its time limit as it was: by itself it would wait for two
+    minutes.
+    """
     wait_for(job, ["PENDING"])
-    time.sleep(2)  # a start within a second or so of the last one's end is refused on the nodes: "Job credential revoked"
+    time.sleep(
+        2
+        # a start within a second or so of the last one's end is refused on the nodes: "Job
+        # credential revoked"
+    )
     steps.run(["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}", "StartTime=now"])
 
 
@@ -72,4 +100,8 @@ def reach_windows(folder: Path, log: str) -> None:
     """Return once the run of `log` is inside its windows."""
     path = folder / log
     ended = '"event": "exit"'
-    steps.reach_windows(path, lambda: not (path.exists() and ended in path.read_text()), lambda: (folder / "job.out").read_text())
+    steps.reach_windows(
+        path,
+        lambda: not (path.exists() and ended in path.read_text()),
+        lambda: (folder / "job.out").read_text(),
+    )

@@ -1,4 +1,6 @@
-"""python -m tests.cluster.link NODE RATE: limit a node's link, as 100mbit, or lift the limit with `off`; on the login node."""
+"""python -m tests.cluster.link NODE RATE: limit a node's link, as 100mbit, or lift the limit with
+`off`; on the login node.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,11 @@ from tests.cluster import config, node
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 2 or arguments[0] not in config.NODES:
-        print(f"usage: python -m tests.cluster.link NODE RATE|off, NODE one of {', '.join(config.NODES)}", file=sys.stderr)
+        print(
+            f"usage: python -m tests.cluster.link NODE RATE|off, NODE one of "
+            f"{', '.join(config.NODES)}",
+            file=sys.stderr,
+        )
         return 2
     name, rate = arguments
     try:

@@ -1,4 +1,6 @@
-"""Small models that go wrong, or wait, when a test of the cluster wants it: package.module:factory, as a user's own."""
+"""Small models that go wrong, or wait, when a test of the cluster wants it: package.module:factory,
+as a user's own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class _Waits(nn.Module):
 
 
 class _Greedy(nn.Module):
-    """Rank 1 takes another 500 MiB in each forward pass and writes into it: the limit is passed long before the last step."""
+    """Rank 1 takes another 500 MiB in each forward pass and writes into it: the limit is passed
+    long before the last step.
+    """
 
     def __init__(self, classes: int) -> None:
         super().__init__()

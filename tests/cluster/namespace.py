@@ -1,6 +1,8 @@
-"""The sandbox: namespaces of their own for network, mounts, names and processes, so that the machine notices nothing.
+"""The sandbox: namespaces of their own for network, mounts, names and processes, so that the
+machine notices nothing.
 
-The kernel ends every process of a process namespace with its first one: whatever happens, nothing is left behind.
+The kernel ends every process of a process namespace with its first one: whatever happens, nothing
+is left behind.
 """
 
 from __future__ import annotations
@@ -16,7 +18,18 @@ from pathlib import Path
 from tests.cluster import config
 
 ROOT = Path(__file__).parents[2]
-_UNSHARE = ("unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
+_UNSHARE = (
+    "unshare",
+    "--net",
+    "--mount",
+    "--uts",
+    "--ipc",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--",
+)
 
 
 def apart(command: Sequence[str]) -> list[str]:
@@ -28,20 +41,33 @@ def call(*words: str) -> None:
     """Run a system command; what it says about its failure is in the exception."""
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
+        raise RuntimeError(
+            f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip() or done.returncode}"
+        )
 
 
 def make_login() -> None:
     """Inside new namespaces: the login node's name, files and bridge."""
     call("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
-    for folder in (config.HOME, config.LOGS, config.SHARED, config.KEPT, config.HOME / "state", config.HOME / "nodes"):
+    for folder in (
+        config.HOME,
+        config.LOGS,
+        config.SHARED,
+        config.KEPT,
+        config.HOME / "state",
+        config.HOME / "nodes",
+    ):
         folder.mkdir()
     config.SLURM_CONF.write_text(config.slurm_conf(time.time()))
     (config.HOME / "gres.conf").write_text(config.gres_conf())
     for number in range(config.GPUS):
-        os.mknod(config.HOME / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3))  # as /dev/null
+        os.mknod(
+            config.HOME / f"gpu{number}", stat.S_IFCHR | 0o600, os.makedev(1, 3)
+        )  # as /dev/null
     _bind_text(config.hosts(), Path("/etc/hosts"))
-    _bind_text("hosts: files\npasswd: files\ngroup: files\nshadow: files\n", Path("/etc/nsswitch.conf"))  # no name server to ask
+    _bind_text(
+        "hosts: files\npasswd: files\ngroup: files\nshadow: files\n", Path("/etc/nsswitch.conf")
+    )  # no name server to ask
     config.LOGIN_NET.touch()
     call("mount", "--bind", "/proc/self/ns/net", str(config.LOGIN_NET))
     call("hostname", config.LOGIN)
@@ -59,10 +85,32 @@ def make_node(name: str) -> None:
     call("hostname", name)
     call("ip", "link", "set", "lo", "up")
     card = ("eth0", "address", config.hardware_address(name))
-    call("ip", "link", "add", *card, "type", "veth", "peer", "name", link(name), "netns", str(config.LOGIN_NET))
+    call(
+        "ip",
+        "link",
+        "add",
+        *card,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        link(name),
+        "netns",
+        str(config.LOGIN_NET),
+    )
     call("ip", "addr", "add", f"{config.address(name)}/24", "dev", "eth0")
     call("ip", "link", "set", "eth0", "up")
-    call("nsenter", f"--net={config.LOGIN_NET}", "ip", "link", "set", link(name), "master", config.BRIDGE, "up")
+    call(
+        "nsenter",
+        f"--net={config.LOGIN_NET}",
+        "ip",
+        "link",
+        "set",
+        link(name),
+        "master",
+        config.BRIDGE,
+        "up",
+    )
     call("mount", "-t", "tmpfs", "tmpfs", "/dev/shm")
     call("mount", "-t", "tmpfs", "tmpfs", "/tmp")
     for number, path in enumerate(below_tmp()):
@@ -82,5 +130,11 @@ def _bind_text(text: str, path: Path) -> None:
 
 
 def below_tmp() -> list[Path]:
-    """This checkout and its environment, as far as a node's own /tmp would hide them: nodes are given them back."""
-    return [path for path in dict.fromkeys((ROOT.resolve(), Path(sys.prefix).resolve())) if Path("/tmp") in path.parents]
+    """This checkout and its environment, as far as a node's own /tmp would hide them: nodes are
+    given them back.
+    """
+    return [
+        path
+        for path in dict.fromkeys((ROOT.resolve(), Path(sys.prefix).resolve()))
+        if Path("/tmp") in path.parents
+    ]

@@ -1,4 +1,6 @@
-"""One node: `python -m tests.cluster.node NAME` is its first process; the functions start, lose and slow it from outside."""
+"""One node: `python -m tests.cluster.node NAME` is its first process; the functions start, lose and
+slow it from outside.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pathlib import Path
 
 from tests.cluster import config, namespace
 
-# the shell's own number stays that of unshare, which it becomes; setsid leaves it to the sandbox's first process
+# the shell's own number stays that of unshare, which it becomes; setsid leaves it to the sandbox's
+# first process
 _NOTE_AND_BECOME = 'echo $$ >"$0"; exec "$@"'
 
 
@@ -41,8 +44,14 @@ def lose(name: str) -> None:
 
 
 def shape(name: str, rate: str | None) -> None:
-    """Limit the node's link in both directions to `rate` as tc writes it ('100mbit'), or lift the limit."""
-    limit = ["replace", "root", "tbf", "rate", rate, "burst", "256kb", "latency", "50ms"] if rate else ["delete", "root"]
+    """Limit the node's link in both directions to `rate` as tc writes it ('100mbit'), or lift the
+    limit.
+    """
+    limit = (
+        ["replace", "root", "tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
+        if rate
+        else ["delete", "root"]
+    )
     for prefix, device in (((), namespace.link(name)), (inside(name), "eth0")):
         namespace.call(*prefix, "tc", "qdisc", limit[0], "dev", device, *limit[1:])
 
@@ -50,8 +59,18 @@ def shape(name: str, rate: str | None) -> None:
 def inside(name: str) -> list[str]:
     """Words that, put before a command, run it on the node without Slurm."""
     pid = _pid(name)
-    # the note is of the process that made the namespaces, and only its children are in the new process namespace
-    return ["nsenter", f"--target={pid}", "--mount", "--net", "--uts", "--ipc", f"--pid=/proc/{pid}/ns/pid_for_children", "--"]
+    # the note is of the process that made the namespaces, and only its children are in the new
+    # process namespace
+    return [
+        "nsenter",
+        f"--target={pid}",
+        "--mount",
+        "--net",
+        "--uts",
+        "--ipc",
+        f"--pid=/proc/{pid}/ns/pid_for_children",
+        "--",
+    ]
 
 
 def _pid_file(name: str) -> Path:
@@ -63,7 +82,9 @@ def _pid(name: str) -> int:
 
 
 def reap_until(pid: int) -> int:
-    """Wait for `pid`, and meanwhile for every orphan, as the first process must; the exit status of `pid`."""
+    """Wait for `pid`, and meanwhile for every orphan, as the first process must; the exit status of
+    `pid`.
+    """
     while True:
         ended, status = os.wait()
         if ended == pid:
@@ -73,7 +94,9 @@ def reap_until(pid: int) -> int:
 def main(arguments: Sequence[str]) -> int:
     (name,) = arguments
     namespace.make_node(name)
-    slurmd = os.spawnvp(os.P_NOWAIT, "slurmd", ["slurmd", "-D", "-N", name, "-f", str(config.SLURM_CONF)])
+    slurmd = os.spawnvp(
+        os.P_NOWAIT, "slurmd", ["slurmd", "-D", "-N", name, "-f", str(config.SLURM_CONF)]
+    )
     return reap_until(slurmd)
 
 

@@ -1,4 +1,6 @@
-"""Runs of the bench on the cluster, looked after as a job script does: a limit, an `exit` event, and nothing left behind."""
+"""Runs of the bench on the cluster, looked after as a job script does: a limit, an `exit` event,
+and nothing left behind.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,13 @@ def cell(backend: str, transport: str, ranks: int) -> list[str]:
     return ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
 
 
-def run(command: Sequence[str], limit_s: float = 120, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str], limit_s: float = 120, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     """Run to the end; its output is captured."""
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL
+    )
 
 
 def bench(*options: str) -> list[str]:
@@ -60,7 +66,11 @@ class Step:
 
     def reach_windows(self) -> Run:
         """The log as far as it goes, once the run is inside its windows."""
-        reach_windows(self.log, lambda: self._process.poll() is None, lambda: self._process.communicate(timeout=_GRACE_S)[0])
+        reach_windows(
+            self.log,
+            lambda: self._process.poll() is None,
+            lambda: self._process.communicate(timeout=_GRACE_S)[0],
+        )
         return read_run(self.log)
 
     def interrupt(self) -> None:
@@ -81,13 +91,26 @@ class Step:
                 self._process.kill()
                 self.output = self._process.communicate()[0]
         self.log.with_suffix(".out").write_text(self.output)
-        facts = {"timed_out": timed_out, "limit_s": limit_s, "interrupted": interrupted, "said": self.output.splitlines()}
+        facts = {
+            "timed_out": timed_out,
+            "limit_s": limit_s,
+            "interrupted": interrupted,
+            "said": self.output.splitlines(),
+        }
         self.log.touch()
-        append_event(self.log, "exit", code=self._process.returncode, wall_s=time.monotonic() - self._started, **facts)
+        append_event(
+            self.log,
+            "exit",
+            code=self._process.returncode,
+            wall_s=time.monotonic() - self._started,
+            **facts,
+        )
         return recorded_once(self.log)
 
 
-def reach_windows(log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 150) -> None:
+def reach_windows(
+    log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 150
+) -> None:
     """Return once `log` holds a window; fail where the run ends before."""
     deadline = time.monotonic() + limit_s
     while not (log.exists() and '"window", "index": 1' in log.read_text()):
@@ -105,7 +128,9 @@ def finish(log: Path, srun: Sequence[str], options: Sequence[str]) -> Run:
 
 
 def recorded_once(log: Path) -> Run:
-    """The run of `log`, which has ended; no event is lost before its last one, and none is doubled."""
+    """The run of `log`, which has ended; no event is lost before its last one,
+    and none is doubled.
+    """
     result = read_run(log)
     counts = Counter(event["event"] for event in result.events)
     assert counts["start"] <= 1
@@ -118,7 +143,9 @@ def recorded_once(log: Path) -> Run:
 
 def places(result: Run) -> list[tuple[str, int, int]]:
     """Host, local rank and local size of each rank, as the run recorded them."""
-    return [(rank["hostname"], rank["local_rank"], rank["local_size"]) for rank in result.host["ranks"]]
+    return [
+        (rank["hostname"], rank["local_rank"], rank["local_size"]) for rank in result.host["ranks"]
+    ]
 
 
 def abandon() -> None:
@@ -141,7 +168,9 @@ def leftovers(within_s: float = _GRACE_S) -> list[str]:
 
 
 def _processes() -> list[str]:
-    """Command lines of every node's ranks and step daemons: the login node sees all processes of the cluster."""
+    """Command lines of every node's ranks and step daemons: the login node sees all processes of
+    the cluster.
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,6 @@
-"""Studies on the cluster as a user does them: a study file, the site `testcluster` or a variant, and `python -m slurm`."""
+"""Studies on the cluster as a user does them: a study file, the site `testcluster` or a variant,
+and `python -m slurm`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ _SITE = (ROOT / "slurm/sites/testcluster.toml").read_text()
 
 
 def site(folder: Path, extra: Sequence[str] = (), **changes: str) -> Path:
-    """testcluster as a site of the user's own: further options of sbatch, and values of keys replaced."""
+    """testcluster as a site of the user's own: further options of sbatch, and values of keys
+    replaced.
+    """
     text = _SITE.replace('name = "testcluster"', 'name = "here"')
     for key, value in changes.items():
         text, found = re.subn(rf"(?m)^{key} = \S+", f"{key} = {value}", text)
@@ -67,17 +71,25 @@ class Tiny:
         """While this file is there, runs stop in their first step."""
         return self.folder / "hold"
 
-    def start(self, verb: str, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, verb: str, *words: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         """One `python -m slurm VERB` of this study."""
         source = self.folder / f"{self.name}.toml"
-        text = _STUDY.format(name=self.name, cells=list(self.cells), nodes=self.nodes, model=self.model)
+        text = _STUDY.format(
+            name=self.name, cells=list(self.cells), nodes=self.nodes, model=self.model
+        )
         source.write_text(text.replace("'", '"'))
         where = ["--site", str(self.site), "--results", str(self.folder / "results")]
         command = [sys.executable, "-m", "slurm", verb, str(source), *where, *words]
         told = {**os.environ, models.HOLD: str(self.hold), "PYTHON": sys.executable, **(env or {})}
-        return subprocess.Popen(command, cwd=ROOT, env=told, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command, cwd=ROOT, env=told, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
 
-    def do(self, verb: str, *words: str, env: Mapping[str, str] | None = None, code: int = 0) -> str:
+    def do(
+        self, verb: str, *words: str, env: Mapping[str, str] | None = None, code: int = 0
+    ) -> str:
         """The same to its end, which must be with exit code `code`; what it said."""
         process = self.start(verb, *words, env=env)
         said, _ = process.communicate(timeout=240)
@@ -86,7 +98,11 @@ class Tiny:
 
     def submit(self, preflight: bool = False, report: bool = False) -> str:
         """Submit the one job, and with `report` another after it; the first one's number."""
-        said = self.do("submit", *([] if report else ["--no-report"]), env={} if preflight else {"PREFLIGHT": "no"})
+        said = self.do(
+            "submit",
+            *([] if report else ["--no-report"]),
+            env={} if preflight else {"PREFLIGHT": "no"},
+        )
         number, *_ = re.findall(r"submitted as job (\d+)", said)
         return str(number)
 
@@ -100,7 +116,9 @@ class Tiny:
     def stop_in_first_run(self) -> None:
         """Return once the job's first run is held in the middle."""
         first, *_ = self._lines()
-        self._until(first.with_suffix(".out"), "")  # not before: the calibration would be held as well
+        self._until(
+            first.with_suffix(".out"), ""
+        )  # not before: the calibration would be held as well
         self.hold.touch()
         self._until(first, '"event": "start"')
 
@@ -112,7 +130,9 @@ class Tiny:
         self._until(second, '"event": "start"')
 
     def release_after_first_run(self) -> None:
-        """Let the job go on once its first run has ended, which is held and must end for another reason."""
+        """Let the job go on once its first run has ended, which is held and must end for another
+        reason.
+        """
         first, *_ = self._lines()
         self._until(first, '"event": "exit"')
         self.hold.unlink()
@@ -120,7 +140,9 @@ class Tiny:
     def _lines(self) -> list[Path]:
         """Logs of the job's runs, in their order."""
         script = sorted(self._top.glob("job-*.sh"))[-1].read_text()
-        return [self._top / "runs" / f"{name}.jsonl" for name in re.findall(r"(?m)^run (\S+)", script)]
+        return [
+            self._top / "runs" / f"{name}.jsonl" for name in re.findall(r"(?m)^run (\S+)", script)
+        ]
 
     @property
     def _top(self) -> Path:
@@ -134,9 +156,13 @@ class Tiny:
             time.sleep(0.05)
 
     def logs(self, attempts: bool = False) -> list[Run]:
-        """The runs' logs, or those of attempts that were set aside, by name; each with no event lost or doubled."""
+        """The runs' logs, or those of attempts that were set aside, by name; each with no event
+        lost or doubled.
+        """
         paths = sorted((self._top / "runs").glob("*.jsonl"))
-        return [steps.recorded_once(path) for path in paths if (".attempt-" in path.name) == attempts]
+        return [
+            steps.recorded_once(path) for path in paths if (".attempt-" in path.name) == attempts
+        ]
 
     def states(self, attempts: bool = False) -> list[str]:
         return [run.state for run in self.logs(attempts)]
@@ -149,4 +175,7 @@ class Tiny:
 
 def end_of(job: str) -> str:
     """How Slurm ended the job, once it has."""
-    return jobs.wait_for(job, ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"])
+    return jobs.wait_for(
+        job,
+        ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY"],
+    )

@@ -1,4 +1,6 @@
-"""Ranks know their place from what the real srun tells them, and the recorded environments are what it tells."""
+"""Ranks know their place from what the real srun tells them, and the recorded environments are what
+it tells.
+"""
 
 from __future__ import annotations
 
@@ -29,4 +31,6 @@ def test_five_ranks_on_three_nodes(tmp_path: Path, plug_in: str) -> None:
     recorded = json.loads((FOLDER / f"srun_{plug_in}.json").read_text())
     assert recorded["source"] == "recorded"
     for rank in recorded["ranks"]:
-        assert set(rank["env"]) == set(seen[rank["launch"][1]]), "python -m tests.cluster.environments records them anew"
+        assert set(rank["env"]) == set(seen[rank["launch"][1]]), (
+            "python -m tests.cluster.environments records them anew"
+        )

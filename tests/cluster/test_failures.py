@@ -14,7 +14,9 @@ pytestmark = pytest.mark.cluster
 
 
 def long_run(log: Path, backend: str, transport: str) -> Step:
-    return Step(log, ["-N2", "-n2", f"--mpi={PLUG_IN[transport]}"], [*ENDLESS, *cell(backend, transport, 2)])
+    return Step(
+        log, ["-N2", "-n2", f"--mpi={PLUG_IN[transport]}"], [*ENDLESS, *cell(backend, transport, 2)]
+    )
 
 
 def signal_rank(result: Run, rank: int, signal: str) -> None:
@@ -52,7 +54,11 @@ def test_a_hung_rank(tmp_path: Path, backend: str, transport: str) -> None:
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "mpi"), ("horovod", "gloo")])
 def test_a_cancelled_job(tmp_path: Path, backend: str, transport: str) -> None:
     srun = ["srun", "-K1", f"--mpi={PLUG_IN[transport]}"]
-    job = jobs.submit(tmp_path, ["-N2", "-n2"], [("run.jsonl", [*srun, *bench(*ENDLESS, *cell(backend, transport, 2))])])
+    job = jobs.submit(
+        tmp_path,
+        ["-N2", "-n2"],
+        [("run.jsonl", [*srun, *bench(*ENDLESS, *cell(backend, transport, 2))])],
+    )
     jobs.reach_windows(tmp_path, "run.jsonl")
     steps.run(["scancel", job])
     assert jobs.wait_for(job, ["CANCELLED"]) == "CANCELLED"
@@ -79,10 +85,14 @@ def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
-def test_a_lost_node_ends_the_job(tmp_path: Path, node_to_lose: None, backend: str, transport: str) -> None:
+def test_a_lost_node_ends_the_job(
+    tmp_path: Path, node_to_lose: None, backend: str, transport: str
+) -> None:
     srun = ["srun", "-K1", f"--mpi={PLUG_IN[transport]}"]
     command = [*srun, *bench(*ENDLESS, *cell(backend, transport, 2))]
-    job = jobs.submit(tmp_path, ["-N2", "-n2", "--no-requeue", "-w", f"n1,{LOST}"], [("run.jsonl", command)])
+    job = jobs.submit(
+        tmp_path, ["-N2", "-n2", "--no-requeue", "-w", f"n1,{LOST}"], [("run.jsonl", command)]
+    )
     jobs.reach_windows(tmp_path, "run.jsonl")
     node.lose(LOST)
     assert jobs.wait_for(job, ["NODE_FAIL"]) == "NODE_FAIL"
@@ -95,7 +105,9 @@ def test_a_lost_node_ends_the_job(tmp_path: Path, node_to_lose: None, backend: s
 def test_a_job_that_starts_over(tmp_path: Path, how: str) -> None:
     """The job keeps its number; the runs do not mix, and each has a log of its own."""
     command = ["srun", "-K1", *bench(*ENDLESS, *cell("horovod", "gloo", 2))]
-    job = jobs.submit(tmp_path, ["-N2", "-n2", "-w", "n1,n2", "--requeue"], [("@RESTARTS@.jsonl", command)])
+    job = jobs.submit(
+        tmp_path, ["-N2", "-n2", "-w", "n1,n2", "--requeue"], [("@RESTARTS@.jsonl", command)]
+    )
     jobs.reach_windows(tmp_path, "0.jsonl")
     if how == "requeued":
         steps.run(["scontrol", "requeue", job])

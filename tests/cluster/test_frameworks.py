@@ -1,4 +1,6 @@
-"""Both frameworks over Gloo and over MPI under srun: across nodes, uneven, with ranks in any order, two jobs at once."""
+"""Both frameworks over Gloo and over MPI under srun: across nodes, uneven, with ranks in any order,
+two jobs at once.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,33 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
     digests = set()
     for backend, transport in CELLS:
         srun = ["-N2", "-n2", "-w", "n1,n2", f"--mpi={PLUG_IN[transport]}"]
-        result = finish(tmp_path / f"{backend}-{transport}.jsonl", srun, [*SHORT, *cell(backend, transport, 2)])
+        result = finish(
+            tmp_path / f"{backend}-{transport}.jsonl", srun, [*SHORT, *cell(backend, transport, 2)]
+        )
         assert places(result) == [("n1", 0, 1), ("n2", 0, 1)]
         assert {rank["source"] for rank in result.host["ranks"]} == {"srun"}
         assert result.host["job"]["SLURM_STEP_NODELIST"] == "n[1-2]"
         digests.add(result.end["parameters_sha256"])
     assert len(digests) == 1
-    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".out"}, "nothing of the ranks' meeting is left"
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".out"}, (
+        "nothing of the ranks' meeting is left"
+    )
 
 
 @pytest.mark.parametrize(("backend", "transport"), CELLS)
 def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
-    """Three ranks on one node and one on each of two; rank 0 is not on the first node of the list."""
+    """Three ranks on one node and one on each of two;
+    rank 0 is not on the first node of the list.
+    """
     places_file = tmp_path / "places"
     places_file.write_text("n3\nn1\nn1\nn1\nn2\n")
-    srun = ["-N3", "-n5", "--distribution=arbitrary", f"--nodelist={places_file}", f"--mpi={PLUG_IN[transport]}"]
+    srun = [
+        "-N3",
+        "-n5",
+        "--distribution=arbitrary",
+        f"--nodelist={places_file}",
+        f"--mpi={PLUG_IN[transport]}",
+    ]
     result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell(backend, transport, 5)])
     assert places(result) == [("n3", 0, 1), ("n1", 0, 3), ("n1", 1, 3), ("n1", 2, 3), ("n2", 0, 1)]
     assert result.end["samples"] == 9 * 5 * 8
@@ -41,17 +55,31 @@ def test_uneven_nodes(tmp_path: Path, backend: str, transport: str) -> None:
 
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])
 def test_ranks_that_alternate_between_nodes(tmp_path: Path, transport: str) -> None:
-    srun = ["-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--distribution=cyclic", f"--mpi={PLUG_IN[transport]}"]
+    srun = [
+        "-N2",
+        "-n4",
+        "--ntasks-per-node=2",
+        "-w",
+        "n1,n2",
+        "--distribution=cyclic",
+        f"--mpi={PLUG_IN[transport]}",
+    ]
     result = finish(tmp_path / "run.jsonl", srun, [*SHORT, *cell("horovod", transport, 4)])
     assert places(result) == [("n1", 0, 2), ("n2", 0, 2), ("n1", 1, 2), ("n2", 1, 2)]
 
 
 @pytest.mark.parametrize("transport", ["gloo", "mpi"])
 def test_two_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
-    """No port is chosen in advance, so none is taken; the jobs meet in one folder and do not mix."""
+    """No port is chosen in advance, so none is taken;
+    the jobs meet in one folder and do not mix.
+    """
     srun = ["-N2", "-n2", "-w", "n1,n2", f"--mpi={PLUG_IN[transport]}"]
     started = [
-        Step(tmp_path / f"{number}.jsonl", srun, [*SHORT, "--windows", "40", *cell(backend, transport, 2)])
+        Step(
+            tmp_path / f"{number}.jsonl",
+            srun,
+            [*SHORT, "--windows", "40", *cell(backend, transport, 2)],
+        )
         for number, backend in enumerate(("ddp", "horovod", "horovod"))
     ]
     results = [step.end() for step in started]
@@ -64,8 +92,18 @@ def test_two_jobs_share_their_nodes(tmp_path: Path, transport: str) -> None:
 def test_mpirun_inside_a_job(tmp_path: Path) -> None:
     """Its ranks inherit the daemons' step, one task per node, which is not theirs."""
     as_root = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
-    command = [*as_root, "mpirun", "-n", "4", "--bind-to", "none", *bench(*SHORT, *cell("horovod", "mpi", 4))]
-    job = jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)])
+    command = [
+        *as_root,
+        "mpirun",
+        "-n",
+        "4",
+        "--bind-to",
+        "none",
+        *bench(*SHORT, *cell("horovod", "mpi", 4)),
+    ]
+    job = jobs.submit(
+        tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)]
+    )
     result = finished_job(job, tmp_path)
     assert places(result) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
     assert {rank["source"] for rank in result.host["ranks"]} == {"mpirun"}
@@ -85,7 +123,10 @@ def test_torchrun_inside_a_job(tmp_path: Path) -> None:
     meeting = ["--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400", "--rdzv-id=test"]
     command = [*agents, *meeting, "-m", "bench", *SHORT, *cell("ddp", "gloo", 4)]
     result = finished_job(
-        jobs.submit(tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)]), tmp_path
+        jobs.submit(
+            tmp_path, ["-N2", "--ntasks-per-node=2", "-w", "n1,n2"], [("run.jsonl", command)]
+        ),
+        tmp_path,
     )
     assert sorted(places(result)) == [("n1", 0, 2), ("n1", 1, 2), ("n2", 0, 2), ("n2", 1, 2)]
     assert {rank["source"] for rank in result.host["ranks"]} == {"torchrun"}
@@ -100,5 +141,7 @@ def finished_job(job: str, folder: Path) -> Run:
 
 def test_a_request_for_gpus_is_granted() -> None:
     """In name only: what a job template asks for can be tried here."""
-    done = steps.run(["srun", "-N2", "-n2", "--gpus-per-node=2", "printenv", "CUDA_VISIBLE_DEVICES"])
+    done = steps.run(
+        ["srun", "-N2", "-n2", "--gpus-per-node=2", "printenv", "CUDA_VISIBLE_DEVICES"]
+    )
     assert done.stdout.split() == ["0,1", "0,1"], done.stderr

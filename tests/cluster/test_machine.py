@@ -1,4 +1,6 @@
-"""The cluster itself: apart from the machine, nodes apart from each other, links that can be slowed."""
+"""The cluster itself: apart from the machine, nodes apart from each other, links that can be
+slowed.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,15 @@ pytestmark = pytest.mark.cluster
 
 
 def test_nodes_have_names_addresses_and_tmp_of_their_own(tmp_path: Path) -> None:
-    script = "import os, socket, sys; print(os.uname()[1], socket.gethostbyname(os.uname()[1]), os.path.exists(sys.argv[1]))"
+    script = (
+        "import os, socket, sys; print(os.uname()[1], socket.gethostbyname(os.uname()[1]), "
+        "os.path.exists(sys.argv[1]))"
+    )
     with tempfile.NamedTemporaryFile(dir="/tmp") as here:
         done = run(["srun", "-N4", "-n4", "python3", "-c", script, here.name])
-    assert sorted(done.stdout.splitlines()) == [f"{name} {config.address(name)} False" for name in config.NODES], done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"{name} {config.address(name)} False" for name in config.NODES
+    ], done.stderr
     assert socket.gethostname() == config.LOGIN
     run(["srun", "-N4", "-n4", "sh", "-c", f"touch {tmp_path}/$(hostname)"])
     assert sorted(path.name for path in tmp_path.iterdir()) == list(config.NODES)
@@ -30,7 +37,9 @@ def test_a_shaped_link_is_slower(tmp_path: Path) -> None:
 
     def milliseconds() -> float:
         words = bench("doctor", "--json", "--cells", "ddp/gloo", "--rendezvous-dir", str(tmp_path))
-        findings = json.loads(run(["srun", "-N2", "-n2", "-w", "n1,n2", *words], 120).stdout)["findings"]
+        findings = json.loads(run(["srun", "-N2", "-n2", "-w", "n1,n2", *words], 120).stdout)[
+            "findings"
+        ]
         text = next(finding["text"] for finding in findings if finding["name"] == "ddp/gloo")
         return float(text.split(" in ")[1].split(" ms")[0])
 

@@ -18,18 +18,39 @@ PRETENDED = ROOT / "tests/cluster/pretended"
 
 
 def doctor(
-    folder: Path, *options: str, srun: tuple[str, ...] = ("-N2", "-n2", "-w", "n1,n2", "--mpi=none"), env: tuple[str, ...] = ()
+    folder: Path,
+    *options: str,
+    srun: tuple[str, ...] = ("-N2", "-n2", "-w", "n1,n2", "--mpi=none"),
+    env: tuple[str, ...] = (),
 ) -> dict[str, dict[str, str]]:
     """The doctor's findings under srun, by name; of two with one name the graver."""
-    done = run(["srun", *srun, "env", *env, *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options)], 150)
+    done = run(
+        [
+            "srun",
+            *srun,
+            "env",
+            *env,
+            *bench("doctor", "--json", "--rendezvous-dir", str(folder), *options),
+        ],
+        150,
+    )
     findings = json.loads(done.stdout)["findings"]
-    assert done.returncode == any(finding["level"] == "failure" for finding in findings), done.stderr
+    assert done.returncode == any(finding["level"] == "failure" for finding in findings), (
+        done.stderr
+    )
     grave = ("ok", "warning", "failure")
-    return {finding["name"]: finding for finding in sorted(findings, key=lambda finding: grave.index(finding["level"]))}
+    return {
+        finding["name"]: finding
+        for finding in sorted(findings, key=lambda finding: grave.index(finding["level"]))
+    }
 
 
 def errors(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in done.stderr.splitlines() if line.startswith("error: ") and "CANCELLED" not in line]
+    return [
+        line
+        for line in done.stderr.splitlines()
+        if line.startswith("error: ") and "CANCELLED" not in line
+    ]
 
 
 def test_the_doctor_finds_a_fit_launch(tmp_path: Path) -> None:
@@ -74,7 +95,9 @@ def test_the_doctor_refuses_another_world(tmp_path: Path) -> None:
         (["--gpus-per-task=1"], "ok", "one for each of 4 ranks"),
     ],
 )
-def test_the_doctor_refuses_a_gpu_for_two_ranks(tmp_path: Path, asked: list[str], level: str, text: str) -> None:
+def test_the_doctor_refuses_a_gpu_for_two_ranks(
+    tmp_path: Path, asked: list[str], level: str, text: str
+) -> None:
     """Slurm really grants them, in name; that torch sees what was granted is pretended."""
     place = ("-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--mpi=none", *asked)
     found = doctor(tmp_path, "--cells=", srun=place, env=(f"PYTHONPATH={PRETENDED}",))
@@ -84,7 +107,16 @@ def test_the_doctor_refuses_a_gpu_for_two_ranks(tmp_path: Path, asked: list[str]
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
 def test_silent_worlds_of_one_rank_are_refused(tmp_path: Path, backend: str) -> None:
     log = tmp_path / "run.jsonl"
-    done = run(["srun", "-K1", "-N2", "-n2", "--mpi=none", *bench(*SHORT, *cell(backend, "mpi", 2), "--log-path", str(log))])
+    done = run(
+        [
+            "srun",
+            "-K1",
+            "-N2",
+            "-n2",
+            "--mpi=none",
+            *bench(*SHORT, *cell(backend, "mpi", 2), "--log-path", str(log)),
+        ]
+    )
     assert done.returncode != 0
     lines = errors(done)
     assert lines
@@ -115,13 +147,28 @@ def test_a_job_script_that_forgot_srun_is_told(tmp_path: Path) -> None:
 
 def test_a_study_below_tmp_is_refused_because_its_jobs_would_vanish() -> None:
     folder = Path("/tmp/of-the-login-node")
-    done = run([sys.executable, "-m", "slurm", "submit", "smoke", "--site", "testcluster", "--results", str(folder)])
+    done = run(
+        [
+            sys.executable,
+            "-m",
+            "slurm",
+            "submit",
+            "smoke",
+            "--site",
+            "testcluster",
+            "--results",
+            str(folder),
+        ]
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        f"error: the results folder {folder}/smoke lies below /tmp, of which every node of site 'testcluster'"
+        f"error: the results folder {folder}/smoke lies below /tmp, of which every node of site "
+        f"'testcluster'"
     )
     assert len(done.stderr.splitlines()) == 1
-    assert run(["srun", "-N1", "-w", "n1", "mkdir", str(folder)]).returncode == 0  # and nodes do have one of their own
+    assert (
+        run(["srun", "-N1", "-w", "n1", "mkdir", str(folder)]).returncode == 0
+    )  # and nodes do have one of their own
     assert not folder.exists()
     assert run(["srun", "-N1", "-w", "n1", "rmdir", str(folder)]).returncode == 0
 
@@ -129,6 +176,8 @@ def test_a_study_below_tmp_is_refused_because_its_jobs_would_vanish() -> None:
 def test_sbatch_takes_a_quoted_option_whole(tmp_path: Path) -> None:
     """As `access.extra` allows it: with blanks, and a '#' that ends no line."""
     script, out = tmp_path / "job.sh", tmp_path / "out"
-    script.write_text('#!/bin/bash\n#SBATCH --comment="a # b" --nodes=2\nsqueue -h -j $SLURM_JOB_ID -o "%k|%D"\n')
+    script.write_text(
+        '#!/bin/bash\n#SBATCH --comment="a # b" --nodes=2\nsqueue -h -j $SLURM_JOB_ID -o "%k|%D"\n'
+    )
     assert run(["sbatch", "--wait", f"--output={out}", str(script)]).returncode == 0
     assert out.read_text() == "a # b|2\n"

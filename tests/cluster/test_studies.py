@@ -1,4 +1,6 @@
-"""Studies through `python -m slurm` and the rendered job script: cut short in every way, and finished by resuming."""
+"""Studies through `python -m slurm` and the rendered job script: cut short in every way, and
+finished by resuming.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,18 @@ TWO_NODES = ("--nodelist=n1,n2",)
 
 
 def bring_the_limit(job: str) -> None:
-    """Let the job reach its time limit in a minute or so: Slurm counts in minutes, and looks twice in each."""
+    """Let the job reach its time limit in a minute or so: Slurm counts in minutes, and looks twice
+    in each.
+    """
     hours, minutes, seconds = map(int, jobs.facts(job)["RunTime"].split(":"))
-    steps.run(["scontrol", "update", f"JobId={job}", f"TimeLimit={(3600 * hours + 60 * minutes + seconds + 30) // 60 + 1}"])
+    steps.run(
+        [
+            "scontrol",
+            "update",
+            f"JobId={job}",
+            f"TimeLimit={(3600 * hours + 60 * minutes + seconds + 30) // 60 + 1}",
+        ]
+    )
 
 
 def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None:
@@ -36,7 +47,9 @@ def test_a_job_at_its_time_limit_and_the_rest_in_another(tmp_path: Path) -> None
     assert "tiny: 2 runs: 2 ok" in tiny.wait()
     assert tiny.states() == ["ok", "ok"]
     assert len({run.hosts for run in tiny.logs()}) == 1, "a pair is compared on the same nodes only"
-    assert sorted(tiny.states(attempts=True)) == ["interrupted", "ok"], "what was done before is kept aside"
+    assert sorted(tiny.states(attempts=True)) == ["interrupted", "ok"], (
+        "what was done before is kept aside"
+    )
 
 
 @pytest.mark.parametrize("how", ["time limit", "preempted"])
@@ -69,9 +82,14 @@ def test_a_cancelled_study_says_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
-    """One's look at the launch, and the calibrations and runs of both, two ranks each: no port is chosen twice."""
+    """One's look at the launch, and the calibrations and runs of both, two ranks each: no port is
+    chosen twice.
+    """
     shared = site(tmp_path, ("--nodelist=n1",), exclusive="false")
-    both = [Tiny(tmp_path, shared, name, ("ddp/gloo", "horovod/gloo"), nodes=1) for name in ("one", "other")]
+    both = [
+        Tiny(tmp_path, shared, name, ("ddp/gloo", "horovod/gloo"), nodes=1)
+        for name in ("one", "other")
+    ]
     numbers = [tiny.submit(preflight=tiny.name == "one") for tiny in both]
     for number in numbers:
         jobs.wait_for(number, ["RUNNING"])
@@ -83,8 +101,12 @@ def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
 
 
 def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) -> None:
-    """The job goes on with the nodes that are left, as far as they go; the rest is done when the node is back."""
-    tiny = Tiny(tmp_path, site(tmp_path, TWO_NODES, requeue="false\nno_kill = true", ranks_per_node="1"))
+    """The job goes on with the nodes that are left, as far as they go; the rest is done when the
+    node is back.
+    """
+    tiny = Tiny(
+        tmp_path, site(tmp_path, TWO_NODES, requeue="false\nno_kill = true", ranks_per_node="1")
+    )
     job = tiny.submit()
     tiny.stop_in_first_run()
     node.lose(LOST)
@@ -103,7 +125,12 @@ def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) 
 
 
 def test_a_run_out_of_memory(tmp_path: Path) -> None:
-    tiny = Tiny(tmp_path, site(tmp_path, ("--mem=2000M",), ranks_per_node="1"), cells=("ddp",), model="greedy")
+    tiny = Tiny(
+        tmp_path,
+        site(tmp_path, ("--mem=2000M",), ranks_per_node="1"),
+        cells=("ddp",),
+        model="greedy",
+    )
     job = tiny.submit()
     assert end_of(job) == "FAILED"
     (run,) = tiny.logs()
@@ -116,7 +143,9 @@ def test_a_run_out_of_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preflight", [True, False])
 def test_a_wrong_world(tmp_path: Path, preflight: bool) -> None:
-    """Without the plug-in for PMIx the wheel's Open MPI starts silent worlds of one rank: nothing of them is measured."""
+    """Without the plug-in for PMIx the wheel's Open MPI starts silent worlds of one rank: nothing
+    of them is measured.
+    """
     tiny = Tiny(tmp_path, site(tmp_path, mpi='"none"', ranks_per_node="1"), cells=("ddp/mpi",))
     job = tiny.submit(preflight=preflight)
     assert end_of(job) == "FAILED"
@@ -128,7 +157,10 @@ def test_a_wrong_world(tmp_path: Path, preflight: bool) -> None:
         return
     (run,) = tiny.logs()
     assert run.state == "wrong world", run.problem
-    assert run.exit["code"] in (2, 143)  # srun's is the largest of its ranks', and -K1 ends the other one with SIGTERM
+    assert run.exit["code"] in (
+        2,
+        143,
+    )  # srun's is the largest of its ranks', and -K1 ends the other one with SIGTERM
     assert "error: srun started 2 ranks, but MPI" in run.path.with_suffix(".out").read_text()
 
 
@@ -136,5 +168,7 @@ def test_the_report_is_made_when_the_jobs_have_ended(tmp_path: Path) -> None:
     tiny = Tiny(tmp_path, site(tmp_path), nodes=1)
     tiny.submit(report=True)
     assert "tiny: 2 runs: 2 ok" in tiny.wait()
-    assert "ended: complete" in next(line for line in tiny.do("status").splitlines() if line.startswith("report "))
+    assert "ended: complete" in next(
+        line for line in tiny.do("status").splitlines() if line.startswith("report ")
+    )
     assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()

@@ -21,18 +21,33 @@ _PIDS = itertools.count(100)  # every run has processes of its own
 
 def host(world_size: int, **changes: Any) -> dict[str, Any]:
     """Provenance as a real run records it; `changes` replaces entries of the whole."""
-    rank = {"hostname": "node1", "affinity": [0, 1], "threads": 1, "cpu": "Test CPU @ 2 GHz", "cpus_on_node": 2}
+    rank = {
+        "hostname": "node1",
+        "affinity": [0, 1],
+        "threads": 1,
+        "cpu": "Test CPU @ 2 GHz",
+        "cpus_on_node": 2,
+    }
     return {
-        "ranks": [{**rank, "rank": r, "local_rank": r, "pid": next(_PIDS)} for r in range(world_size)],
+        "ranks": [
+            {**rank, "rank": r, "local_rank": r, "pid": next(_PIDS)} for r in range(world_size)
+        ],
         "git": {"commit": "fedcba", "bench_tree": "0123abc", "bench_dirty": False},
         "platform": "Linux-test",
-        "versions": {"python": "3.11.7", "torch": "2.13.0+cpu", "horovod": "0.28.1", "mpi": "Open MPI 5.0.11"},
+        "versions": {
+            "python": "3.11.7",
+            "torch": "2.13.0+cpu",
+            "horovod": "0.28.1",
+            "mpi": "Open MPI 5.0.11",
+        },
         "env": {"OMP_NUM_THREADS": "1"},
         **changes,
     }
 
 
-def config(cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any) -> RunConfig:
+def config(
+    cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any
+) -> RunConfig:
     """A run of `cell` at `batch` images per rank; 4 windows of 5 steps after 10."""
     backend, _, transport = cell.partition("/")
     return RunConfig(
@@ -59,14 +74,17 @@ def write(
     end: Mapping[str, Any] | None = None,
     input_seconds: Sequence[float] | None = None,
 ) -> Path:
-    """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last; `step_seconds` is its time.
+    """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last;
+    `step_seconds` is its time.
 
-    `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds` is what each rank waited
-    for its batches in each window, and absent from logs of schema 1.
+    `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
+    is what each rank waited for its batches in each window, and absent from logs of schema 1.
     """
     log = RunLog(path)
     provenance = host(run.world_size) if provenance is None else provenance
-    log.write("start", schema=SCHEMA, config=run.model_dump(mode="json"), host=provenance, workload={})
+    log.write(
+        "start", schema=SCHEMA, config=run.model_dump(mode="json"), host=provenance, workload={}
+    )
     slower = 1 + 0.01 * np.arange(run.world_size)[:, None]
     share = slower / slower[-1]
     steps = run.steps_per_window
@@ -83,14 +101,20 @@ def write(
         log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()), **waited)
     if windows is None:
         sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
-        facts = {"status": "ok", "checks": dict.fromkeys(CHECKS, True), "samples": run.steps * run.samples_per_step}
+        facts = {
+            "status": "ok",
+            "checks": dict.fromkeys(CHECKS, True),
+            "samples": run.steps * run.samples_per_step,
+        }
         log.write("end", **{**facts, "parameters_sha256": sha, **(end or {})})
         append_event(path, "exit", code=0, timed_out=False, limit_s=60.0)
     return path
 
 
 def edit(path: Path, old: str, new: str, count: int = -1) -> None:
-    """Write a log as a run with other facts would have written it: the change, and digests that fit."""
+    """Write a log as a run with other facts would have written it: the change, and digests that
+    fit.
+    """
     path.write_bytes(resealed(path.read_text().replace(old, new, count).encode()))
 
 
@@ -104,12 +128,19 @@ def resealed(text: bytes) -> bytes:
 
 
 def study(
-    folder: Path, blocks: int = 6, cells: Mapping[str, float] | None = None, sd: float = 0.02, seed: int = 0, **fields: Any
+    folder: Path,
+    blocks: int = 6,
+    cells: Mapping[str, float] | None = None,
+    sd: float = 0.02,
+    seed: int = 0,
+    **fields: Any,
 ) -> Path:
-    """A weak and strong study at 1 and 2 ranks. `cells` gives each cell's slowdown of a step against `single`.
+    """A weak and strong study at 1 and 2 ranks. `cells` gives each cell's slowdown of a step
+    against `single`.
 
-    True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two ranks (a shared machine);
-    times a factor of the block that all cells share, and noise of `sd` of the run's own.
+    True seconds of a step: 0.1 s per 16 images on a rank, times the slowdown, times 1.5 at two
+    ranks (a shared machine); times a factor of the block that all cells share, and noise of `sd` of
+    the run's own.
     """
     noise = np.random.default_rng(seed)
     cells = {"single": 1.0, "ddp/mpi": 1.05, "horovod/mpi": 1.155} if cells is None else cells
@@ -118,23 +149,33 @@ def study(
         for cell, slowdown in cells.items():
             for world_size in (1,) if cell == "single" else (1, 2):
                 for curve, per_rank in (("weak", 16), ("strong", 32 // world_size)):
-                    run = config(cell, world_size, per_rank, block, curves=(curve,), seed=block, **fields)
+                    run = config(
+                        cell, world_size, per_rank, block, curves=(curve,), seed=block, **fields
+                    )
                     true = 0.1 * per_rank / 16 * slowdown * (1.5 if world_size == 2 else 1.0)
                     name = f"{block}-{curve}-{cell.replace('/', '-')}-{world_size}.jsonl"
-                    write(folder / "runs" / name, run, true * common * np.exp(noise.normal(0, sd)), noise)
+                    write(
+                        folder / "runs" / name,
+                        run,
+                        true * common * np.exp(noise.normal(0, sd)),
+                        noise,
+                    )
     return folder
 
 
 def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(
-        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\nseed = 1\n'
+        f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\n'
+        f"seed = 1\n"
     )
 
 
 @dataclass
 class Job:
-    """A job of a study under Slurm: `nodes` with the slowdown of each, the order's block, what its calibrations meet."""
+    """A job of a study under Slurm: `nodes` with the slowdown of each, the order's block, what its
+    calibrations meet.
+    """
 
     id: str
     block: int
@@ -149,20 +190,35 @@ class Job:
         return f"n{len(self.nodes):03d}-b{self.block:02d}"
 
     def place(self, world_size: int) -> dict[str, Any]:
-        """Provenance of a run of this job: ranks go round its nodes, and nodes are named by their domain, as many are."""
+        """Provenance of a run of this job: ranks go round its nodes, and nodes are named by their
+        domain, as many are.
+        """
         names = list(self.nodes)
         ranks = [
-            {"rank": r, "hostname": f"{names[r % len(names)]}.cluster", "cpu": "Test CPU @ 2 GHz", "threads": 1}
+            {
+                "rank": r,
+                "hostname": f"{names[r % len(names)]}.cluster",
+                "cpu": "Test CPU @ 2 GHz",
+                "threads": 1,
+            }
             for r in range(world_size)
         ]
-        job = {"SLURM_JOB_ID": self.id} | ({"SLURM_RESTART_COUNT": str(self.restart)} if self.restart else {})
+        job = {"SLURM_JOB_ID": self.id} | (
+            {"SLURM_RESTART_COUNT": str(self.restart)} if self.restart else {}
+        )
         return host(world_size, ranks=ranks, job=job)
 
 
 def in_job(
-    folder: Path, job: Job, runs: Mapping[str, tuple[int, float]], noise: np.random.Generator | None = None, sd: float = 0.0
+    folder: Path,
+    job: Job,
+    runs: Mapping[str, tuple[int, float]],
+    noise: np.random.Generator | None = None,
+    sd: float = 0.0,
 ) -> None:
-    """The runs of a job, {cell: (ranks, slowdown)}, each as slow as its slowest node, between two calibrations; weak scaling."""
+    """The runs of a job, {cell: (ranks, slowdown)}, each as slow as its slowest node, between two
+    calibrations; weak scaling.
+    """
 
     def own() -> float:
         return 1.0 if noise is None else float(np.exp(noise.normal(0, sd)))
@@ -181,6 +237,15 @@ def in_job(
                 provenance = replace(job, nodes={node: slowdown}).place(1)
                 end = {"status": "failed: loss is nan"} if (when, node) in job.fail else None
                 run = config("single", 1, 16, job.block, seed=job.block, curves=())
-                write(folder / "calibration" / name, run, true, noise, provenance=provenance, end=end)
-                event = {"event": "calibration", "job": job.id, "restart": job.restart, "when": when, "node": node, "log": name}
+                write(
+                    folder / "calibration" / name, run, true, noise, provenance=provenance, end=end
+                )
+                event = {
+                    "event": "calibration",
+                    "job": job.id,
+                    "restart": job.restart,
+                    "when": when,
+                    "node": node,
+                    "log": name,
+                }
                 said.write(json.dumps(event) + "\n")

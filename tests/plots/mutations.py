@@ -1,8 +1,10 @@
-"""python -m tests.plots.mutations --inputs 100000: damaged run logs through the reader; what became of them, by kind of damage.
+"""python -m tests.plots.mutations --inputs 100000: damaged run logs through the reader; what became
+of them, by kind of damage.
 
-Each input is a real log of which one to three places were damaged by a seeded generator. A log that the present writer wrote must
-come out unusable with a reason, or with every number and fact that the report takes from it unchanged. Older logs carry no
-digest: for them only what contradicts itself can be noticed, and no input may end in a traceback.
+Each input is a real log of which one to three places were damaged by a seeded generator. A log that
+the present writer wrote must come out unusable with a reason, or with every number and fact that
+the report takes from it unchanged. Older logs carry no digest: for them only what contradicts
+itself can be noticed, and no input may end in a traceback.
 """
 
 from __future__ import annotations
@@ -32,10 +34,52 @@ BATCH = 250  # inputs that go through files, `slurm status` and `plots.read.runs
 Mutation = Callable[[random.Random, bytes], bytes]
 
 ODD: tuple[Any, ...] = (
-    *(True, False, None, "", "0.5", "ok", -1, 0, 1, 2.5, 10**30, 10**400, 1e308, 1e-320, -0.0, float("nan"), float("inf")),
-    *([], [1], ["a", 1], [[0.5]], [None], {}, {"a": 1}, {"rank": 0}, "\ud800", "$\\bad$ <b>", "x\ny", [[[[[[]]]]]]),
+    *(
+        True,
+        False,
+        None,
+        "",
+        "0.5",
+        "ok",
+        -1,
+        0,
+        1,
+        2.5,
+        10**30,
+        10**400,
+        1e308,
+        1e-320,
+        -0.0,
+        float("nan"),
+        float("inf"),
+    ),
+    *(
+        [],
+        [1],
+        ["a", 1],
+        [[0.5]],
+        [None],
+        {},
+        {"a": 1},
+        {"rank": 0},
+        "\ud800",
+        "$\\bad$ <b>",
+        "x\ny",
+        [[[[[[]]]]]],
+    ),
 )
-NUMBERS = (b"1e308", b"1e-320", b"1" + b"0" * 400, b"NaN", b"-Infinity", b"1E5", b"-0", b"00", b"0.1e1", b"true")
+NUMBERS = (
+    b"1e308",
+    b"1e-320",
+    b"1" + b"0" * 400,
+    b"NaN",
+    b"-Infinity",
+    b"1E5",
+    b"-0",
+    b"00",
+    b"0.1e1",
+    b"true",
+)
 NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 PAIR = re.compile(rb'"(\w+)": ("[^"]*"|-?[\d.e+-]+|true|false|null)')
 
@@ -52,7 +96,11 @@ def _delete(r: random.Random, data: bytes) -> bytes:
 
 def _insert(r: random.Random, data: bytes) -> bytes:
     at = r.randrange(len(data))
-    return data[:at] + r.choice([r.randbytes(r.randint(1, 8)), b"\n", b"\r", b" ", b"\x00", b"0", b'"', b"}"]) + data[at:]
+    return (
+        data[:at]
+        + r.choice([r.randbytes(r.randint(1, 8)), b"\n", b"\r", b" ", b"\x00", b"0", b'"', b"}"])
+        + data[at:]
+    )
 
 
 def _digit(r: random.Random, data: bytes) -> bytes:
@@ -126,7 +174,9 @@ def _odd_line(r: random.Random, lines: list[bytes]) -> None:
 
 
 def _value(r: random.Random, lines: list[bytes]) -> None:
-    """Some value inside an event is replaced by one of another type or shape, dropped, or doubled."""
+    """Some value inside an event is replaced by one of another type or shape, dropped,
+    or doubled.
+    """
     at = r.randrange(len(lines))
     try:
         event = json.loads(lines[at])
@@ -155,7 +205,13 @@ def _value(r: random.Random, lines: list[bytes]) -> None:
 
 def _containers(value: Any) -> list[Any]:
     """Every object and list inside, itself too, that holds something."""
-    inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    inside = (
+        list(value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else []
+    )
     return [*([value] if inside else []), *(found for one in inside for found in _containers(one))]
 
 
@@ -183,7 +239,13 @@ def as_written_now(old: bytes, folder: Path, name: str, *, exit_line: bool = Tru
     for line in filter(None, old.splitlines()):
         event = json.loads(line)
         kind = event.pop("event")
-        event |= {"schema": SCHEMA} if kind == "start" else {"checks": dict.fromkeys(CHECKS, True)} if kind == "end" else {}
+        event |= (
+            {"schema": SCHEMA}
+            if kind == "start"
+            else {"checks": dict.fromkeys(CHECKS, True)}
+            if kind == "end"
+            else {}
+        )
         if kind != "exit":
             log.write(kind, **event)
         elif exit_line:
@@ -192,7 +254,9 @@ def as_written_now(old: bytes, folder: Path, name: str, *, exit_line: bool = Tru
 
 
 def _new_logs() -> tuple[bytes, ...]:
-    """Two of a study, one by hand, and one each that failed, was killed in mid-line, and is still running."""
+    """Two of a study, one by hand, and one each that failed, was killed in mid-line, and is still
+    running.
+    """
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         whole = [as_written_now(old, folder, f"{i}.jsonl") for i, old in enumerate(OLD)]
@@ -202,9 +266,19 @@ def _new_logs() -> tuple[bytes, ...]:
         failed.write_bytes(b"".join(lines[:4]))
         append_event(failed, "error", rank=1, type="RuntimeError", message="RuntimeError: boom")
         append_event(failed, "end", status="failed: RuntimeError: boom")
-        append_event(failed, "exit", code=1, timed_out=False, interrupted=False, limit_s=60, said=["error: boom"])
+        append_event(
+            failed,
+            "exit",
+            code=1,
+            timed_out=False,
+            interrupted=False,
+            limit_s=60,
+            said=["error: boom"],
+        )
         killed.write_bytes(b"".join(lines[:4]) + lines[4][:50])
-        append_event(killed, "exit", code=137, timed_out=False, interrupted=False, limit_s=60, said=[])
+        append_event(
+            killed, "exit", code=137, timed_out=False, interrupted=False, limit_s=60, said=[]
+        )
         return (*whole, by_hand, failed.read_bytes(), killed.read_bytes(), b"".join(lines[:5]))
 
 
@@ -212,7 +286,9 @@ SOURCES = _new_logs()
 
 
 def used(data: bytes) -> dict[str, Any]:
-    """All that status and report take from a log: its state and reason, and of a usable one every number and fact."""
+    """All that status and report take from a log: its state and reason, and of a usable one every
+    number and fact.
+    """
     run = parse_run(Path("x.jsonl"), data)
     assert run.state in STATES
     assert (run.problem is None) == (run.state == "ok")
@@ -221,7 +297,12 @@ def used(data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
         row = runs._row(run)
-        found |= {"row": row, "host": run.host, "workload": run.workload, "processes": run.processes}
+        found |= {
+            "row": row,
+            "host": run.host,
+            "workload": run.workload,
+            "processes": run.processes,
+        }
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found
 
@@ -233,14 +314,17 @@ class Tally:
     inputs: int = 0
     unusable: int = 0
     same: int = 0
-    exit_lost: int = 0  # cut off after a complete run and before its launcher's line: the log of a moment earlier
+    # cut off after a complete run and before its launcher's line: the log of a moment earlier
+    exit_lost: int = 0
     changed: list[str] = field(default_factory=list)
     tracebacks: list[str] = field(default_factory=list)
 
     def line(self, name: str) -> str:
         return (
-            f"{name}: {self.inputs} inputs, {len(self.tracebacks)} tracebacks, {self.unusable} unusable with a reason, "
-            f"{self.same} unchanged in all that is used, {self.exit_lost} cut off before their launcher's line, "
+            f"{name}: {self.inputs} inputs, {len(self.tracebacks)} tracebacks, {self.unusable} "
+            f"unusable with a reason, "
+            f"{self.same} unchanged in all that is used, {self.exit_lost} cut off before their "
+            f"launcher's line, "
             f"{len(self.changed)} used with something changed"
         )
 
@@ -285,21 +369,34 @@ def _judge(tally: Tally, what: str, source: bytes, before: str, data: bytes) -> 
 
 
 def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
-    """The same through the commands' own way: files, `slurm status` of each, `plots.read.runs` of all."""
+    """The same through the commands' own way: files, `slurm status` of each, `plots.read.runs` of
+    all.
+    """
     config = parse_run(Path("x"), SOURCES[-1]).config
     assert config is not None
     for i, data in enumerate(logs):
         path = folder / f"{i}.jsonl"
         path.write_bytes(data)
-        run = Run(str(i), Point("single", "shipped", 1, 8, ()), config.model_copy(update={"log_path": path}))
+        run = Run(
+            str(i),
+            Point("single", "shipped", 1, 8, ()),
+            config.model_copy(update={"log_path": path}),
+        )
         assert look(run, job_is_running=False).state in STATES
     loaded = runs.load(folder)
     assert len(loaded.runs) + len(loaded.pipelines) + len(loaded.unusable) == len(logs)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=100_000, help="half of logs as they are written now, half of older ones")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--inputs",
+        type=int,
+        default=100_000,
+        help="half of logs as they are written now, half of older ones",
+    )
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     began = time.monotonic()

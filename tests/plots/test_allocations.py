@@ -1,4 +1,6 @@
-"""Runs are compared inside one allocation only: resumed and requeued blocks, baselines of other jobs, studies without jobs."""
+"""Runs are compared inside one allocation only: resumed and requeued blocks, baselines of other
+jobs, studies without jobs.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,9 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
     a = analysed(tmp_path)
     assert a.comparisons == []
     (found,) = [n for n in a.not_compared if n.what.startswith("ddp/mpi")]
-    assert found.what == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 0"
+    assert (
+        found.what == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 0"
+    )
     assert found.reason == "not in one allocation: job 7 against job 8"
 
 
@@ -33,7 +37,9 @@ def test_a_requeued_job_is_another_allocation(tmp_path: Path) -> None:
 
 
 def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> None:
-    """Block 0 was whole in job 7, block 1 lost Horovod in job 8; job 9 did both again, and DDP's log of job 8 stayed."""
+    """Block 0 was whole in job 7, block 1 lost Horovod in job 8; job 9 did both again, and DDP's
+    log of job 8 stayed.
+    """
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP | HOROVOD)
     logs.in_job(tmp_path, logs.Job("8", 1, NODES), DDP)
     logs.in_job(tmp_path, logs.Job("9", 1, NODES), DDP | HOROVOD)
@@ -45,11 +51,14 @@ def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> Non
 
 def test_a_baseline_of_other_jobs_is_compared_unpaired(tmp_path: Path) -> None:
     for block in range(3):
-        logs.in_job(tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.1 * block)})
+        logs.in_job(
+            tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.1 * block)}
+        )
         logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
     (found,) = analysed(tmp_path).efficiency
     assert (found.paired, found.efficiency.n) == (False, 3)
-    # unpaired, the baseline's spread over its jobs is in the interval; paired it would have been the same here
+    # unpaired, the baseline's spread over its jobs is in the interval; paired it would have been
+    # the same here
     assert found.efficiency.low is not None
     assert found.efficiency.high is not None
     assert found.efficiency.low < 1 / 1.1 < found.efficiency.high
@@ -58,7 +67,9 @@ def test_a_baseline_of_other_jobs_is_compared_unpaired(tmp_path: Path) -> None:
 def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None:
     """Eight blocks in jobs of their own, of which one was done again in one job."""
     for block in range(8):
-        logs.in_job(tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.01 * block)})
+        logs.in_job(
+            tmp_path, logs.Job(f"{block}1", block, {"r1": 1.0}), {"single": (1, 1.0 + 0.01 * block)}
+        )
         logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
     (apart,) = analysed(tmp_path).efficiency
     assert (apart.paired, apart.efficiency.n) == (False, 8)
@@ -72,10 +83,14 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
     assert not [n for n in a.not_compared if "against single" in n.what]
     for block in (4, 5, 6, 7):  # five of the point's thirteen
         logs.in_job(tmp_path, logs.Job(f"99{block}", block, NODES), {"single": (1, 1.0)} | DDP)
-    assert [s.flags for s in analysed(tmp_path).efficiency] == [("5 blocks shared in one allocation: Welch's interval",)]
+    assert [s.flags for s in analysed(tmp_path).efficiency] == [
+        ("5 blocks shared in one allocation: Welch's interval",)
+    ]
 
 
-def test_a_point_whose_blocks_are_all_shared_is_paired_though_the_baseline_has_more(tmp_path: Path) -> None:
+def test_a_point_whose_blocks_are_all_shared_is_paired_though_the_baseline_has_more(
+    tmp_path: Path,
+) -> None:
     logs.in_job(tmp_path, logs.Job("1", 0, NODES), {"single": (1, 1.0)} | DDP)
     for block in range(1, 4):
         logs.in_job(tmp_path, logs.Job(f"{block}1", block, NODES), {"single": (1, 1.0)})
@@ -91,7 +106,9 @@ def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_pat
     a = analysed(tmp_path)
     (found,) = a.efficiency
     assert (found.paired, found.efficiency.n) == (True, 2)
-    assert [n.reason for n in a.not_compared if ", block 2" in n.what] == ["not in one allocation: job 31 against job 32"]
+    assert [n.reason for n in a.not_compared if ", block 2" in n.what] == [
+        "not in one allocation: job 31 against job 32"
+    ]
 
 
 def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) -> None:
@@ -105,18 +122,37 @@ def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) ->
 def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
     for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
         name = f"{cell[:3]}.jsonl"
-        logs.write(tmp_path / f"by-hand-{name}", logs.config(cell, 1, block=None), 0.1, end={"parameters_sha256": sha})
+        logs.write(
+            tmp_path / f"by-hand-{name}",
+            logs.config(cell, 1, block=None),
+            0.1,
+            end={"parameters_sha256": sha},
+        )
         place = logs.Job("7", 3, NODES).place(1)
-        logs.write(tmp_path / name, logs.config(cell, 1, block=3), 0.1, provenance=place, end={"parameters_sha256": sha})
+        logs.write(
+            tmp_path / name,
+            logs.config(cell, 1, block=3),
+            0.1,
+            provenance=place,
+            end={"parameters_sha256": sha},
+        )
     (alone, _) = analysed(tmp_path).digests
-    assert sorted(m.partition(":")[0] for m in alone.mismatches) == ["block 3 (job 7)", "no block recorded"]
+    assert sorted(m.partition(":")[0] for m in alone.mismatches) == [
+        "block 3 (job 7)",
+        "no block recorded",
+    ]
 
 
 def test_the_input_pipeline_is_averaged_inside_an_allocation(tmp_path: Path) -> None:
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
     for job, seconds in (("7", 0.01), ("8", 0.03)):
         run = logs.config("single", 1, 16, 0, loader_only=True)
-        logs.write(tmp_path / "runs" / f"{job}.jsonl", run, seconds, provenance=logs.Job(job, 0, NODES).place(1))
+        logs.write(
+            tmp_path / "runs" / f"{job}.jsonl",
+            run,
+            seconds,
+            provenance=logs.Job(job, 0, NODES).place(1),
+        )
     (found,) = analysed(tmp_path).pipelines
     assert (found.images_per_s.n, found.runs) == (2, 2)
 

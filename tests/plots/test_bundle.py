@@ -1,4 +1,6 @@
-"""A study's archive: whole, the same bytes every time, and refused in one line where the folder contradicts itself."""
+"""A study's archive: whole, the same bytes every time, and refused in one line where the folder
+contradicts itself.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = (top / "study.toml").read_text()
     (folder / "study.toml").write_text(text)
     (folder / "job-001.sh").write_text(render_job(study, text, read_site("local"), runs, folder))
-    (folder / "jobs.jsonl").write_text('{"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7}\n')
+    (folder / "jobs.jsonl").write_text(
+        '{"script": "job-001.sh", "time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7}\n'
+    )
     assert main(["report", str(folder)]) == 0
     return folder
 
@@ -80,7 +84,9 @@ def members(path: Path) -> dict[str, bytes]:
 
 
 def manifest(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(next(data for name, data in members(path).items() if name.endswith("/MANIFEST.json")))
+    found: dict[str, Any] = json.loads(
+        next(data for name, data in members(path).items() if name.endswith("/MANIFEST.json"))
+    )
     return found
 
 
@@ -91,7 +97,9 @@ def test_the_same_folder_gives_the_same_bytes(folder: Path, tmp_path: Path) -> N
     for path in folder.rglob("*"):
         path.touch()
     assert main(["bundle", str(folder), "--out", str(tmp_path / "out")]) == 0
-    one, two = (path.read_bytes() for path in (tmp_path / "small.tar.gz", tmp_path / "out" / "small.tar.gz"))
+    one, two = (
+        path.read_bytes() for path in (tmp_path / "small.tar.gz", tmp_path / "out" / "small.tar.gz")
+    )
     assert hashlib.sha256(one).hexdigest() == hashlib.sha256(two).hexdigest()
     assert not [*tmp_path.rglob("*.tmp")]
 
@@ -103,10 +111,13 @@ def test_the_manifest_holds_for_every_file(folder: Path, tmp_path: Path) -> None
     facts = manifest(tmp_path / "cited.tar.gz")
     listed = {f"small/{file['path']}": (file["bytes"], file["sha256"]) for file in facts["files"]}
     assert listed == {
-        name: (len(data), hashlib.sha256(data).hexdigest()) for name, data in found.items() if name != "small/MANIFEST.json"
+        name: (len(data), hashlib.sha256(data).hexdigest())
+        for name, data in found.items()
+        if name != "small/MANIFEST.json"
     }
     assert {name.split("/")[1] for name in found} == {
-        "MANIFEST.json", "study.toml", "jobs.jsonl", "job-001.sh", "runs", "report.md", "summary.json", "figures"
+        "MANIFEST.json", "study.toml", "jobs.jsonl", "job-001.sh", "runs",
+        "report.md", "summary.json", "figures"
     }  # fmt: skip
     for name in found.keys() - {"small/MANIFEST.json"}:
         assert found[name] == (folder / name.removeprefix("small/")).read_bytes()
@@ -134,18 +145,31 @@ def test_missing_runs_are_gaps(folder: Path, tmp_path: Path) -> None:
         lines = paths[number].read_text().splitlines(keepends=True)
         paths[number].write_text("".join(lines[:3]))
     append_event(paths[0], "exit", code=1, **EXIT)
-    append_event(paths[1], "exit", code=137, said=["srun: error: r2: task 1: Out Of Memory"], **EXIT)
+    append_event(
+        paths[1], "exit", code=137, said=["srun: error: r2: task 1: Out Of Memory"], **EXIT
+    )
     attempt = paths[2].rename(folder / "runs" / f"{paths[2].stem}.attempt-1.jsonl")
-    attempt.write_text(attempt.read_text().replace('"seconds": 0.', '"seconds": 1.', 1))  # why it was done again
+    attempt.write_text(
+        attempt.read_text().replace('"seconds": 0.', '"seconds": 1.', 1)
+    )  # why it was done again
     assert main(["report", str(folder)]) == 0
     assert main(["bundle", str(folder)]) == 0
     facts = manifest(tmp_path / "small.tar.gz")
     assert facts["gaps"] == [
         {"run": paths[0].stem, "state": "failed", "reason": "exit code 1: no end event"},
-        {"run": paths[1].stem, "state": "out of memory", "reason": "srun: error: r2: task 1: Out Of Memory"},
+        {
+            "run": paths[1].stem,
+            "state": "out of memory",
+            "reason": "srun: error: r2: task 1: Out Of Memory",
+        },
         {"run": paths[2].stem, "state": "planned", "reason": None},
     ]
-    assert {k: n for k, n in facts["runs"]["by_state"].items() if n} == {"ok": 4, "failed": 1, "out of memory": 1, "planned": 1}
+    assert {k: n for k, n in facts["runs"]["by_state"].items() if n} == {
+        "ok": 4,
+        "failed": 1,
+        "out of memory": 1,
+        "planned": 1,
+    }
     assert facts["superseded_attempts"] == [f"runs/{paths[2].stem}.attempt-1.jsonl"]
 
 
@@ -160,7 +184,9 @@ def edit(path: Callable[[Path], Path], old: str, new: str) -> Callable[[Path], N
 
 
 def unsealed(folder: Path) -> None:
-    first_log(folder).write_text(first_log(folder).read_text().replace('"momentum": 0.9', '"momentum": 0.8'))
+    first_log(folder).write_text(
+        first_log(folder).read_text().replace('"momentum": 0.9', '"momentum": 0.8')
+    )
 
 
 def measured_twice(folder: Path) -> None:
@@ -194,8 +220,12 @@ def twice(folder: Path) -> None:
 
 
 def by_hand(folder: Path) -> None:
-    config = RunConfig(batch_per_rank=8, study="small", log_path=folder / "runs" / "x.jsonl", model="resnet18")
-    RunLog(config.log_path).write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host={}, workload={})
+    config = RunConfig(
+        batch_per_rank=8, study="small", log_path=folder / "runs" / "x.jsonl", model="resnet18"
+    )
+    RunLog(config.log_path).write(
+        "start", schema=SCHEMA, config=config.model_dump(mode="json"), host={}, workload={}
+    )
     append_event(folder / "runs" / "x.jsonl", "exit", code=1, **EXIT)
 
 
@@ -212,7 +242,9 @@ def run_is_3(folder: Path) -> None:
 
 def torn(folder: Path) -> None:
     lines = first_log(folder).read_text().splitlines(keepends=True)
-    first_log(folder).write_bytes(logs.resealed("".join([*lines[:2], '{"event": "st\n', *lines[2:]]).encode()))
+    first_log(folder).write_bytes(
+        logs.resealed("".join([*lines[:2], '{"event": "st\n', *lines[2:]]).encode())
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,15 +252,34 @@ def torn(folder: Path) -> None:
     [
         (unlink("study.toml"), "there is no study.toml"),
         (edit(named("study.toml"), "blocks = 1", "blocks = "), "study.toml: Invalid value"),
-        (edit(named("study.toml"), 'name = "small"', 'name = "other"'), "is of study 'small', not of 'other'; and 6 more"),
-        (edit(named("study.toml"), "windows = 2", "windows = 3"), "has windows=2, but study.toml says 3"),
+        (
+            edit(named("study.toml"), 'name = "small"', 'name = "other"'),
+            "is of study 'small', not of 'other'; and 6 more",
+        ),
+        (
+            edit(named("study.toml"), "windows = 2", "windows = 3"),
+            "has windows=2, but study.toml says 3",
+        ),
         (unlink("job-001.sh"), "jobs.jsonl names job-001.sh, which is not there"),
-        (edit(named("jobs.jsonl"), '{"script', '{"scr'), "jobs.jsonl: line 1 is no record of a job"),
-        (edit(named("job-001.sh"), "run b00-00", "run 'b00-00"), "a job script cannot be read: No closing quotation"),
-        (edit(first_log, '"momentum": 0.9', '"momentum": 0.8'), "has momentum=0.8, where most runs have 0.9"),
+        (
+            edit(named("jobs.jsonl"), '{"script', '{"scr'),
+            "jobs.jsonl: line 1 is no record of a job",
+        ),
+        (
+            edit(named("job-001.sh"), "run b00-00", "run 'b00-00"),
+            "a job script cannot be read: No closing quotation",
+        ),
+        (
+            edit(first_log, '"momentum": 0.9', '"momentum": 0.8'),
+            "has momentum=0.8, where most runs have 0.9",
+        ),
         (edit(first_log, '"seed": ', '"seed": 1'), "but its job script says --seed "),
         (edit(first_log, '"phase"', '"stage"'), "is damaged: line 2: steps.phase: Field required"),
-        (unsealed, "is damaged: the log was changed after it was written: the digest in its end does not fit"),
+        (
+            unsealed,
+            "is damaged: the log was changed after it was written: the digest in its end does not "
+            "fit",
+        ),
         (measured_twice, "are one and the same measurement"),
         (edit(first_log, f'"schema": {SCHEMA}', '"schema": 99'), "its start cannot be read"),
         (run_is_3, "study.toml: run=3: Input should be a valid dictionary"),
@@ -240,7 +291,10 @@ def torn(folder: Path) -> None:
             edit(named("study.toml"), 'name = "small"', 'name = "small"\nvariants.a = 3'),
             "study.toml: variants.a=3: Input should be a valid dict",
         ),
-        (edit(named("jobs.jsonl"), '"job-001.sh"', "[]"), "jobs.jsonl: line 1 is no record of a job"),
+        (
+            edit(named("jobs.jsonl"), '"job-001.sh"', "[]"),
+            "jobs.jsonl: line 1 is no record of a job",
+        ),
         (edit(named("jobs.jsonl"), "{", "3\n{"), "jobs.jsonl: line 1 is no record of a job"),
         (torn, "is damaged: line 3 is no event"),
         (no_end, "has no end: wait for its job"),
@@ -252,12 +306,22 @@ def torn(folder: Path) -> None:
             edit(named("report.md"), "## Answer", "## The answer"),
             "report.md is not what the logs say; make it again: python -m plots",
         ),
-        (edit(named("summary.json"), '"margin": 0.', '"margin": 1.'), "summary.json is not what the logs say (study.margin)"),
-        (edit(named("summary.json"), "{", ""), "summary.json is not what the logs say (it is no JSON)"),
+        (
+            edit(named("summary.json"), '"margin": 0.', '"margin": 1.'),
+            "summary.json is not what the logs say (study.margin)",
+        ),
+        (
+            edit(named("summary.json"), "{", ""),
+            "summary.json is not what the logs say (it is no JSON)",
+        ),
     ],
 )
 def test_a_folder_that_contradicts_itself_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], None], part: str
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Path], None],
+    part: str,
 ) -> None:
     spoil(folder)
     assert main(["bundle", str(folder)]) == 2
@@ -268,25 +332,36 @@ def test_a_folder_that_contradicts_itself_is_refused(
     assert not (tmp_path / "small.tar.gz").exists()
 
 
-def test_a_study_that_is_running_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_that_is_running_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with (folder / "jobs.jsonl").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert main(["bundle", str(folder)]) == 2
-    assert capsys.readouterr().err == f"error: {folder}: a job of this study is running; wait for it or stop it\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: {folder}: a job of this study is running; wait for it or stop it\n"
+    )
 
 
 def said(folder: Path, *events: tuple[str, str, int]) -> None:
     """What a job of block 0 said of itself: event, number, restart."""
     (folder / "jobs").mkdir(exist_ok=True)
-    lines = [json.dumps({"event": event, "job": job, "restart": restart}) + "\n" for event, job, restart in events]
+    lines = [
+        json.dumps({"event": event, "job": job, "restart": restart}) + "\n"
+        for event, job, restart in events
+    ]
     (folder / "jobs" / "n001-b00.jsonl").write_text("".join([*lines, '{"event": "cal']))
 
 
-def test_a_job_that_holds_no_lock_and_has_no_end_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_holds_no_lock_and_has_no_end_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said(folder, ("begin", "7", 0), ("end", "7", 0), ("begin", "7", 1))
     assert main(["bundle", str(folder)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {folder} contradicts itself: jobs/n001-b00.jsonl: job 7, restart 1 has begun and not ended; wait for it, or "
+        f"error: {folder} contradicts itself: jobs/n001-b00.jsonl: job 7, restart 1 has begun and "
+        f"not ended; wait for it, or "
         "submit again if it is gone (python -m slurm submit)\n"
     )
 
@@ -300,7 +375,10 @@ def test_a_job_that_was_lost_and_done_again_is_not(folder: Path) -> None:
 
 
 def test_a_folder_that_changes_meanwhile_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make = write.make
 
@@ -310,7 +388,10 @@ def test_a_folder_that_changes_meanwhile_is_refused(
 
     monkeypatch.setattr(write, "make", late)
     assert main(["bundle", str(folder)]) == 2
-    assert "runs/b00-07-late.jsonl changed while the study was read; bundle it when nobody" in capsys.readouterr().err
+    assert (
+        "runs/b00-07-late.jsonl changed while the study was read; bundle it when nobody"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "small.tar.gz").exists()
 
 
@@ -322,15 +403,28 @@ def test_calibrations_are_in_it(folder: Path, tmp_path: Path) -> None:
         fields: dict[str, Any] = {"dataset": "digits", "windows": 2, "nesterov": True}
         run = logs.config("single", study="small", curves=(), log_path=path, **fields)
         logs.write(path, run, 0.1, provenance=job.place(1))
-        events.append({"event": "calibration", "job": "7", "restart": 0, "when": when, "node": "r1", "log": path.name})
+        events.append(
+            {
+                "event": "calibration",
+                "job": "7",
+                "restart": 0,
+                "when": when,
+                "node": "r1",
+                "log": path.name,
+            }
+        )
     (folder / "jobs").mkdir()
-    (folder / "jobs" / "n001-b00.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    (folder / "jobs" / "n001-b00.jsonl").write_text(
+        "".join(json.dumps(event) + "\n" for event in events)
+    )
     assert main(["report", str(folder)]) == 0
     (folder / "calibration.csv").unlink()
     assert main(["bundle", str(folder)]) == 0
     found = members(tmp_path / "small.tar.gz")
     assert found["small/calibration.csv"].count(b"\n") == 3
-    assert "calibration.csv" in {file["path"] for file in manifest(tmp_path / "small.tar.gz")["files"]}
+    assert "calibration.csv" in {
+        file["path"] for file in manifest(tmp_path / "small.tar.gz")["files"]
+    }
 
 
 def test_blocks_that_no_job_was_made_for_are_in_the_manifest(folder: Path, tmp_path: Path) -> None:
@@ -339,13 +433,19 @@ def test_blocks_that_no_job_was_made_for_are_in_the_manifest(folder: Path, tmp_p
     assert main(["bundle", str(folder)]) == 0
     facts = manifest(tmp_path / "small.tar.gz")
     assert facts["gaps"] == []
-    assert facts["points_with_missing_blocks"] == json.loads((folder / "summary.json").read_text())["gaps"]
+    assert (
+        facts["points_with_missing_blocks"]
+        == json.loads((folder / "summary.json").read_text())["gaps"]
+    )
     assert {tuple(gap["blocks_missing"]) for gap in facts["points_with_missing_blocks"]} == {(1,)}
 
 
 def test_a_job_found_in_the_queue_needs_no_script(folder: Path) -> None:
     with (folder / "jobs.jsonl").open("a") as file:
-        file.write('{"time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7, "job": "n001-b00", "slurm_id": "7"}\n')
+        file.write(
+            '{"time": "2026-11-20T16:30:10+00:00", "blocks": 1, "runs": 7, "job": "n001-b00", '
+            '"slurm_id": "7"}\n'
+        )
     assert main(["bundle", str(folder)]) == 0
 
 
@@ -367,7 +467,9 @@ def test_a_failed_log_may_hold_anything(folder: Path, tmp_path: Path, host: str)
         ("no/where.tar.gz", "cannot be written: No such file or directory"),
     ],
 )
-def test_nothing_is_overwritten(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, part: str) -> None:
+def test_nothing_is_overwritten(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, part: str
+) -> None:
     (tmp_path / "small.tar.gz").write_bytes(b"mine")
     assert main(["bundle", str(folder), "--out", str(tmp_path / out)]) == 2
     assert part in capsys.readouterr().err
@@ -391,7 +493,10 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(
     assert main(["bundle", str(folder)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {folder / link}")
-    assert f"leads out of the folder, to {tmp_path / 'secret' / 'key'}; put a copy in its place, or remove it\n" in error
+    assert (
+        f"leads out of the folder, to {tmp_path / 'secret' / 'key'}; put a copy in its place, or "
+        f"remove it\n" in error
+    )
     assert error.count("\n") == 1
     assert not (tmp_path / "small.tar.gz").exists()
 
@@ -399,7 +504,10 @@ def test_a_link_that_leads_out_of_the_folder_is_refused(
 def test_a_link_inside_the_folder_is_packed(folder: Path, tmp_path: Path) -> None:
     (folder / "runs" / "x.out").symlink_to(folder / "study.toml")
     assert main(["bundle", str(folder)]) == 0
-    assert members(tmp_path / "small.tar.gz")["small/runs/x.out"] == (folder / "study.toml").read_bytes()
+    assert (
+        members(tmp_path / "small.tar.gz")["small/runs/x.out"]
+        == (folder / "study.toml").read_bytes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -432,28 +540,57 @@ def test_a_newer_summary_may_say_more_and_round_otherwise(folder: Path) -> None:
 def test_a_script_promises_what_its_runs_were_told() -> None:
     common = ["--study", "s", "--no-augment", "--dataset", "svhn"]
     script = (
-        "COMMON=(\n  --study s\n  --no-augment\n  --dataset svhn\n)\ncat >x <<'END_OF_STUDY'\nrun = 3\nCOMMON=(\nEND_OF_STUDY\n"
+        "COMMON=(\n  --study s\n  --no-augment\n  --dataset svhn\n)\ncat >x <<'END_OF_STUDY'\nrun "
+        "= 3\nCOMMON=(\nEND_OF_STUDY\n"
         "run() {  # ID\n}\nrun a-1 2 --backend ddp --batch-per-rank 8 --data-dir '/a b'\n"
     )
-    words = {"a-1": [*common, "--world-size", "2", "--backend", "ddp", "--batch-per-rank", "8", "--data-dir", "/a b"]}
+    words = {
+        "a-1": [
+            *common,
+            "--world-size",
+            "2",
+            "--backend",
+            "ddp",
+            "--batch-per-rank",
+            "8",
+            "--data-dir",
+            "/a b",
+        ]
+    }
     assert promised(script) == words
-    fields: dict[str, Any] = {"study": "s", "augment": False, "world_size": 2, "backend": "ddp", "batch_per_rank": 8}
+    fields: dict[str, Any] = {
+        "study": "s",
+        "augment": False,
+        "world_size": 2,
+        "backend": "ddp",
+        "batch_per_rank": 8,
+    }
     config = RunConfig(**fields, dataset="svhn", data_dir=Path("/a b"))
     assert list(broken(words["a-1"], config)) == []
     assert list(broken([*words["a-1"], "--gone-since", "1"], config)) == []
     assert list(broken(words["a-1"], config.model_copy(update={"augment": True}))) == [
         "--augment, but its job script says --no-augment"
     ]
-    assert list(broken(["--clip-norm", "1.0"], config)) == ["clip_norm unset, but its job script says --clip-norm 1.0"]
+    assert list(broken(["--clip-norm", "1.0"], config)) == [
+        "clip_norm unset, but its job script says --clip-norm 1.0"
+    ]
 
 
 def test_a_study_with_variants_allows_each_of_them_and_no_mixture() -> None:
     study = {
         "run": {"dataset": "digits", "compression": "fp16"},
-        "variants": {"a": {"precision": "float32"}, "b": {"precision": "bf16", "memory_format": "channels_last"}},
+        "variants": {
+            "a": {"precision": "float32"},
+            "b": {"precision": "bf16", "memory_format": "channels_last"},
+        },
     }
     assert varied(study) == {"precision", "memory_format"}
-    fields: dict[str, Any] = {"batch_per_rank": 8, "dataset": "digits", "precision": "bf16", "memory_format": "channels_last"}
+    fields: dict[str, Any] = {
+        "batch_per_rank": 8,
+        "dataset": "digits",
+        "precision": "bf16",
+        "memory_format": "channels_last",
+    }
     config = RunConfig(**fields)  # single: it exchanges nothing, so nothing is compressed
     assert unlike(study, config) == []
     assert unlike(study, config.model_copy(update={"precision": "float32", "dataset": "svhn"})) == [
@@ -465,7 +602,12 @@ def test_a_study_with_variants_allows_each_of_them_and_no_mixture() -> None:
 
 
 def test_what_study_toml_says_is_read_as_its_runs_read_it() -> None:
-    fields: dict[str, Any] = {"batch_per_rank": 8, "dataset": "svhn", "data_dir": Path("data"), "num_workers": 2}
+    fields: dict[str, Any] = {
+        "batch_per_rank": 8,
+        "dataset": "svhn",
+        "data_dir": Path("data"),
+        "num_workers": 2,
+    }
     config = RunConfig(**fields, weight_decay=0.0)
     run = {"data_dir": "data/", "num_workers": "2", "of_the_site": 1}
     assert unlike({"run": run, "variants": {"a": {"weight_decay": 0}}}, config) == []

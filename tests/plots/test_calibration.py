@@ -1,4 +1,6 @@
-"""Calibrations with planted answers: slow nodes, drift, the same nodes' efficiency, and what is missing."""
+"""Calibrations with planted answers: slow nodes, drift, the same nodes' efficiency, and what is
+missing.
+"""
 
 import csv
 import json
@@ -38,7 +40,9 @@ def one_job(folder: Path, nodes: Mapping[str, float]) -> Calibrated:
 
 
 def test_a_slow_node_is_named_and_scored(tmp_path: Path) -> None:
-    """By hand: logs of the rates 0, -.00995, .01005, -.09531 about 160/s; median -.004975, MAD .0100, score -6.09."""
+    """By hand: logs of the rates 0, -.00995, .01005, -.09531 about 160/s; median -.004975, MAD
+    .0100, score -6.09.
+    """
     c = one_job(tmp_path, {"r1": 1.0, "r2": 1.01, "r3": 0.99, "r4": 1.1})
     assert c.slow == ["r4"]
     first = c.nodes[0]
@@ -53,17 +57,27 @@ def test_a_slow_node_is_named_and_scored(tmp_path: Path) -> None:
     "nodes",
     [
         {"r1": 1.0, "r2": 1.0001, "r3": 1.0002, "r4": 1.03},  # an outlier without an effect
-        {"r1": 0.94, "r2": 0.97, "r3": 1.0, "r4": 1.04, "r5": 1.09},  # an effect within the spread of all
+        {
+            "r1": 0.94,
+            "r2": 0.97,
+            "r3": 1.0,
+            "r4": 1.04,
+            "r5": 1.09,
+        },  # an effect within the spread of all
         {"r1": 1.0, "r2": 1.0, "r3": 1.5},  # too few to know what is usual
         {"r1": 1.0},
     ],
 )
-def test_a_node_that_is_only_different_is_not_slow(tmp_path: Path, nodes: Mapping[str, float]) -> None:
+def test_a_node_that_is_only_different_is_not_slow(
+    tmp_path: Path, nodes: Mapping[str, float]
+) -> None:
     assert one_job(tmp_path, nodes).slow == []
 
 
 def test_where_most_nodes_agree_to_the_last_digit_the_floor_decides(tmp_path: Path) -> None:
-    assert one_job(tmp_path, {"r1": 1.0, "r2": 1.0, "r3": 1.0, "r4": 1.04, "r5": 1.06}).slow == ["r5"]
+    assert one_job(tmp_path, {"r1": 1.0, "r2": 1.0, "r3": 1.0, "r4": 1.04, "r5": 1.06}).slow == [
+        "r5"
+    ]
 
 
 def test_a_node_that_was_slow_once_is_not_slow(tmp_path: Path) -> None:
@@ -87,7 +101,13 @@ def many(folder: Path, drift: float = 1.0, seed: int = 0) -> Path:
     names = [f"r{i}" for i in range(1, 9)]
     for k in range(6):
         chosen = noise.choice(names, 3, replace=False)
-        logs.in_job(folder, logs.Job(str(100 + k), k, dict.fromkeys(map(str, chosen), 1.0), drift), ONE, noise, 0.01)
+        logs.in_job(
+            folder,
+            logs.Job(str(100 + k), k, dict.fromkeys(map(str, chosen), 1.0), drift),
+            ONE,
+            noise,
+            0.01,
+        )
     return folder
 
 
@@ -105,17 +125,28 @@ def test_a_planted_drift_is_warned_of(tmp_path: Path) -> None:
     assert c.drift.value == pytest.approx(1 / 1.04, rel=0.01)
     assert c.drifts
     assert main(["report", str(tmp_path)]) == 0
-    assert "**Warning:** Drift inside jobs, images/s at the end over the start: 0.9" in (tmp_path / "report.md").read_text()
+    assert (
+        "**Warning:** Drift inside jobs, images/s at the end over the start: 0.9"
+        in (tmp_path / "report.md").read_text()
+    )
 
 
 def test_the_interval_of_a_drift_is_over_jobs(tmp_path: Path) -> None:
-    """By hand: logs -ln 1.01 and -ln 1.03, mean -.0197546, sd .0138653; t(.975, 1) = 12.7062, half-width .1245745."""
+    """By hand: logs -ln 1.01 and -ln 1.03, mean -.0197546, sd .0138653; t(.975, 1) = 12.7062,
+    half-width .1245745.
+    """
     for job, drift in (("1", 1.01), ("2", 1.03)):
         logs.in_job(tmp_path, logs.Job(job, int(job), {"r1": 1.0, "r2": 1.2}, drift), ONE)
     c = calibrated(tmp_path)
     assert c.drift is not None
     assert (c.drift.value, c.drift.low, c.drift.high, c.drift.n) == pytest.approx(
-        (math.exp(-0.0197546), math.exp(-0.0197546 - 0.1245745), math.exp(-0.0197546 + 0.1245745), 2), rel=1e-5
+        (
+            math.exp(-0.0197546),
+            math.exp(-0.0197546 - 0.1245745),
+            math.exp(-0.0197546 + 0.1245745),
+            2,
+        ),
+        rel=1e-5,
     )
     assert not c.drifts  # the interval holds 1
     assert [(d.nodes, d.warn) for d in c.jobs] == [(2, False)] * 2
@@ -127,15 +158,25 @@ def test_one_job_that_changes_is_named(tmp_path: Path) -> None:
     assert [d.allocation for d in calibrated(tmp_path).jobs if d.warn] == ["job 2"]
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
-    assert "**Warning:** in 1 of 2 jobs a node changed by more than 5.0 %: job 2: `r1` 0.935." in text
+    assert (
+        "**Warning:** in 1 of 2 jobs a node changed by more than 5.0 %: job 2: `r1` 0.935." in text
+    )
 
 
 def across(folder: Path) -> Path:
-    """Three blocks; one-node jobs on nodes of one speed each, two-node jobs on others. True efficiency at two ranks: 1/1.10."""
-    speeds = [(1.0, 1.3), (1.2, 1.0), (0.8, 1.1)]  # of the one-node job's node, and of the two-node job's nodes
+    """Three blocks; one-node jobs on nodes of one speed each, two-node jobs on others. True
+    efficiency at two ranks: 1/1.10.
+    """
+    speeds = [
+        (1.0, 1.3),
+        (1.2, 1.0),
+        (0.8, 1.1),
+    ]  # of the one-node job's node, and of the two-node job's nodes
     for block, (alone, both) in enumerate(speeds):
         logs.in_job(folder, logs.Job(f"{block}1", block, {f"a{block}": alone}), ONE)
-        logs.in_job(folder, logs.Job(f"{block}2", block, {f"b{block}": both, f"c{block}": both}), TWO)
+        logs.in_job(
+            folder, logs.Job(f"{block}2", block, {f"b{block}": both, f"c{block}": both}), TWO
+        )
     return folder
 
 
@@ -150,8 +191,13 @@ def test_speeds_of_nodes_cancel_between_blocks(tmp_path: Path) -> None:
     assert same["ddp/mpi", 1].efficiency.value == pytest.approx(1 / 1.05)
     base = same["ddp/mpi", 2].baseline_images_per_s
     assert base.value == pytest.approx(160 / (1.3 * 1.0 * 1.1) ** (1 / 3))
-    # the other efficiency, against one process on other nodes, is there too: right on average only, and it says so
-    (common,) = [s for s in a.efficiency if (s.point.cell, s.point.world_size, s.kind) == ("ddp/mpi", 2, "common")]
+    # the other efficiency, against one process on other nodes, is there too: right on average only,
+    # and it says so
+    (common,) = [
+        s
+        for s in a.efficiency
+        if (s.point.cell, s.point.world_size, s.kind) == ("ddp/mpi", 2, "common")
+    ]
     assert not common.paired
     assert common.efficiency.low is not None
     assert common.efficiency.low < 0.75
@@ -162,7 +208,9 @@ def test_speeds_of_nodes_cancel_between_blocks(tmp_path: Path) -> None:
 
 
 def test_the_baseline_is_the_mean_time_of_the_points_own_nodes(tmp_path: Path) -> None:
-    """At two ranks the third node takes no part; 1.0 and 1.2 make 1.1, and the point, as slow as 1.2, takes 1.2 x 1.1."""
+    """At two ranks the third node takes no part; 1.0 and 1.2 make 1.1, and the point, as slow as
+    1.2, takes 1.2 x 1.1.
+    """
     logs.in_job(tmp_path, logs.Job("7", 0, {"r1": 1.0, "r2": 1.2, "r3": 5.0}), TWO)
     (ddp, _) = calibrated(tmp_path).scaling
     assert ddp.efficiency.value == pytest.approx(1.1 / (1.2 * 1.1))
@@ -181,7 +229,9 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
         logs.in_job(tmp_path, job, TWO)
     said = tmp_path / "jobs" / "n002-b03.jsonl"
     said.write_text(
-        said.read_text() + '{"event": "calibration", "job": "4", "when": "end", "reason": "no time left"}\n{"event": "cal'
+        said.read_text()
+        + '{"event": "calibration", "job": "4", "when": "end", "reason": "no time left"}\n'
+        '{"event": "cal'
     )
     stray = logs.config("single", 1, 16, 3)
     logs.write(tmp_path / "calibration" / "stray.jsonl", stray, 0.1, provenance=jobs_[3].place(1))
@@ -210,7 +260,9 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
     assert "on: no usable calibration" not in text
     rows = list(csv.DictReader((tmp_path / "calibration.csv").read_text().splitlines()))
     assert len(rows) == 18
-    assert [float(r["images_per_s"]) for r in rows if r["images_per_s"]] == pytest.approx([160.0] * 10)
+    assert [float(r["images_per_s"]) for r in rows if r["images_per_s"]] == pytest.approx(
+        [160.0] * 10
+    )
 
 
 def test_without_any_calibration_the_runs_still_tell(tmp_path: Path) -> None:
@@ -227,7 +279,9 @@ def test_calibrations_of_other_work_are_set_aside(tmp_path: Path) -> None:
     logs.in_job(tmp_path, job, TWO)
     path = tmp_path / "calibration" / "n002-b00-1-0-end-r2.jsonl"
     path.unlink()
-    logs.write(path, logs.config("single", 1, 16, 0, model="resnet18"), 0.05, provenance=job.place(1))
+    logs.write(
+        path, logs.config("single", 1, 16, 0, model="resnet18"), 0.05, provenance=job.place(1)
+    )
     (bad,) = [x for x in calibrated(tmp_path).all if not x.usable]
     assert bad.reason == "work differs from the other calibrations: model: resnet18, resnet50"
 
@@ -252,11 +306,20 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
     logs.in_job(tmp_path, logs.Job("77", 0, nodes, restart=1), ONE)
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
-    assert "**Slow nodes: 2 of 6**: `r6` at 83.7 % of the median node; `r4` at 91.4 % of the median node" in text
-    assert 'Keep them out with `--exclude=r4,r6`: an option of sbatch, or `extra = ["--exclude=r4,r6"]` under [access]' in text
+    assert (
+        "**Slow nodes: 2 of 6**: `r6` at 83.7 % of the median node; `r4` at 91.4 % of the median "
+        "node" in text
+    )
+    assert (
+        "Keep them out with `--exclude=r4,r6`: an option of sbatch, or `extra = "
+        '["--exclude=r4,r6"]` under [access]' in text
+    )
     assert "| r6 | 16 | 133.3 | 83.7 % |" in text
     assert "| n006-b00 | job 77, restart 1 | 6 | 1.000 |" in text
-    assert "| weak | ddp/mpi | shipped | 1 | same nodes: single, 1 rank, 16 images per rank | 160.0 (n=1, no interval) |" in text
+    assert (
+        "| weak | ddp/mpi | shipped | 1 | same nodes: single, 1 rank, 16 images per rank | 160.0 "
+        "(n=1, no interval) |" in text
+    )
     assert "calibration" in drawn(tmp_path)
     svg = (tmp_path / "figures" / "calibration.svg").read_text()
     for words in (
@@ -275,10 +338,14 @@ def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
     calibrate(tmp_path, "1", 16, ("r1", "r2"))
     calibrate(tmp_path, "2", 32, ("r3", "r4"))
-    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: not judged of 4 (")
+    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith(
+        "Slow nodes: not judged of 4 ("
+    )
     assert "Calibration: not judged below 4 nodes" in title(tmp_path, 16)
     calibrate(tmp_path, "3", 16, ("r5", "r6"))
-    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith("Slow nodes: none of 4, 2 not judged (")
+    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith(
+        "Slow nodes: none of 4, 2 not judged ("
+    )
     assert "Calibration: no slow node among 4" in title(tmp_path, 16)
     assert "median and at least 75 % of the calibrations more than 5 % below" in title(tmp_path, 16)
 
@@ -296,14 +363,34 @@ def calibrate(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
     for node in nodes:
         name = f"{job}-{node}.jsonl"
         run = logs.config("single", 1, batch, 0, curves=())
-        logs.write(folder / "calibration" / name, run, 0.1, provenance=logs.Job(job, 0, {node: 1.0}).place(1))
-        events.append({"event": "calibration", "job": job, "restart": 0, "when": "start", "node": node, "log": name})
-    (folder / "jobs" / f"{job}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        logs.write(
+            folder / "calibration" / name,
+            run,
+            0.1,
+            provenance=logs.Job(job, 0, {node: 1.0}).place(1),
+        )
+        events.append(
+            {
+                "event": "calibration",
+                "job": job,
+                "restart": 0,
+                "when": "start",
+                "node": node,
+                "log": name,
+            }
+        )
+    (folder / "jobs" / f"{job}.jsonl").write_text(
+        "".join(json.dumps(event) + "\n" for event in events)
+    )
 
 
 def title(folder: Path, batch: int) -> str:
     """What the figure of the nodes says around its axes."""
-    drawn_ = [said(f) for name, f in figures.draw(analysed(folder)).items() if name.startswith("calibration")]
+    drawn_ = [
+        said(f)
+        for name, f in figures.draw(analysed(folder)).items()
+        if name.startswith("calibration")
+    ]
     (words,) = [text for text in drawn_ if f"; {batch} images per step" in text]
     return words
 

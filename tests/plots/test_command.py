@@ -1,4 +1,6 @@
-"""The commands as a user meets them: the answer on the terminal, nothing littered or left over, one line where they refuse."""
+"""The commands as a user meets them: the answer on the terminal, nothing littered or left over, one
+line where they refuse.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ def many(folder: Path) -> Path:
     for p in (1, 2, 4, 8, 16, 32, 64):
         for batch in (16, 32, 64, 128):
             for cell, slower in (("ddp/mpi", 1.0), ("horovod/mpi", 1.05)):
-                logs.write(folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl", logs.config(cell, p, batch), 0.1 * slower)
+                logs.write(
+                    folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl",
+                    logs.config(cell, p, batch),
+                    0.1 * slower,
+                )
     return folder
 
 
@@ -32,30 +38,48 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     folder = logs.study(tmp_path / "test", blocks=6)
     logs.study_toml(folder, blocks=8)
     text = (folder / "study.toml").read_text()
-    (folder / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
+    (folder / "study.toml").write_text(
+        text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
+    )
     assert main(["report", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
-    (primary,) = [c for c in json.loads((folder / "summary.json").read_text())["comparisons"] if c["primary"]]
+    (primary,) = [
+        c for c in json.loads((folder / "summary.json").read_text())["comparisons"] if c["primary"]
+    ]
     low, high = primary["ci95"]
     assert lines[0].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
     assert lines[0].endswith(" %); margin 2 %.")
-    assert lines[1].startswith("Primary: 1 rank, 16 images per rank, mpi (weak; shipped): ddp/mpi faster by ")
-    assert f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %." in lines[1]
+    assert lines[1].startswith(
+        "Primary: 1 rank, 16 images per rank, mpi (weak; shipped): ddp/mpi faster by "
+    )
+    assert (
+        f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %."
+        in lines[1]
+    )
     assert lines[2].startswith("2 ranks, ")
     assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 11 other files"
 
 
-def test_many_comparisons_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1, end={"status": "failed: loss is nan"})
+def test_many_comparisons_are_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.write(
+        tmp_path / "runs" / "x.jsonl",
+        logs.config("single"),
+        0.1,
+        end={"status": "failed: loss is nan"},
+    )
     assert main(["report", str(many(tmp_path))]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     assert lines[0] == "Horovod against DDP: too few blocks at all 28 points; margin 2 %."
     assert lines[1].startswith("64 ranks, ")
     assert lines[3] == "Missing: 1 unusable log, 56 pairs not compared; 56 usable runs in 1 block."
-    head = (tmp_path / "report.md").read_text().split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
+    head = (
+        (tmp_path / "report.md").read_text().split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
+    )
     assert head[0] == f"- **{lines[0]}**"
     assert head[9] == "- The other 20 comparisons: see the table below."
     assert "at 1 points" not in (tmp_path / "report.md").read_text()
@@ -63,8 +87,14 @@ def test_many_comparisons_are_a_sentence(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
     for block, factor in enumerate((1.0, 4.0)):
-        logs.write(tmp_path / "runs" / f"d{block}.jsonl", logs.config("ddp/mpi", 2, block=block), 0.1 * factor)
-        logs.write(tmp_path / "runs" / f"h{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.1)
+        logs.write(
+            tmp_path / "runs" / f"d{block}.jsonl",
+            logs.config("ddp/mpi", 2, block=block),
+            0.1 * factor,
+        )
+        logs.write(
+            tmp_path / "runs" / f"h{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.1
+        )
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
     assert "2.000 (n=2: 1.000, 4.000)" in text
@@ -75,11 +105,14 @@ def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
     assert f"{100 * c['half_width_ratio']:,.1f} %" not in text
 
 
-def test_a_folder_that_is_no_study_is_not_littered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_study_is_not_littered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     logs.write(tmp_path / "a.jsonl", logs.config("single"), 0.1)
     assert main(["report", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {tmp_path} is no study (no study.toml, no runs/), so nothing is written into it; name a folder with --out\n"
+        f"error: {tmp_path} is no study (no study.toml, no runs/), so nothing is written into it; "
+        f"name a folder with --out\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
@@ -89,7 +122,15 @@ def test_a_folder_that_is_no_study_is_not_littered(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     "text",
     [
-        *("[]", "3", "{}", '{"figures": 3}', '{"figures": [[]]}', '{"figures": ["../../mine"]}', '{"figures": ["\\u0000"]}'),
+        *(
+            "[]",
+            "3",
+            "{}",
+            '{"figures": 3}',
+            '{"figures": [[]]}',
+            '{"figures": ["../../mine"]}',
+            '{"figures": ["\\u0000"]}',
+        ),
         *("[" * 100_000, '{"figures": ' * 50_000, '{"figures": ["' + "x" * 5000 + '"]}', "\udcff"),
     ],
     ids=range(11),
@@ -108,10 +149,17 @@ def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
     folder = logs.study(tmp_path, blocks=1)
     assert main(["report", str(folder)]) == 0
     assert "several studies" not in (folder / "report.md").read_text()
-    logs.write(folder / "runs" / "x.jsonl", logs.config("single", study="other", model="resnet18"), 0.1)
-    logs.write(folder / "runs" / "y.jsonl", logs.config("single", study=None, model="resnet18"), 0.1)
+    logs.write(
+        folder / "runs" / "x.jsonl", logs.config("single", study="other", model="resnet18"), 0.1
+    )
+    logs.write(
+        folder / "runs" / "y.jsonl", logs.config("single", study=None, model="resnet18"), 0.1
+    )
     assert main(["report", str(folder)]) == 0
-    assert "**Note:** The runs are of several studies: test (10), other (1), none (1)." in (folder / "report.md").read_text()
+    assert (
+        "**Note:** The runs are of several studies: test (10), other (1), none (1)."
+        in (folder / "report.md").read_text()
+    )
 
 
 WITHOUT = """
@@ -128,7 +176,9 @@ runpy.run_module('plots', run_name='__main__', alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("package", ["typer", "pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2", "fcntl"])
+@pytest.mark.parametrize(
+    "package", ["typer", "pydantic", "numpy", "pandas", "scipy", "matplotlib", "jinja2", "fcntl"]
+)
 def test_a_package_that_is_not_there_is_one_line(tmp_path: Path, package: str) -> None:
     logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
     command = "bundle" if package == "fcntl" else "report"
@@ -148,9 +198,15 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     argv = [sys.executable, "-m", "plots", "report", str(tmp_path), "--out", str(tmp_path / "out")]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=limit)
+    done = subprocess.run(
+        argv, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=limit
+    )
     assert done.returncode == 2
-    assert done.stderr == f"error: {tmp_path / 'out'}: cannot be written: File too large; choose another folder with --out\n"
+    assert (
+        done.stderr
+        == f"error: {tmp_path / 'out'}: cannot be written: File too large; choose another folder "
+        f"with --out\n"
+    )
     assert not [*tmp_path.rglob("*.tmp")]
 
 
@@ -164,7 +220,9 @@ def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
     os.mkfifo(pipe)
     # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
     argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", command, str(tmp_path)]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
         writer = _opened(pipe, running)
         time.sleep(0.2)  # from opening to reading
         running.send_signal(signal.SIGINT)

@@ -33,7 +33,9 @@ global_batch = 32
 def test_every_shipped_study_is_read_as_it_is_planned(tmp_path: Path, name: str, site: str) -> None:
     source = find_study(name)
     written = read_study(source)
-    study = fit(written, read_site(site), (1,) if site == "local" and written.needs_site else (), source)
+    study = fit(
+        written, read_site(site), (1,) if site == "local" and written.needs_site else (), source
+    )
     (tmp_path / "study.toml").write_text(text_of(study, written, source.read_text()))
     logs.write(tmp_path / "x.jsonl", logs.config("single"), 0.1)
     found = coverage.planned(load(tmp_path).study)
@@ -42,13 +44,17 @@ def test_every_shipped_study_is_read_as_it_is_planned(tmp_path: Path, name: str,
     for run in plan(study, 1, tmp_path)[0]:
         p, variant = run.point, frozenset(f"{k}={getattr(run.config, k)}" for k in fields)
         settings = NO_SETTINGS if p.cell == "single" else p.settings
-        wanted |= {(curve, settings, p.cell, p.world_size, p.batch_per_rank, variant) for curve in p.curves}
+        wanted |= {
+            (curve, settings, p.cell, p.world_size, p.batch_per_rank, variant) for curve in p.curves
+        }
     assert {(curve, *p[:4], frozenset(p.variant)) for curve, p in found} == wanted
     assert len(found) == len(wanted)
 
 
 def partial(folder: Path) -> Path:
-    """Six blocks planned and made, of which block 5 lost Horovod at two ranks, where both curves meet."""
+    """Six blocks planned and made, of which block 5 lost Horovod at two ranks, where both curves
+    meet.
+    """
     logs.study(folder)
     logs.study_toml(folder)
     with (folder / "study.toml").open("a") as file:
@@ -61,7 +67,10 @@ def partial(folder: Path) -> Path:
 def test_what_is_missing_is_found(tmp_path: Path) -> None:
     loaded = load(partial(tmp_path))
     found = coverage.find(loaded.study, tabulate(loaded.runs))
-    assert [(g.curve, g.point.cell, g.point.world_size, g.point.samples_per_rank, g.missing) for g in found] == [
+    assert [
+        (g.curve, g.point.cell, g.point.world_size, g.point.samples_per_rank, g.missing)
+        for g in found
+    ] == [
         ("weak", "horovod/mpi", 2, 16, (5,)),
         ("strong", "horovod/mpi", 2, 16, (5,)),
     ]
@@ -76,7 +85,9 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
         file.write(PLAN.replace(', "horovod/mpi"', "") + variants)
     loaded = load(tmp_path)
     found = coverage.find(loaded.study, tabulate(loaded.runs))
-    assert [(g.curve, g.point.cell, g.point.world_size, g.point.variant, g.missing) for g in found] == [
+    assert [
+        (g.curve, g.point.cell, g.point.world_size, g.point.variant, g.missing) for g in found
+    ] == [
         (curve, "ddp/mpi", world_size, ("compression=fp16", "precision=float32"), (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
     ]
@@ -90,7 +101,10 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
 def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1, cells={"single": 1.0, "ddp/mpi": 1.1}, weight_decay=0.0)
     logs.study_toml(tmp_path, blocks=1)
-    variants = "[variants.free]\nweight_decay = 0\n[variants.loader]\nloader_only = true\nnum_workers = 2\n"
+    variants = (
+        "[variants.free]\nweight_decay = 0\n[variants.loader]\nloader_only = true\n"
+        "num_workers = 2\n"
+    )
     with (tmp_path / "study.toml").open("a") as file:
         file.write(PLAN.replace(', "horovod/mpi"', "") + variants)
     loaded = load(tmp_path)
@@ -115,7 +129,9 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     logs.study(tmp_path / "whole", blocks=2)
     logs.study_toml(tmp_path / "whole", blocks=2)
     assert main(["report", str(tmp_path / "whole")]) == 0
-    assert "## Gaps" not in (tmp_path / "whole" / "report.md").read_text()  # the file names no cells
+    assert (
+        "## Gaps" not in (tmp_path / "whole" / "report.md").read_text()
+    )  # the file names no cells
     with (tmp_path / "whole" / "study.toml").open("a") as file:
         file.write(PLAN)
     assert main(["report", str(tmp_path / "whole")]) == 0

@@ -1,4 +1,6 @@
-"""Text of logs, studies and jobs is anybody's: it reaches a page as text, and never as a tag, a link, a heading or a crash."""
+"""Text of logs, studies and jobs is anybody's: it reaches a page as text, and never as a tag, a
+link, a heading or a crash.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ from plots.report.format import clean, escape
 from tests.plots import logs
 
 EVIL = (
-    "<script>alert(1)</script><img src=x onerror=alert(2)>](javascript:alert(3))[x](javascript:alert(4))\n\n"
-    "# Faster\n- **Horovod is 500 % faster**\n\n| a | b |\n| --- | --- |\n$\\bad$ `code` &lt;b&gt; \ud800 \x1b[31m"
+    "<script>alert(1)</script><img src=x "
+    "onerror=alert(2)>](javascript:alert(3))[x](javascript:alert(4))\n\n"
+    "# Faster\n- **Horovod is 500 % faster**\n\n| a | b |\n| --- | --- |\n$\\bad$ `code` "
+    "&lt;b&gt; \ud800 \x1b[31m"
 )
-# The reader takes a name in printable characters alone; of what it refuses, the reason quotes a part.
+# The reader takes a name in printable characters alone; of what it refuses, the reason quotes a
+# part.
 PRINTABLE = "".join(c for c in EVIL.replace("\n", " ") if c.isprintable())
 NAME = "the evil itself"  # where it is the key
 Spoil = Callable[[dict[str, Any], dict[str, Any], str], None]  # of a start event's config and host
@@ -74,18 +79,28 @@ def _spoil_log(path: Path, spoil: Spoil, evil: str) -> None:
 
 
 def _check(folder: Path) -> None:
-    """What a reader of Markdown would make of the page, without a reader: no sign of it stands unescaped."""
+    """What a reader of Markdown would make of the page, without a reader: no sign of it stands
+    unescaped.
+    """
     text = (folder / "report.md").read_text()
     bare = re.sub(r"`[^`\n]*`", "", text)  # all is literal inside
     assert not re.search(r"<(?!br>|0\.0001)", bare)
     assert not re.search(r"(?<!\\)\]\(javascript", bare)
     assert not re.search(r"(?<!\\)(\\\\)*\$", bare)
     assert not re.search(r"\*\*Horovod is 500", re.sub(r"\\\*", "", bare))
-    assert not [line for line in text.splitlines() if re.match(r"\s*(# Faster|- \*\*Horovod is|\| a \| b)", line)]
+    assert not [
+        line
+        for line in text.splitlines()
+        if re.match(r"\s*(# Faster|- \*\*Horovod is|\| a \| b)", line)
+    ]
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) < 20_000
     for path in (folder / "figures").glob("*.svg"):
-        tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter() if isinstance(element.tag, str)}
+        tags = {
+            element.tag.rpartition("}")[2]
+            for element in ElementTree.parse(path).iter()
+            if isinstance(element.tag, str)
+        }
         assert not tags & {"script", "img", "a"}, path.name
 
 
@@ -116,7 +131,9 @@ def test_text_of_a_log_stays_text(
 def test_text_of_a_study_stays_text(tmp_path: Path, field: str) -> None:
     logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
     said = {"name": "test", field: EVIL.replace("\ud800", "")}
-    (tmp_path / "study.toml").write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in said.items()))
+    (tmp_path / "study.toml").write_text(
+        "".join(f"{k} = {json.dumps(v)}\n" for k, v in said.items())
+    )
     assert main(["report", str(tmp_path)]) == 0
     _check(tmp_path)
 
@@ -124,8 +141,18 @@ def test_text_of_a_study_stays_text(tmp_path: Path, field: str) -> None:
 def test_names_and_reasons_stay_text(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
     name = EVIL.replace("/", "").replace("\ud800", "")[:120]
-    logs.write(tmp_path / "runs" / f"{name}.jsonl", logs.config("single"), 0.1, end={"status": f"failed: {EVIL}"})
-    logs.write(tmp_path / "runs" / f"{name}.attempt-1.jsonl", logs.config("single"), 0.1, end={"status": f"failed: {EVIL}"})
+    logs.write(
+        tmp_path / "runs" / f"{name}.jsonl",
+        logs.config("single"),
+        0.1,
+        end={"status": f"failed: {EVIL}"},
+    )
+    logs.write(
+        tmp_path / "runs" / f"{name}.attempt-1.jsonl",
+        logs.config("single"),
+        0.1,
+        end={"status": f"failed: {EVIL}"},
+    )
     job = logs.Job("7", 0, {EVIL.split("/")[0]: 1.0})
     (tmp_path / "calibration").mkdir()
     logs.in_job(tmp_path, job, {"ddp/mpi": (1, 1.0)})

@@ -1,4 +1,6 @@
-"""What jobs say of themselves: whatever stands in jobs/*.jsonl, the calibrations are listed or their absence is explained."""
+"""What jobs say of themselves: whatever stands in jobs/*.jsonl, the calibrations are listed or
+their absence is explained.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +56,15 @@ def test_what_a_job_recorded_is_read(folder: Path) -> None:
     ],
     ids=lambda fields: next(iter(fields)),
 )
-def test_a_record_of_the_wrong_shape_is_none_and_its_log_is_listed_as_lost(folder: Path, fields: dict[str, Any]) -> None:
+def test_a_record_of_the_wrong_shape_is_none_and_its_log_is_listed_as_lost(
+    folder: Path, fields: dict[str, Any]
+) -> None:
     first, *others = said(folder).read_text().splitlines()
     event = json.loads(first)
     number = fields.get("job")
-    text = json.dumps({**event, **fields, "job": 0 if isinstance(number, int) else fields.get("job", "7")})
+    text = json.dumps(
+        {**event, **fields, "job": 0 if isinstance(number, int) else fields.get("job", "7")}
+    )
     if isinstance(number, int):
         text = text.replace('"job": 0', f'"job": {"9" * 5000}')
     said(folder).write_text("\n".join([text, *others]) + "\n")
@@ -67,7 +73,16 @@ def test_a_record_of_the_wrong_shape_is_none_and_its_log_is_listed_as_lost(folde
 
 
 @pytest.mark.parametrize(
-    "line", [b"[" * 100_000, b"[]", b"3", b"null", b'{"event": "cal', b"\xff\xfe", b'"' + b"x" * 1_000_000 + b'"']
+    "line",
+    [
+        b"[" * 100_000,
+        b"[]",
+        b"3",
+        b"null",
+        b'{"event": "cal',
+        b"\xff\xfe",
+        b'"' + b"x" * 1_000_000 + b'"',
+    ],
 )
 def test_a_line_that_is_no_event_says_nothing(folder: Path, line: bytes) -> None:
     said(folder).write_bytes(line + b"\n" + said(folder).read_bytes() + line)

@@ -20,7 +20,9 @@ from tests.plots import logs, mutations
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "fixtures"
-SHIPPED = sorted(path.parent for path in (ROOT / "results").glob("*/summary.json") if path.parent.name != "mine")
+SHIPPED = sorted(
+    path.parent for path in (ROOT / "results").glob("*/summary.json") if path.parent.name != "mine"
+)
 WINDOWS_3 = (1.3559444009997605, 1.7075210590001006, 1.2107358570001452)
 
 
@@ -35,7 +37,13 @@ def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
     assert row["cell"] == "ddp/mpi"
     assert row["curves"] == ("weak", "strong")
     assert (row["world_size"], row["samples_per_rank"], row["samples_per_step"]) == (2, 16, 32)
-    assert (row["block"], row["position"], row["seed"], row["steps"], row["exit_code"]) == (3, 1, 5, 20, 0)
+    assert (row["block"], row["position"], row["seed"], row["steps"], row["exit_code"]) == (
+        3,
+        1,
+        5,
+        20,
+        0,
+    )
     assert row["step_seconds_mean"] == pytest.approx(0.2)
     assert row["images_per_s"] == pytest.approx(32 / 0.2)
 
@@ -49,13 +57,19 @@ def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None
 
 
 def test_percentiles_of_a_run(tmp_path: Path) -> None:
-    path = logs.write(tmp_path / "a.jsonl", logs.config("single", windows=1, steps_per_window=20, warmup_steps=3), 0.1)
+    path = logs.write(
+        tmp_path / "a.jsonl",
+        logs.config("single", windows=1, steps_per_window=20, warmup_steps=3),
+        0.1,
+    )
     steps = ", ".join(str(round(0.1 + 0.01 * i, 2)) for i in range(20))
     logs.edit(path, ", ".join(["0.1"] * 20), steps)
     logs.edit(path, '"seconds": 2.0', f'"seconds": {sum(0.1 + 0.01 * i for i in range(20))}')
     row = load(tmp_path).runs.iloc[0]
     assert row["step_seconds_median"] == pytest.approx(0.195)
-    assert row["step_seconds_p95"] == pytest.approx(0.2805)  # linear between the 19th and the 20th step
+    assert row["step_seconds_p95"] == pytest.approx(
+        0.2805
+    )  # linear between the 19th and the 20th step
     assert row["step_seconds_p99"] == pytest.approx(0.2881)
 
 
@@ -66,13 +80,25 @@ def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
     row = loaded.runs.iloc[0]
     assert row["step_seconds_mean"] == pytest.approx((0.07516447099988 + 0.10251181699959488) / 6)
     assert row["step_seconds_median"] == pytest.approx(
-        np.median([0.023136873, 0.030126396, 0.026879689, 0.022785429 + 0.000277283, 0.032636256, 0.046810686]), rel=1e-6
+        np.median(
+            [
+                0.023136873,
+                0.030126396,
+                0.026879689,
+                0.022785429 + 0.000277283,
+                0.032636256,
+                0.046810686,
+            ]
+        ),
+        rel=1e-6,
     )
     facts = row["facts"]
     assert facts["hostnames"] == "node1"
     assert facts["versions.torch"] == "2.13.0+cpu"
     assert facts["env.OMPI_MCA_mpi_yield_when_idle"] == "1"
-    assert not [name for name in facts if "HOROVOD" in name]  # one framework's own; it would make any pair differ
+    assert not [
+        name for name in facts if "HOROVOD" in name
+    ]  # one framework's own; it would make any pair differ
 
 
 def test_a_real_log_of_schema_2_is_read(tmp_path: Path) -> None:
@@ -102,19 +128,28 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: P
     loaded = load(folder)
     assert loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
-    fresh = json.loads(json.dumps(summary(analyse(loaded, calibrations.read(folder)), kept["figures"])))
+    fresh = json.loads(
+        json.dumps(summary(analyse(loaded, calibrations.read(folder)), kept["figures"]))
+    )
     assert check._contradiction(kept, fresh) is None
 
 
 def started(path: Path, moment: str, pid: int = 7) -> None:
     """Give a synthetic log a beginning, as real ones have it."""
     text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())
-    path.write_bytes(logs.resealed(text.replace('"host": {', f'"host": {{"started": "{moment}", ').encode()))
+    path.write_bytes(
+        logs.resealed(text.replace('"host": {', f'"host": {{"started": "{moment}", ').encode())
+    )
 
 
 def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
     """The log that bears the name it was written under is the original, whichever sorts first."""
-    for block, moment in ((4, "10:00:00"), (5, "10:00:00"), (6, "10:00:00.000001"), (7, "10:00:00")):
+    for block, moment in (
+        (4, "10:00:00"),
+        (5, "10:00:00"),
+        (6, "10:00:00.000001"),
+        (7, "10:00:00"),
+    ):
         name = tmp_path / f"b{block}.jsonl"
         written = tmp_path / "b5.jsonl" if block == 4 else name
         logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
@@ -127,7 +162,11 @@ def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
 
 def test_other_processes_or_another_moment_are_another_measurement(tmp_path: Path) -> None:
     for block, (moment, pid) in enumerate((("10:00:00", 7), ("10:00:00", 8), ("10:00:01", 7))):
-        started(logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block), 0.1), moment, pid)
+        started(
+            logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block), 0.1),
+            moment,
+            pid,
+        )
     assert len(load(tmp_path).runs) == 3
 
 
@@ -136,12 +175,16 @@ def test_mser_is_what_its_definition_says() -> None:
     random = np.random.default_rng(3)
     for n in (6, 20, 57, 400):
         for _ in range(50):
-            values = np.log(random.lognormal(-1, 0.02, n)) + random.choice([0.0, 0.3]) * (np.arange(n) < n // 3)
+            values = np.log(random.lognormal(-1, 0.02, n)) + random.choice([0.0, 0.3]) * (
+                np.arange(n) < n // 3
+            )
             scores = [float(np.var(values[d:])) / (n - d) for d in range(n - 5 + 1)]
             assert steady_state.mser_cut(values, 1) == int(np.argmin(scores))
 
 
-def test_a_long_reading_says_how_far_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_reading_says_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(progress.track(range(5), "logs read")) == list(range(5))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(progress, "SILENT_S", 0.0)
@@ -151,7 +194,9 @@ def test_a_long_reading_says_how_far_it_is(capsys: pytest.CaptureFixture[str], m
 
 
 def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
-    """The benchmark's seeded damage in small: no traceback, and nothing taken as changed from a log as it is written now."""
+    """The benchmark's seeded damage in small: no traceback, and nothing taken as changed from a log
+    as it is written now.
+    """
     new = mutations.run_mutations(mutations.SOURCES, 1500, 7)
     old = mutations.run_mutations(mutations.OLD, 500, 8)
     assert new.tracebacks + old.tracebacks == []
@@ -193,7 +238,8 @@ def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
         "torn.jsonl": "no end event",
         "zero.jsonl": "damaged log: line 3: steps.seconds.0.0=nan: ",
         "damaged.jsonl": "damaged log: line 2: steps.seconds: Field required",
-        "changed.jsonl": "the log was changed after it was written: the digest in its end does not fit",
+        "changed.jsonl": "the log was changed after it was written: the digest in its end does "
+        "not fit",
         "folder.jsonl": "no regular file",
         "empty.jsonl": "no end event",
     }
@@ -224,14 +270,23 @@ def test_a_crash_after_complete_data_is_usable_and_recorded(tmp_path: Path) -> N
 def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
     for block in range(3):
         windows = 3 if block == 1 else 4
-        logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block, seed=block, windows=windows), 0.1)
+        logs.write(
+            tmp_path / f"{block}.jsonl",
+            logs.config("single", block=block, seed=block, windows=windows),
+            0.1,
+        )
     loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]  # another seed per block is no other work
+    assert loaded.runs["log"].tolist() == [
+        "0.jsonl",
+        "2.jsonl",
+    ]  # another seed per block is no other work
     assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: windows: 3, 4"}
 
 
 def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
-    """Two models, and compression for the distributed cell: no field that all runs share, none of the exchange for single."""
+    """Two models, and compression for the distributed cell: no field that all runs share, none of
+    the exchange for single.
+    """
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
     for compression in ("none", "fp16"):
@@ -256,15 +311,21 @@ def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path
     assert {p.variant for p in a.table.blocks} == {()}
     assert not a.loaded.unusable
     assert [c.paired.n for c in a.comparisons] == [1]
-    assert [n.reason for n in a.not_compared if "block 1" in n.what] == ["data_dir: /home, /scratch/1"]
+    assert [n.reason for n in a.not_compared if "block 1" in n.what] == [
+        "data_dir: /home, /scratch/1"
+    ]
 
 
 def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
-    logs.write(tmp_path / "loaded.jsonl", logs.config("single", loader_only=True, num_workers=2), 0.001)
+    logs.write(
+        tmp_path / "loaded.jsonl", logs.config("single", loader_only=True, num_workers=2), 0.001
+    )
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["trained.jsonl"]
-    assert loaded.runs["variant"].tolist() == [()]  # the other run's workers say nothing about this one
+    assert loaded.runs["variant"].tolist() == [
+        ()
+    ]  # the other run's workers say nothing about this one
     assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
 
 
@@ -284,7 +345,11 @@ def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     assert "margin of 2 %" in loaded.notes[0]
     logs.study_toml(tmp_path, blocks=8, margin=0.03)
     loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.study.question) == (0.03, 8, "Which is faster?")
+    assert (loaded.study.margin, loaded.study.blocks, loaded.study.question) == (
+        0.03,
+        8,
+        "Which is faster?",
+    )
     assert loaded.notes == ()
     (tmp_path / "study.toml").write_text("margin = 'wide'")
     with pytest.raises(UsageError, match="margin='wide'"):
@@ -312,18 +377,29 @@ def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
     base = comparability.facts(logs.config("ddp/mpi", 2), logs.host(2), {})
-    for change in ({"momentum": 0.5}, {"threads": 2}, {"seed": 9}, {"weight_decay": 0.0}, {"image_size": 64}, {"windows": 3}):
+    for change in (
+        {"momentum": 0.5},
+        {"threads": 2},
+        {"seed": 9},
+        {"weight_decay": 0.0},
+        {"image_size": 64},
+        {"windows": 3},
+    ):
         other = comparability.facts(logs.config("ddp/mpi", 2, **change), logs.host(2), {})
         assert [d.split(":")[0] for d in comparability.differences([base], [other])] == list(change)
     same = comparability.facts(
-        logs.config("horovod/mpi", 2, settings="tuned", fusion_mib=1.0, cycle_ms=5.0, position=4), logs.host(2), {}
+        logs.config("horovod/mpi", 2, settings="tuned", fusion_mib=1.0, cycle_ms=5.0, position=4),
+        logs.host(2),
+        {},
     )
     assert comparability.differences([base], [same]) == []
 
 
 def test_matched_settings_must_match_in_bucket_bytes() -> None:
     ddp = comparability.facts(logs.config("ddp/mpi", 2, settings="matched"), {}, {})
-    horovod = comparability.facts(logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {})
+    horovod = comparability.facts(
+        logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {}
+    )
     assert comparability.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
 
 
@@ -344,37 +420,57 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
         logs.write(tmp_path / f"{block}.jsonl", run, 0.2)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["0.jsonl", "1.jsonl"]
-    assert reasons(loaded) == {"2.jsonl": "work differs from its point's other runs: tuned.cycle_ms: 1.0, 5.0"}
+    assert reasons(loaded) == {
+        "2.jsonl": "work differs from its point's other runs: tuned.cycle_ms: 1.0, 5.0"
+    }
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
-        ({"git": {"commit": "other", "bench_tree": "fedcba", "bench_dirty": False}}, "git.bench_tree: 0123abc, fedcba"),
+        (
+            {"git": {"commit": "other", "bench_tree": "fedcba", "bench_dirty": False}},
+            "git.bench_tree: 0123abc, fedcba",
+        ),
         ({"code_sha256": "b5"}, "code_sha256: b5, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
-        ({"ranks": [{"hostname": "node1", "affinity": [0]}] * 2}, "affinity: [[0, 1], [0, 1]], [[0], [0]]"),
+        (
+            {"ranks": [{"hostname": "node1", "affinity": [0]}] * 2},
+            "affinity: [[0, 1], [0, 1]], [[0], [0]]",
+        ),
     ],
 )
 def test_another_machine_is_named(changes: dict[str, object], field: str) -> None:
     run = logs.config("ddp/mpi", 2)
     assert comparability.differences(
-        [comparability.facts(run, logs.host(2), {})], [comparability.facts(run, logs.host(2, **changes), {})]
+        [comparability.facts(run, logs.host(2), {})],
+        [comparability.facts(run, logs.host(2, **changes), {})],
     ) == [field]
 
 
 def test_the_measuring_code_is_compared_by_its_contents_where_it_is_recorded() -> None:
     """Two trees with uncommitted changes look alike to git, and a copy without git says nothing."""
     run = logs.config("ddp/mpi", 2)
-    for git in ({"bench_tree": "0123abc", "bench_dirty": True}, {"bench_tree": None, "bench_dirty": None}):
-        one, other = ([comparability.facts(run, logs.host(2, git=git, code_sha256=digest), {})] for digest in ("a4", "b5"))
+    for git in (
+        {"bench_tree": "0123abc", "bench_dirty": True},
+        {"bench_tree": None, "bench_dirty": None},
+    ):
+        one, other = (
+            [comparability.facts(run, logs.host(2, git=git, code_sha256=digest), {})]
+            for digest in ("a4", "b5")
+        )
         assert comparability.differences(one, other) == ["code_sha256: a4, b5"]
         assert comparability.differences(one, one) == []
     clean, dirty = ({"bench_tree": "0123abc", "bench_dirty": changed} for changed in (False, True))
-    one, other = ([comparability.facts(run, logs.host(2, git=git, code_sha256="a4"), {})] for git in (clean, dirty))
-    assert comparability.differences(one, other) == [], "the contents decide: a tool that no run loads may have changed"
+    one, other = (
+        [comparability.facts(run, logs.host(2, git=git, code_sha256="a4"), {})]
+        for git in (clean, dirty)
+    )
+    assert comparability.differences(one, other) == [], (
+        "the contents decide: a tool that no run loads may have changed"
+    )
 
 
 def test_a_rank_that_stood_elsewhere_is_named() -> None:
@@ -382,17 +478,27 @@ def test_a_rank_that_stood_elsewhere_is_named() -> None:
     usual, other = (logs.host(2) for _ in range(2))
     usual["ranks"][1]["env"], other["ranks"][1]["env"] = {}, {"UCX_NET_DEVICES": "eth1"}
     one, two = ([comparability.facts(run, host, {})] for host in (usual, other))
-    assert comparability.differences(one, two) == ['env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset']
+    assert comparability.differences(one, two) == [
+        'env.of single ranks: [{}, {"UCX_NET_DEVICES": "eth1"}], unset'
+    ]
 
 
 def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:
     run = logs.config("horovod/mpi", 2)
     plain = logs.host(2)
     accident = comparability.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}), {})
-    intent = comparability.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {})
+    intent = comparability.facts(
+        run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {}
+    )
     ddp = [comparability.facts(logs.config("ddp/mpi", 2), plain, {})]
-    of_all = [comparability.facts(logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {})]
-    assert comparability.differences(ddp, [accident], (comparability.OWN_ENV,)) == ["env.MV2_X: 1, unset"]
+    of_all = [
+        comparability.facts(
+            logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {}
+        )
+    ]
+    assert comparability.differences(ddp, [accident], (comparability.OWN_ENV,)) == [
+        "env.MV2_X: 1, unset"
+    ]
     assert comparability.differences(ddp, [intent], (comparability.OWN_ENV,)) == []
     assert comparability.differences(of_all, [intent], (comparability.OWN_ENV,)) == []
     assert comparability.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
@@ -400,11 +506,20 @@ def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accid
     assert comparability.own_env([accident]) == ()
 
 
-def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(tmp_path: Path) -> None:
+def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(
+    tmp_path: Path,
+) -> None:
     for block, own in enumerate(({"MV2_X": "1"}, {"MV2_X": "1"}, {})):
         provenance = logs.host(2, backend_env=own)
-        logs.write(tmp_path / f"{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.2, provenance=provenance)
-    assert reasons(load(tmp_path)) == {"2.jsonl": "work differs from its point's other runs: backend_env.MV2_X: 1, unset"}
+        logs.write(
+            tmp_path / f"{block}.jsonl",
+            logs.config("horovod/mpi", 2, block=block),
+            0.2,
+            provenance=provenance,
+        )
+    assert reasons(load(tmp_path)) == {
+        "2.jsonl": "work differs from its point's other runs: backend_env.MV2_X: 1, unset"
+    }
 
 
 def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The report and the command line: numbers agree with summary.json, reasons are printed, no torch is needed."""
+"""The report and the command line: numbers agree with summary.json, reasons are printed, no torch
+is needed.
+"""
 
 import json
 import math
@@ -20,12 +22,23 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study with blemishes: one failed run, one superseded attempt, one crash after complete data."""
+    """A study with blemishes: one failed run, one superseded attempt, one crash after complete
+    data.
+    """
     folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
     logs.study_toml(folder, blocks=8)
-    logs.write(folder / "runs" / "x.jsonl", logs.config("single", block=6), 0.1, end={"status": "failed: loss | is nan"})
-    logs.write(folder / "runs" / "x.attempt-1.jsonl", logs.config("single", block=6), 0.1, windows=1)
-    append_event(folder / "runs" / "0-weak-single-1.jsonl", "exit", code=139, timed_out=False, limit_s=60.0)
+    logs.write(
+        folder / "runs" / "x.jsonl",
+        logs.config("single", block=6),
+        0.1,
+        end={"status": "failed: loss | is nan"},
+    )
+    logs.write(
+        folder / "runs" / "x.attempt-1.jsonl", logs.config("single", block=6), 0.1, windows=1
+    )
+    append_event(
+        folder / "runs" / "0-weak-single-1.jsonl", "exit", code=139, timed_out=False, limit_s=60.0
+    )
     assert main(["report", str(folder)]) == 0
     return folder
 
@@ -51,14 +64,22 @@ def rows(text: str, heading: str) -> list[list[str]]:
 
 def test_the_answer_comes_first(study: Path) -> None:
     text = page(study)
-    assert text.startswith("# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **Horovod against DDP: ")
+    assert text.startswith(
+        "# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **Horovod "
+        "against DDP: "
+    )
     assert "- **Horovod against DDP: DDP faster at all 3 points (by " in text
     for c in summary(study)["comparisons"]:
         line = next(
-            x for x in text.splitlines() if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
+            x
+            for x in text.splitlines()
+            if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
         )
         assert c["verdict_text"] in line
-        assert f"= {c['ratio']:.3f} [{c['ci95'][0]:.3f}, {c['ci95'][1]:.3f}], n = 6, margin 2 %" in line
+        assert (
+            f"= {c['ratio']:.3f} [{c['ci95'][0]:.3f}, {c['ci95'][1]:.3f}], n = 6, margin 2 %"
+            in line
+        )
     assert "Blocks planned: 8; blocks with usable runs: 6." in text
 
 
@@ -75,10 +96,15 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
     assert len(printed) == len(values["scaling"]) == 12
     for row, s in zip(printed, values["scaling"], strict=True):
         e = s["efficiency"]
-        assert row[7] == f"{100 * e['value']:.1f} % [{100 * e['low95']:.1f}, {100 * e['high95']:.1f}]"
+        assert (
+            row[7] == f"{100 * e['value']:.1f} % [{100 * e['low95']:.1f}, {100 * e['high95']:.1f}]"
+        )
         assert row[4].startswith(f"{s['baseline_kind']}: {s['baseline']['cell']}")
     printed = rows(text, "Step times")
-    assert [row[1] for row in printed if row[0] == "single"] == ["-", "-"]  # settings do not split what exchanges nothing
+    assert [row[1] for row in printed if row[0] == "single"] == [
+        "-",
+        "-",
+    ]  # settings do not split what exchanges nothing
     for row, s in zip(printed, values["step_times"], strict=True):
         e = s["median_seconds"]
         assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
@@ -88,10 +114,16 @@ def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> No
     values = summary(study)
 
     def log_rates(cell: str) -> list[float]:
-        point = [r for r in values["runs"] if (r["cell"], r["world_size"], r["samples_per_rank"]) == (cell, 1, 16)]
+        point = [
+            r
+            for r in values["runs"]
+            if (r["cell"], r["world_size"], r["samples_per_rank"]) == (cell, 1, 16)
+        ]
         return [math.log(r["images_per_s"]) for r in sorted(point, key=lambda r: r["block"])]
 
-    ratio = math.exp(sum(b - a for a, b in zip(log_rates("ddp/mpi"), log_rates("horovod/mpi"), strict=True)) / 6)
+    ratio = math.exp(
+        sum(b - a for a, b in zip(log_rates("ddp/mpi"), log_rates("horovod/mpi"), strict=True)) / 6
+    )
     (c,) = [c for c in values["comparisons"] if (c["world_size"], c["samples_per_rank"]) == (1, 16)]
     assert c["ratio"] == pytest.approx(ratio, rel=1e-12)
     assert c["ratio"] != round(c["ratio"], 6)
@@ -115,29 +147,52 @@ def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) ->
         "c": ("srun: error: r[1-2]: tasks 0-1: Exited with exit code 3", []),
     }
     for name, (line, more) in ends.items():
-        path = logs.write(tmp_path / "runs" / f"{name}.jsonl", logs.config("ddp/mpi", 2, block=9), 0.1, windows=1)
+        path = logs.write(
+            tmp_path / "runs" / f"{name}.jsonl", logs.config("ddp/mpi", 2, block=9), 0.1, windows=1
+        )
         if name == "a":
             append_event(path, "error", rank=0, message="RuntimeError: peer")
-        append_event(path, "exit", code=3, timed_out=False, interrupted=False, limit_s=60, said=[line, *more])
-    logs.write(tmp_path / "runs" / "d.jsonl", logs.config("ddp/mpi", 2), 0.1, provenance=logs.host(1))
+        append_event(
+            path, "exit", code=3, timed_out=False, interrupted=False, limit_s=60, said=[line, *more]
+        )
+    logs.write(
+        tmp_path / "runs" / "d.jsonl", logs.config("ddp/mpi", 2), 0.1, provenance=logs.host(1)
+    )
     assert main(["report", str(tmp_path)]) == 0
     assert rows(page(tmp_path), "Logs") == [
-        ["`a.jsonl`", "node lost", f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"],
+        [
+            "`a.jsonl`",
+            "node lost",
+            f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;",
+        ],
         ["`b.jsonl`", "out of memory", ends["b"][0]],
         ["`c.jsonl`", "failed", "exit code 3: rank 0,1: Exited with exit code 3"],
         ["`d.jsonl`", "wrong world", "provenance of 1 ranks, asked for 2"],
     ]
-    assert summary(tmp_path)["unusable"][0]["words"] == ["rank 0: RuntimeError: peer", "rank 1: Killed <9>"]
+    assert summary(tmp_path)["unusable"][0]["words"] == [
+        "rank 0: RuntimeError: peer",
+        "rank 1: Killed <9>",
+    ]
 
 
 def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study / "runs", tmp_path / "runs")
     text = (study / "study.toml").read_text()
-    (tmp_path / "study.toml").write_text(text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
+    (tmp_path / "study.toml").write_text(
+        text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
+    )
     assert main(["report", str(tmp_path)]) == 0
     text = page(tmp_path)
-    assert text.split("## Answer\n")[1].splitlines()[2].startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
-    assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [True, False, False]
+    assert (
+        text.split("## Answer\n")[1]
+        .splitlines()[2]
+        .startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
+    )
+    assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [
+        True,
+        False,
+        False,
+    ]
     assert "all comparisons of this page but the primary one" in text
     assert "primary" not in page(study)
     assert [c["primary"] for c in summary(tmp_path)["comparisons"]] == [True, False, False]
@@ -163,7 +218,9 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
     assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
     assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
     assert "takes away the overlap of Horovod's exchange" in text
-    assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + ["compile=True"] * 5
+    assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + [
+        "compile=True"
+    ] * 5
     assert values["figures"][:2] == ["ratio-compile-false", "ratio-compile-true"]
     for name in values["figures"]:
         drawn = (variants / "figures" / f"{name}.svg").read_text()
@@ -172,7 +229,9 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
 
 def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study: Path) -> None:
     printed = rows(page(variants), "Variants")
-    assert [row[4:7] for row in printed] == [["compile=True", "compile=False", "1.000 (n=1, no interval)"]] * 5
+    assert [row[4:7] for row in printed] == [
+        ["compile=True", "compile=False", "1.000 (n=1, no interval)"]
+    ] * 5
     assert {g["ratio"]["value"] for g in summary(variants)["gains"]} == {1.0}
     assert "## Variants" not in page(study)
 
@@ -198,11 +257,15 @@ def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
 
 
 def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
-    """The one process has nothing to compress: no variant, one figure, and its speed is what efficiency is against."""
+    """The one process has nothing to compress: no variant, one figure, and its speed is what
+    efficiency is against.
+    """
     (tmp_path / "runs").mkdir()
     logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
     for cell in ("ddp/mpi", "horovod/mpi"):
-        logs.write(tmp_path / "runs" / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125)
+        logs.write(
+            tmp_path / "runs" / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125
+        )
     assert main(["report", str(tmp_path)]) == 0
     text = page(tmp_path)
     assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
@@ -213,16 +276,22 @@ def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -
 
 
 def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
-    printed = rows(page(variants), "Throughput")  # windows of five steps: 0.5 s on one rank, 1 s on two
+    printed = rows(
+        page(variants), "Throughput"
+    )  # windows of five steps: 0.5 s on one rank, 1 s on two
     assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
     assert [row[8] for row in printed if row[4] == "2"] == ["12.5 %"] * 4
     assert "for input" not in page(study)
 
 
 def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
-    assert rows(page(variants), "Input pipeline alone") == [["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]]
+    assert rows(page(variants), "Input pipeline alone") == [
+        ["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]
+    ]
     assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
-    assert "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs" in page(variants)
+    assert "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs" in page(
+        variants
+    )
     assert "pipeline" not in page(study)
 
 
@@ -232,10 +301,15 @@ def test_the_input_pipeline_is_no_study(tmp_path: Path, capsys: pytest.CaptureFi
     assert "put training runs beside them" in capsys.readouterr().err
 
 
-def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(tmp_path: Path, study: Path) -> None:
+def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
+    tmp_path: Path, study: Path
+) -> None:
     folder = logs.study(tmp_path / "test", blocks=6)
     for path in (folder / "runs").glob("*horovod*"):
-        own = '"backend_env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"}, "env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1", '
+        own = (
+            '"backend_env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"}, "env": {"MV2_USE_GDR": '
+            '"0", "MV2_USE_CUDA": "1", '
+        )
         logs.edit(path, '"env": {', own)
     assert main(["report", str(folder)]) == 0
     text = page(folder)
@@ -243,7 +317,9 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(tmp_path: P
     assert text.split("## Answer\n\n")[1].startswith(
         f"- **The environments are not equal:** {said}, as the site asks; every ratio"
     )
-    assert {row[-1].endswith("; in unequal environments") for row in rows(text, "Horovod against DDP")} == {True}
+    assert {
+        row[-1].endswith("; in unequal environments") for row in rows(text, "Horovod against DDP")
+    } == {True}
     assert "agrees on everything but the framework, and the environment where it says so." in text
     assert all(c["unequal_environments"] == [said] for c in summary(folder)["comparisons"])
     assert "unequal" not in page(study)
@@ -270,7 +346,9 @@ def test_every_figure_is_shown_and_there(study: Path) -> None:
 def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
     assert main(["report", str(study), "--out", str(tmp_path / "again")]) == 0
     for path in (tmp_path / "again").rglob("*.*"):
-        assert path.read_bytes() == (study / path.relative_to(tmp_path / "again")).read_bytes(), path.name
+        assert path.read_bytes() == (study / path.relative_to(tmp_path / "again")).read_bytes(), (
+            path.name
+        )
 
 
 def test_figures_that_no_longer_belong_are_removed(tmp_path: Path) -> None:
@@ -296,7 +374,9 @@ def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
 def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
     """A real log, alone, without block, study file or a launcher's exit event."""
     real = (ROOT / "tests" / "fixtures" / "run-schema-1.jsonl").read_text()
-    (tmp_path / "run.jsonl").write_text("\n".join(line for line in real.splitlines() if '"exit"' not in line))
+    (tmp_path / "run.jsonl").write_text(
+        "\n".join(line for line in real.splitlines() if '"exit"' not in line)
+    )
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 0
     assert "squeezenet1_1" in page(tmp_path)
     assert summary(tmp_path)["runs"][0]["exit_code"] is None
@@ -309,14 +389,24 @@ def test_a_study_of_one_cell_still_reports(tmp_path: Path) -> None:
     assert "Horovod and DDP were not compared" in page(tmp_path)
 
 
-def test_no_usable_log_names_the_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_usable_log_names_the_reasons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for i in range(3):
-        logs.write(tmp_path / f"{i}.jsonl", logs.config("single"), 0.1, end={"status": "failed: loss is nan"})
+        logs.write(
+            tmp_path / f"{i}.jsonl",
+            logs.config("single"),
+            0.1,
+            end={"status": "failed: loss is nan"},
+        )
     logs.write(tmp_path / "4.jsonl", logs.config("single"), 0.1, windows=1)
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: killed or still running" in error
+    assert (
+        "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: killed or "
+        "still running" in error
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,7 +419,9 @@ def test_no_usable_log_names_the_reasons(tmp_path: Path, capsys: pytest.CaptureF
         ([], "Missing command"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    argv: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(argv) == 2
     out, error = capsys.readouterr()
     assert out == ""
@@ -338,7 +430,9 @@ def test_bad_input_is_one_line_and_exit_code_2(argv: list[str], part: str, capsy
     assert part in error
 
 
-def test_an_unwritable_folder_is_one_line(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_folder_is_one_line(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
     assert main(["report", str(study), "--out", str(tmp_path / "file")]) == 2
     assert "choose another folder with --out" in capsys.readouterr().err
@@ -367,12 +461,15 @@ HEAVY = """
 import sys
 from plots.__main__ import main
 main(sys.argv[1:])
-print('heavy:', *sorted({'numpy', 'pandas', 'scipy', 'matplotlib', 'pydantic', 'jinja2'} & set(sys.modules)), file=sys.stderr)
+heavy = {'numpy', 'pandas', 'scipy', 'matplotlib', 'pydantic', 'jinja2'} & set(sys.modules)
+print('heavy:', *sorted(heavy), file=sys.stderr)
 """
 
 
 def python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *argv], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", code, *argv], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_a_report_is_made_where_torch_is_not_installed(study: Path, tmp_path: Path) -> None:

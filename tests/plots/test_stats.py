@@ -1,4 +1,6 @@
-"""The statistics against worked examples that were computed elsewhere, and against their own promises by simulation."""
+"""The statistics against worked examples that were computed elsewhere, and against their own
+promises by simulation.
+"""
 
 import json
 import math
@@ -25,7 +27,9 @@ def noise(seed: int, shape: tuple[int, ...], sd: float) -> np.ndarray:
 
 
 def binomial_tolerance(p: float, n: int) -> float:
-    """Four standard errors of a share: a seeded simulation that misses by more is wrong, not unlucky."""
+    """Four standard errors of a share: a seeded simulation that misses by more is wrong, not
+    unlucky.
+    """
     return 4 * math.sqrt(p * (1 - p) / n)
 
 
@@ -62,10 +66,17 @@ def test_paired_ratio() -> None:
 
 
 def test_verdicts_agree_with_two_one_sided_tests() -> None:
-    """Known p values: the 90 % interval lies within a margin exactly if both one-sided tests reject at 5 % (Schuirmann 1987)."""
+    """Known p values: the 90 % interval lies within a margin exactly if both one-sided tests reject
+    at 5 % (Schuirmann 1987).
+    """
     p = stats.paired_ratio(PAIRED["ddp"], PAIRED["hvd"])
-    found = {margin: stats.verdict(p, float(margin.rstrip("%")) / 100) for margin in PAIRED["tost_p"]}
-    assert found == {m: "small difference" if tost_p < 0.05 else "different" for m, tost_p in PAIRED["tost_p"].items()}
+    found = {
+        margin: stats.verdict(p, float(margin.rstrip("%")) / 100) for margin in PAIRED["tost_p"]
+    }
+    assert found == {
+        m: "small difference" if tost_p < 0.05 else "different"
+        for m, tost_p in PAIRED["tost_p"].items()
+    }
     assert set(found.values()) == {"small difference", "different"}
 
 
@@ -86,7 +97,9 @@ def test_identical_values_are_equivalent() -> None:
 def test_sign_flip_enumerates_every_vector() -> None:
     assert stats.signflip_p([1.0, 2.0, 3.0]) == 2 / 8
     assert stats.signflip_p([1.0, 2.0, -3.0]) == 1.0
-    assert stats.signflip_p([1.0, 2.0, 4.0, -1.0]) == 6 / 16  # |sum| >= 6: 8 once, 6 twice, either sign
+    assert (
+        stats.signflip_p([1.0, 2.0, 4.0, -1.0]) == 6 / 16
+    )  # |sum| >= 6: 8 once, 6 twice, either sign
     assert stats.signflip_p([0.1] * 21) is None
 
 
@@ -98,7 +111,10 @@ def test_sign_flip_enumerates_every_vector() -> None:
         ([1.10, 1.12, 1.11, 1.13, 1.09, 1.12], "different"),
         ([0.90, 0.88, 0.91, 0.89, 0.90, 0.92], "different"),
         ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "inconclusive"),
-        ([1.018, 1.024, 1.016, 1.023, 1.019, 1.021], "different"),  # 90 % interval straddles the margin, 95 % excludes 1
+        (
+            [1.018, 1.024, 1.016, 1.023, 1.019, 1.021],
+            "different",
+        ),  # 90 % interval straddles the margin, 95 % excludes 1
         ([1.10, 1.12, 1.11, 1.13, 1.09], "too few blocks"),
         ([PAIRED["hvd"][i] / PAIRED["ddp"][i] for i in range(8)], "small difference"),
     ],
@@ -109,8 +125,19 @@ def test_verdict_table(ratios: list[float], expected: str) -> None:
 
 def test_margin_is_symmetric_in_the_ratio() -> None:
     ratios = [1.0185, 1.0190, 1.0195, 1.0188, 1.0192, 1.0190]
-    assert stats.verdict(pair(ratios), 0.02) == stats.verdict(pair([1 / r for r in ratios]), 0.02) == "small difference"
-    below = [0.9801, 0.9802, 0.9803, 0.9801, 0.9802, 0.9803]  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
+    assert (
+        stats.verdict(pair(ratios), 0.02)
+        == stats.verdict(pair([1 / r for r in ratios]), 0.02)
+        == "small difference"
+    )
+    below = [
+        0.9801,
+        0.9802,
+        0.9803,
+        0.9801,
+        0.9802,
+        0.9803,
+    ]  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
     assert stats.verdict(pair(below), 0.02) == "different"
 
 
@@ -132,7 +159,9 @@ def test_welch_ratio() -> None:
     known = KNOWN["efficiency_ci"]
     e = stats.welch_ratio(known["x1"], known["x8"])
     assert e.value / 8 == pytest.approx(known["E"], abs=1e-9)
-    assert [v / 8 for v in (e.low or 0, e.high or 0)] == pytest.approx(known["welch_ci95"], abs=1e-9)
+    assert [v / 8 for v in (e.low or 0, e.high or 0)] == pytest.approx(
+        known["welch_ci95"], abs=1e-9
+    )
     assert stats.welch_ratio([2.0], [2.0, 2.0]) == stats.Estimate(1.0, None, None, 1)
 
 
@@ -148,7 +177,9 @@ def test_power_of_equivalence_by_simulation() -> None:
     d = noise(3, (repeats, n), sd)
     half = scipy_stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / math.sqrt(n)
     inside = np.mean(np.abs(d.mean(axis=1)) + half <= math.log(1.02))
-    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(inside, abs=binomial_tolerance(0.8, repeats) + 0.01)
+    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(
+        inside, abs=binomial_tolerance(0.8, repeats) + 0.01
+    )
 
 
 def test_blocks_needed_is_the_smallest_number() -> None:
@@ -161,8 +192,14 @@ def test_blocks_needed_is_the_smallest_number() -> None:
     assert half(n) <= math.log(1.02) < half(n - 1)
     n = stats.blocks_for_power(0.05, 0.02)
     assert n is not None
-    assert stats.power_difference(0.05, math.log(1.02), n) >= 0.8 > stats.power_difference(0.05, math.log(1.02), n - 1)
-    assert stats.blocks_for_power(0.0, 0.02) == stats.blocks_for_power(1e-9, 0.02) == stats.MIN_BLOCKS
+    assert (
+        stats.power_difference(0.05, math.log(1.02), n)
+        >= 0.8
+        > stats.power_difference(0.05, math.log(1.02), n - 1)
+    )
+    assert (
+        stats.blocks_for_power(0.0, 0.02) == stats.blocks_for_power(1e-9, 0.02) == stats.MIN_BLOCKS
+    )
     assert stats.blocks_for_power(5.0, 0.001) is None
 
 
@@ -186,12 +223,19 @@ def test_interval_covers_the_truth_in_95_percent(blocks: int) -> None:
 
 
 def test_equal_systems_are_called_different_in_five_percent() -> None:
-    """A/A: large common block noise, which pairing removes, and run noise that makes the margin unreachable or easy."""
+    """A/A: large common block noise, which pairing removes, and run noise that makes the margin
+    unreachable or easy.
+    """
     repeats, blocks = 1500, 6
     for run_sd in (0.005, 0.03):
-        common, a, b = noise(1, (repeats, blocks), 0.2), noise(2, (repeats, blocks), run_sd), noise(4, (repeats, blocks), run_sd)
+        common, a, b = (
+            noise(1, (repeats, blocks), 0.2),
+            noise(2, (repeats, blocks), run_sd),
+            noise(4, (repeats, blocks), run_sd),
+        )
         called = [
-            stats.verdict(stats.paired_ratio(x.tolist(), y.tolist()), 0.02) in ("small difference", "different")
+            stats.verdict(stats.paired_ratio(x.tolist(), y.tolist()), 0.02)
+            in ("small difference", "different")
             for x, y in zip(np.exp(common + a), np.exp(common + b), strict=True)
         ]
         assert np.mean(called) == pytest.approx(0.05, abs=binomial_tolerance(0.05, repeats))
@@ -207,7 +251,9 @@ def test_mser_cuts_a_known_warm_up() -> None:
 
 def test_tukey_flags_the_ancestors_outliers() -> None:
     known = KNOWN["summaries"]["ancestor_D_steps_ms"]
-    assert np.percentile(known["x"], [25, 50, 75]) == pytest.approx([known["q1"], known["median"], known["q3"]])
+    assert np.percentile(known["x"], [25, 50, 75]) == pytest.approx(
+        [known["q1"], known["median"], known["q3"]]
+    )
     assert steady_state.tukey_outliers(known["x"]) == known["tukey_outliers"]
 
 
@@ -218,7 +264,9 @@ def test_a_drifting_run_is_flagged_and_a_steady_one_is_not() -> None:
     judged = steady_state.judge(step.tolist())
     assert not judged.steady
     assert judged.level_shift == pytest.approx(0.05, abs=0.01)
-    small = np.exp(np.r_[np.zeros(10), np.full(10, 0.015)] + noise(0, (20,), 0.001))  # resolved, but below 2 %
+    small = np.exp(
+        np.r_[np.zeros(10), np.full(10, 0.015)] + noise(0, (20,), 0.001)
+    )  # resolved, but below 2 %
     assert steady_state.judge(small.tolist()).steady
 
 
@@ -235,5 +283,7 @@ def test_a_warm_up_left_in_the_windows_is_flagged() -> None:
 
 @pytest.mark.parametrize("steps", [15, 20, 30, 100])
 def test_pure_noise_is_rarely_called_not_steady(steps: int) -> None:
-    flagged = [not steady_state.judge(x.tolist()).steady for x in np.exp(noise(7, (400, steps), 0.05))]
+    flagged = [
+        not steady_state.judge(x.tolist()).steady for x in np.exp(noise(7, (400, steps), 0.05))
+    ]
     assert np.mean(flagged) < 0.04 + binomial_tolerance(0.04, 400)

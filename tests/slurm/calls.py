@@ -1,4 +1,6 @@
-"""The command line in this process: its real parser and commands, without the seconds that another process takes."""
+"""The command line in this process: its real parser and commands, without the seconds that another
+process takes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from slurm.__main__ import main
 
 
 class Calls:
-    """`call("render", "local")` is `python -m slurm render local`: exit code, standard output, standard error."""
+    """`call("render", "local")` is `python -m slurm render local`: exit code, standard output,
+    standard error.
+    """
 
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys, self._monkeypatch = capsys, monkeypatch

@@ -1,4 +1,6 @@
-"""A Slurm of shell scripts: enough of srun, scontrol, sbatch, squeue, sacct and scancel for the tests, no daemons."""
+"""A Slurm of shell scripts: enough of srun, scontrol, sbatch, squeue, sacct and scancel for the
+tests, no daemons.
+"""
 
 import sys
 from pathlib import Path
@@ -7,9 +9,11 @@ COMMANDS = {
     "srun": 'exec "{python}" -m tests.slurm.stand_in "$@"\n',
     "ibrun": 'exec "{python}" -m tests.slurm.stand_in "$@"\n',
     "scontrol": (
-        'if [ "$1 $2" = "show hostnames" ]; then printf "%s\\n" $FAKE_HOSTS; else echo "$@" >>"{folder}/scontrol.said"; fi\n'
+        'if [ "$1 $2" = "show hostnames" ]; then printf "%s\\n" $FAKE_HOSTS; else echo "$@" '
+        '>>"{folder}/scontrol.said"; fi\n'
     ),
-    # a job of the name in the script, pending, with the next number; environment and arguments are kept
+    # a job of the name in the script, pending, with the next number; environment and arguments are
+    # kept
     "sbatch": (
         'env >"{folder}/sbatch.env"; echo "$@" >>"{folder}/sbatch.said"\n'
         'n=$(($(cat "{folder}/queue" "{folder}/gone" 2>/dev/null | wc -l) + 101))\n'
@@ -17,8 +21,10 @@ COMMANDS = {
         'name=$(sed -n "s/^#SBATCH --job-name=//p" "$script")\n'
         'echo "$n|$name|PENDING" >>"{folder}/queue"; echo "$n;cluster"\n'
     ),
-    "squeue": 'if [ -e "{folder}/squeue.down" ]; then exit 1; fi\ncat "{folder}/queue" 2>/dev/null\nexit 0\n',
-    "sacct": 'if [ ! -e "{folder}/accounts" ]; then echo "accounting is disabled" >&2; exit 1; fi\ncat "{folder}/accounts"\n',
+    "squeue": 'if [ -e "{folder}/squeue.down" ]; then exit 1; fi\ncat "{folder}/queue" '
+    "2>/dev/null\nexit 0\n",
+    "sacct": 'if [ ! -e "{folder}/accounts" ]; then echo "accounting is disabled" >&2; exit 1; '
+    'fi\ncat "{folder}/accounts"\n',
     "scancel": 'echo "$@" >>"{folder}/scancel.said"\n',
 }
 
@@ -29,6 +35,8 @@ def install(folder: Path, *names: str) -> Path:
     bin_folder.mkdir(exist_ok=True)
     for name in names or COMMANDS:
         path = bin_folder / name
-        path.write_text("#!/bin/bash\n" + COMMANDS[name].format(python=sys.executable, folder=folder))
+        path.write_text(
+            "#!/bin/bash\n" + COMMANDS[name].format(python=sys.executable, folder=folder)
+        )
         path.chmod(0o755)
     return bin_folder

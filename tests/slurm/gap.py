@@ -1,6 +1,8 @@
-"""How long a Slurm job script takes from one step to the next, apart from what the steps take: python -m tests.slurm.gap [TIMES].
+"""How long a Slurm job script takes from one step to the next, apart from what the steps take:
+python -m tests.slurm.gap [TIMES].
 
-Steps are a shell script that writes a complete log and its own beginning and end, so what is left is the job script's doing.
+Steps are a shell script that writes a complete log and its own beginning and end, so what is left
+is the job script's doing.
 """
 
 import itertools
@@ -39,7 +41,8 @@ _SHIM = """\
 echo {name} >>"{folder}/started"
 exec {real} "$@"
 """
-# What a shell script may start that takes time, or would with a slow file system or a busy controller.
+# What a shell script may start that takes time, or would with a slow file system or a busy
+# controller.
 WATCHED = (
     "awk",
     "cat",
@@ -68,14 +71,19 @@ class Bare:
         source = write(
             folder,
             world_sizes="nodes = [1, 2]",
-            cells='cells = ["single", "ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]\nsettings = ["shipped", "matched"]',
+            cells='cells = ["single", "ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]\n'
+            'settings = ["shipped", "matched"]',
         )
         site = read_site("testcluster").laid_out("single")
         study = fit(read_study(source), site, (), source)
         job = jobs(plan(study, 1, folder / "results" / "small" / "runs")[0], site)[0]
         self.runs = job.runs
         self.script = folder / "job.sh"
-        self.script.write_text(render_batch(study, source.read_text(), Request(site), job, folder / "results" / "small"))
+        self.script.write_text(
+            render_batch(
+                study, source.read_text(), Request(site), job, folder / "results" / "small"
+            )
+        )
         self.bin = install(folder, "scontrol", "squeue")
         self._add("srun", _SRUN)
 
@@ -100,7 +108,14 @@ class Bare:
             "SLURM_JOB_END_TIME": str(int(time.time()) + 36000),
             "FAKE_HOSTS": "r1 r2",
         }
-        subprocess.run(["bash", str(self.script)], cwd=ROOT, env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(
+            ["bash", str(self.script)],
+            cwd=ROOT,
+            env=env,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+        )
 
     def started(self) -> list[str]:
         """Names of the programs that were started, in order."""
@@ -119,7 +134,10 @@ def main(times: int) -> None:
             bare = Bare(Path(folder))
             bare.run()
             gaps = bare.gaps_s()
-        print(f"{len(gaps)} gaps: median {statistics.median(gaps)} s, largest {max(gaps)} s", flush=True)
+        print(
+            f"{len(gaps)} gaps: median {statistics.median(gaps)} s, largest {max(gaps)} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Mutated and hostile study and site files through read, plan and render: python -m tests.slurm.mutations --inputs 100000.
+"""Mutated and hostile study and site files through read, plan and render: python -m
+tests.slurm.mutations --inputs 100000.
 
-Counts tracebacks, job scripts that bash cannot read, and values of a file that a shell executed: each must be 0. Every
-twenty-fifth script is run for real, with programs that do nothing in place of launcher and Python.
+Counts tracebacks, job scripts that bash cannot read, and values of a file that a shell executed:
+each must be 0. Every twenty-fifth script is run for real, with programs that do nothing in place of
+launcher and Python.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from slurm.render import render_batch, render_job, render_report
 from slurm.site import Site
 from tests.slurm.studies import ROOT, SMALL
 
-OWN = SMALL.replace('dataset = "digits"', 'dataset = "my.images:make"\nmodel = "my.models:make"\ndata_dir = "my data"')
+OWN = SMALL.replace(
+    'dataset = "digits"',
+    'dataset = "my.images:make"\nmodel = "my.models:make"\ndata_dir = "my data"',
+)
 RICH = """\
 name = "rich"
 title = "every key that is free text"
@@ -70,9 +75,19 @@ OTHER = "1"
 [env_per_backend.horovod]
 HIS = "a value"
 """
-FREE = b"question|title|notes|model|dataset|data|data_dir|venv|modules|launch_args|mpirun_args|hostfile|[A-Z_]+|gpu|sources"
-STUDIES = [SMALL, OWN, OWN, *(p.read_text() for p in sorted((ROOT / "slurm/studies").glob("*.toml")))]
-SITES = {p.stem: p.read_text() for p in sorted((ROOT / "slurm/sites").glob("*.toml"))} | {"rich": RICH}
+FREE = (
+    b"question|title|notes|model|dataset|data|data_dir|venv|modules|launch_args|mpirun_args|"
+    b"hostfile|[A-Z_]+|gpu|sources"
+)
+STUDIES = [
+    SMALL,
+    OWN,
+    OWN,
+    *(p.read_text() for p in sorted((ROOT / "slurm/studies").glob("*.toml"))),
+]
+SITES = {p.stem: p.read_text() for p in sorted((ROOT / "slurm/sites").glob("*.toml"))} | {
+    "rich": RICH
+}
 MARK = "MARK"
 COMMANDS = (
     f"$(touch {MARK})",
@@ -90,7 +105,22 @@ COMMANDS = (
     f"\n#SBATCH --wrap='touch {MARK}'\n",
 )
 VALUES = (
-    *("true", "false", "0", "-1", "1.5", "nan", "inf", "1e308", "9" * 30, "9" * 5000, "0x10", "1_000", "07:32:00", "2026-11-21"),
+    *(
+        "true",
+        "false",
+        "0",
+        "-1",
+        "1.5",
+        "nan",
+        "inf",
+        "1e308",
+        "9" * 30,
+        "9" * 5000,
+        "0x10",
+        "1_000",
+        "07:32:00",
+        "2026-11-21",
+    ),
     *(
         '""',
         '"x"',
@@ -105,25 +135,41 @@ VALUES = (
         '["a", "a"]',
         "[[1]]",
     ),
-    *("[" * 300 + "]" * 300, "[" * 5000, "{a = 1}", '"ddp/mpi"', '["single"]', '["ddp", "horovod"]', "[1, 2, 4]", "[1000000]"),
+    *(
+        "[" * 300 + "]" * 300,
+        "[" * 5000,
+        "{a = 1}",
+        '"ddp/mpi"',
+        '["single"]',
+        '["ddp", "horovod"]',
+        "[1, 2, 4]",
+        "[1000000]",
+    ),
     "1000000000",
 )
 RUN_EVERY = 25
 _NOTHING = "#!/bin/sh\nexit 0\n"
-_SAID = {**dict.fromkeys(("srun", "ibrun", "squeue", "module"), _NOTHING), "scontrol": '#!/bin/sh\nprintf "%s\\n" $FAKE_HOSTS\n'}
+_SAID = {
+    **dict.fromkeys(("srun", "ibrun", "squeue", "module"), _NOTHING),
+    "scontrol": '#!/bin/sh\nprintf "%s\\n" $FAKE_HOSTS\n',
+}
 
 
 def mutate(text: str, rng: random.Random) -> bytes:
     """One to three changes: of bytes, of lines, of values, or commands put into strings."""
     data = text.encode()
     for _ in range(rng.choice((1, 1, 2, 3))):
-        data = rng.choice((_bytes, _lines, _value, _value, _commands, _commands, _commands))(data, rng)
+        data = rng.choice((_bytes, _lines, _value, _value, _commands, _commands, _commands))(
+            data, rng
+        )
     return data
 
 
 def _bytes(data: bytes, rng: random.Random) -> bytes:
     at = rng.randrange(len(data) + 1)
-    junk = bytes(rng.randrange(256 if rng.random() < 0.1 else 127) for _ in range(rng.randint(0, 4)))
+    junk = bytes(
+        rng.randrange(256 if rng.random() < 0.1 else 127) for _ in range(rng.randint(0, 4))
+    )
     if rng.random() < 0.1:
         return data[:at]
     return data[:at] + junk + data[at + rng.randint(0, 8) :]
@@ -154,11 +200,19 @@ def _value(data: bytes, rng: random.Random) -> bytes:
 
 
 def _commands(data: bytes, rng: random.Random) -> bytes:
-    """A command behind what some string says; not in a prologue or a container, which are commands."""
+    """A command behind what some string says; not in a prologue or a container,
+    which are commands.
+    """
     places = [p for p in re.finditer(rb'"([^"\\\n]*)"', data) if not _is_code(data, p.start())]
     if rng.random() < 0.8:  # most others are words of a list, and refused
-        places = [p for p in places if re.match(rb"(%s) *=" % FREE, data[data.rfind(b"\n", 0, p.start()) + 1 :])] or places
-    for place in sorted(rng.sample(places, min(len(places), rng.choice((1, 1, 2)))), key=lambda p: -p.start()):
+        places = [
+            p
+            for p in places
+            if re.match(rb"(%s) *=" % FREE, data[data.rfind(b"\n", 0, p.start()) + 1 :])
+        ] or places
+    for place in sorted(
+        rng.sample(places, min(len(places), rng.choice((1, 1, 2)))), key=lambda p: -p.start()
+    ):
         text = place[1].decode(errors="replace") + rng.choice(COMMANDS)
         data = data[: place.start()] + json.dumps(text).encode() + data[place.end() :]
     return data
@@ -217,23 +271,36 @@ class Bench:
         written, site = read_study(source), read_site(str(site_file))
         study = fit(written, site, (), source)
         folder = results / study.name
-        runs = [run for block in plan(study, min(2, study.blocks), folder / "runs") for run in block]
+        runs = [
+            run for block in plan(study, min(2, study.blocks), folder / "runs") for run in block
+        ]
         text = text_of(study, written, read_text(source))
         if site.scheduler == "none":
             return [(site, render_job(study, text, site, runs[:2], folder))]
         request = Request(site, account)
         job = jobs(runs, site)[-1]
         few = replace(job, runs=job.runs[:2])
-        return [(site, render_batch(study, text, request, few, folder)), (site, render_report(study, request, folder))]
+        return [
+            (site, render_batch(study, text, request, few, folder)),
+            (site, render_report(study, request, folder)),
+        ]
 
-    def _try_script(self, script: str, site: Site, number: int, inputs: tuple[bytes, bytes]) -> None:
+    def _try_script(
+        self, script: str, site: Site, number: int, inputs: tuple[bytes, bytes]
+    ) -> None:
         path = self.folder / "job.sh"
         path.write_text(script)
         complaint = _complaint(script)
         self.counts["scripts that bash has read"] += 1
-        if complaint and not _complaint("\n".join(site.setup.prologue)):  # a prologue is the user's own bash, right or wrong
+        if complaint and not _complaint(
+            "\n".join(site.setup.prologue)
+        ):  # a prologue is the user's own bash, right or wrong
             self._fault("script that bash cannot read", number, *inputs, complaint)
-        if self.counts["scripts that bash has read"] % RUN_EVERY or site.setup.prologue or site.setup.container:
+        if (
+            self.counts["scripts that bash has read"] % RUN_EVERY
+            or site.setup.prologue
+            or site.setup.container
+        ):
             return
         self.counts["scripts run"] += 1
         self._run(path, site)
@@ -260,7 +327,9 @@ class Bench:
     def _fault(self, kind: str, number: int, study: bytes, site: bytes, why: str) -> None:
         self.counts[kind] += 1
         if len(self.faults) < 20:
-            self.faults.append(f"input {number}: {kind}\n{why}\n--- study\n{study!r}\n--- site\n{site!r}\n")
+            self.faults.append(
+                f"input {number}: {kind}\n{why}\n--- study\n{study!r}\n--- site\n{site!r}\n"
+            )
 
 
 def _complaint(script: str) -> str:
@@ -293,7 +362,10 @@ def main() -> int:
     print(*bench.faults, sep="\n", file=sys.stderr)
     kinds = ("refused in one line", "rendered", "scripts that bash has read", "scripts run")
     faults = ("traceback", "script that bash cannot read", "value that a shell executed")
-    print(f"{asked.inputs} inputs, seed {asked.seed}: " + ", ".join(f"{bench.counts[kind]} {kind}" for kind in kinds))
+    print(
+        f"{asked.inputs} inputs, seed {asked.seed}: "
+        + ", ".join(f"{bench.counts[kind]} {kind}" for kind in kinds)
+    )
     print(", ".join(f"{bench.counts[fault]} {fault}" for fault in faults))
     return 1 if bench.faults else 0
 

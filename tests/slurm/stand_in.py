@@ -1,4 +1,5 @@
-"""Stands in for mpirun or srun: writes the log of the run it is asked to start without training, or goes wrong in a chosen way.
+"""Stands in for mpirun or srun: writes the log of the run it is asked to start without training, or
+goes wrong in a chosen way.
 
 STAND_IN is JSON: what the run at each position of its block does; anything not named is "ok".
 """
@@ -22,7 +23,11 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 def start(config: RunConfig) -> RunLog:
     """A log as far as its first event."""
     log = RunLog(config.log_path)
-    host = {"ranks": [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)]}
+    host = {
+        "ranks": [
+            {"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)
+        ]
+    }
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
     return log
 
@@ -33,8 +38,18 @@ def complete(config: RunConfig) -> None:
     for index in range(config.windows):
         steps = [[0.25] * config.steps_per_window] * config.world_size
         log.write("steps", phase="window", index=index, seconds=steps)
-        log.write("window", index=index, steps=config.steps_per_window, seconds=0.25 * config.steps_per_window)
-    log.write("end", status="ok", checks=dict.fromkeys(CHECKS, True), samples=config.steps * config.samples_per_step)
+        log.write(
+            "window",
+            index=index,
+            steps=config.steps_per_window,
+            seconds=0.25 * config.steps_per_window,
+        )
+    log.write(
+        "end",
+        status="ok",
+        checks=dict.fromkeys(CHECKS, True),
+        samples=config.steps * config.samples_per_step,
+    )
 
 
 def fail(config: RunConfig) -> None:
@@ -43,7 +58,11 @@ def fail(config: RunConfig) -> None:
 
 
 def crash(config: RunConfig) -> None:
-    print("Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\nmpirun: a rank exited", flush=True)
+    print(
+        "Traceback (most recent call last):\nModuleNotFoundError: No module named 'torch'\n"
+        "mpirun: a rank exited",
+        flush=True,
+    )
     sys.exit(1)
 
 
@@ -71,7 +90,8 @@ def hang_early(config: RunConfig) -> None:
 
 
 def name_signals(config: RunConfig) -> None:
-    """Hang until stopped, then name the signals that came: mpirun ends its ranks at once on a second one.
+    """Hang until stopped, then name the signals that came: mpirun ends its ranks at once on a
+    second one.
 
     `timeout` without --foreground signals twice, and gives itself away by a SIGCONT.
     """
@@ -96,17 +116,24 @@ def torn(config: RunConfig) -> None:
 
 
 def orphan(config: RunConfig) -> None:
-    """Complete, but leave a process behind as a killed mpirun does: in a process group of its own."""
+    """Complete, but leave a process behind as a killed mpirun does:
+    in a process group of its own.
+    """
     child = subprocess.Popen(["sleep", "60"], process_group=0)
     print(f"left {child.pid}", flush=True)
     complete(config)
 
 
 def out_of_memory(config: RunConfig) -> None:
-    """What is left of a rank that the kernel killed for its cgroup under srun, after more errors than anybody keeps."""
+    """What is left of a rank that the kernel killed for its cgroup under srun, after more errors
+    than anybody keeps.
+    """
     start(config)
     print(*(f"error: {n}" for n in range(1000)), sep="\n")
-    print("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.")
+    print(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have "
+        "been OOM Killed."
+    )
     print("srun: error: r2: task 1: Out Of Memory", flush=True)
     sys.exit(137)
 
@@ -125,13 +152,19 @@ def trip_over_a_node(config: RunConfig) -> None:
 
 
 def _last_host() -> str:
-    return next((word.split("=")[1].split(",")[-1] for word in sys.argv if word.startswith("--nodelist=")), "r2")
+    return next(
+        (word.split("=")[1].split(",")[-1] for word in sys.argv if word.startswith("--nodelist=")),
+        "r2",
+    )
 
 
 def babble(config: RunConfig) -> None:
     """Print what breaks naive JSON, and leave with 3."""
     sys.stdout.buffer.write(
-        b'50%\rerror: "a" \\ %s\t\xff\x00\x1b[31m' + "é\n".encode() + b"x" * 10_000 + b"\n \n$(last) 'line'\n"
+        b'50%\rerror: "a" \\ %s\t\xff\x00\x1b[31m'
+        + "é\n".encode()
+        + b"x" * 10_000
+        + b"\n \n$(last) 'line'\n"
     )
     sys.exit(3)
 
@@ -141,11 +174,19 @@ def silent(config: RunConfig) -> None:
 
 
 def another_world(config: RunConfig) -> None:
-    """Refused by the bench itself: as if the launcher had started one rank more than was asked for."""
+    """Refused by the bench itself: as if the launcher had started one rank more than was asked
+    for.
+    """
     argv = config.to_argv()
-    launcher = {f"OMPI_COMM_WORLD_{name}": str(config.world_size + 1) for name in ("SIZE", "LOCAL_SIZE")}
+    launcher = {
+        f"OMPI_COMM_WORLD_{name}": str(config.world_size + 1) for name in ("SIZE", "LOCAL_SIZE")
+    }
     launcher |= {f"OMPI_COMM_WORLD_{name}": "0" for name in ("RANK", "LOCAL_RANK")}
-    sys.exit(subprocess.run([sys.executable, "-m", "bench", *argv], env={**os.environ, **launcher}).returncode)
+    sys.exit(
+        subprocess.run(
+            [sys.executable, "-m", "bench", *argv], env={**os.environ, **launcher}
+        ).returncode
+    )
 
 
 def slow(config: RunConfig) -> None:
@@ -180,15 +221,26 @@ def environment(folder: Path, behaviours: dict[int, str] | None = None) -> dict[
     if not command.exists():  # a job may be starting it: a rewrite would hand it half a file
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.slurm.stand_in "$@"\n')
         command.chmod(0o755)
-    return {**os.environ, "PYTHON": sys.executable, "MPIRUN": str(command), "STAND_IN": json.dumps(behaviours or {})}
+    return {
+        **os.environ,
+        "PYTHON": sys.executable,
+        "MPIRUN": str(command),
+        "STAND_IN": json.dumps(behaviours or {}),
+    }
 
 
 def find_hosts(argv: list[str]) -> None:
     """What Slurm says to a step on a host that is lost."""
     file = Path(os.environ.get("STAND_IN_LOST", "none"))
     lost = file.read_text() if file.exists() else ""
-    if lost and any(lost in word.split("=")[1].split(",") for word in argv if word.startswith("--nodelist=")):
-        print("srun: error: Unable to create step for job 77: Requested node configuration is not available", flush=True)
+    if lost and any(
+        lost in word.split("=")[1].split(",") for word in argv if word.startswith("--nodelist=")
+    ):
+        print(
+            "srun: error: Unable to create step for job 77: Requested node configuration is not "
+            "available",
+            flush=True,
+        )
         sys.exit(1)
 
 
@@ -198,7 +250,12 @@ def main(argv: list[str]) -> None:
         print("alive")
         return
     print("stdin", Path("/proc/self/fd/0").readlink())
-    print("mpirun", *argv[: argv.index("bench") + 1], *(f"{name}={os.environ.get(name)}" for name in SHOWN), flush=True)
+    print(
+        "mpirun",
+        *argv[: argv.index("bench") + 1],
+        *(f"{name}={os.environ.get(name)}" for name in SHOWN),
+        flush=True,
+    )
     if argv[argv.index("bench") + 1] == "doctor":
         print("doctor", *argv[argv.index("doctor") + 1 :])
         if (failure := os.environ.get("STAND_IN_DOCTOR", "")) != "":

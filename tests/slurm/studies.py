@@ -8,7 +8,9 @@ from slurm.study import Study
 
 ROOT = Path(__file__).parents[2]
 
-SHIPPED_SITES = "cardinal, cardinal-mvapich, generic, hostfile, local, lumi-g, perlmutter, testcluster, vista"
+SHIPPED_SITES = (
+    "cardinal, cardinal-mvapich, generic, hostfile, local, lumi-g, perlmutter, testcluster, vista"
+)
 
 SMALL = """\
 name = "small"
@@ -47,7 +49,9 @@ def write(folder: Path, text: str = SMALL, **changes: str) -> Path:
 
 
 def changed(site: Site, **changes: object) -> Site:
-    """The site with other values of dotted keys, '.' written '__', checked as if they stood in its file."""
+    """The site with other values of dotted keys, '.' written '__', checked as if they stood in its
+    file.
+    """
     values = site.model_dump(mode="json")
     for key, value in changes.items():
         *tables, name = key.split("__")

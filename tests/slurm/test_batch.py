@@ -1,4 +1,6 @@
-"""Jobs in a queue: submitted once, followed, resumed and cancelled; a job that nobody knows any more is never a success."""
+"""Jobs in a queue: submitted once, followed, resumed and cancelled; a job that nobody knows any
+more is never a success.
+"""
 
 import json
 import os
@@ -22,11 +24,18 @@ from tests.slurm.studies import ROOT, write
 
 
 class Cluster:
-    """The small study on the test cluster: one block at one node (seven runs) and one at two (four)."""
+    """The small study on the test cluster: one block at one node (seven runs) and one at two
+    (four).
+    """
 
     def __init__(self, folder: Path) -> None:
         self.top = folder
-        source = write(folder, world_sizes="nodes = [1, 2]", cells='cells = ["single", "ddp", "horovod"]', blocks="blocks = 1")
+        source = write(
+            folder,
+            world_sizes="nodes = [1, 2]",
+            cells='cells = ["single", "ddp", "horovod"]',
+            blocks="blocks = 1",
+        )
         self.asked = Asked(str(source), "testcluster", folder / "results")
         self.folder = folder / "results" / "small"
 
@@ -47,7 +56,9 @@ class Cluster:
         (self.top / "gone").write_text("gone\n" * 2)  # numbers go on
 
     def say(self, job: str, *events: dict[str, object]) -> None:
-        (self.folder / "jobs" / f"{job}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        (self.folder / "jobs" / f"{job}.jsonl").write_text(
+            "".join(json.dumps(event) + "\n" for event in events)
+        )
 
     def finish(self, job: str) -> None:
         for run in self.jobs()[job].runs:
@@ -71,7 +82,12 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     ]
     assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending", "report": "pending"}
     first, second, last = cluster.records()
-    assert (first["job"], first["slurm_id"], first["script"], first["blocks"]) == ("n001-b00", "101", "job-n001-b00-001.sh", 1)
+    assert (first["job"], first["slurm_id"], first["script"], first["blocks"]) == (
+        "n001-b00",
+        "101",
+        "job-n001-b00-001.sh",
+        1,
+    )
     assert second["slurm_id"] == "102"
     assert (last["job"], last["slurm_id"], last["script"], last["after"]) == (
         "report",
@@ -80,10 +96,19 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
         ["101", "102"],
     )
     said = (cluster.top / "sbatch.said").read_text().splitlines()
-    assert said[0] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out {cluster.folder}/job-n001-b00-001.sh"
+    assert (
+        said[0] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out "
+        f"{cluster.folder}/job-n001-b00-001.sh"
+    )
     script = f"{cluster.folder}/job-report-001.sh"
-    assert said[2] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out --dependency=afterany:101:102 {script}"
-    names = {line.partition("=")[0] for line in (cluster.top / "sbatch.env").read_text().splitlines()}
+    assert (
+        said[2]
+        == f"--parsable --output={cluster.folder}/jobs/%x-%j.out --dependency=afterany:101:102 "
+        f"{script}"
+    )
+    names = {
+        line.partition("=")[0] for line in (cluster.top / "sbatch.env").read_text().splitlines()
+    }
     assert not names & {"SLURM_JOB_ID", "SBATCH_TIMELIMIT"}
     assert "SLURM_CONF" in names
     assert (cluster.folder / "study.toml").exists()
@@ -105,7 +130,11 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     with pytest.raises(SystemExit):
         fail(runs[-1].config)
     cluster.set_queue()
-    cluster.say("n002-b00", {"event": "begin", "job": "102"}, {"event": "end", "job": "102", "reason": "complete"})
+    cluster.say(
+        "n002-b00",
+        {"event": "begin", "job": "102"},
+        {"event": "end", "job": "102", "reason": "complete"},
+    )
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
     assert submit_missing(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
@@ -123,34 +152,52 @@ def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
     cluster.set_queue()
-    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "vanished: it never began")
+    assert cluster.states() == dict.fromkeys(
+        ("n001-b00", "n002-b00", "report"), "vanished: it never began"
+    )
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
     (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n103|COMPLETED\n")
-    assert cluster.states() == {"n001-b00": "ended: NODE_FAIL", "n002-b00": "ended: CANCELLED", "report": "ended: COMPLETED"}
+    assert cluster.states() == {
+        "n001-b00": "ended: NODE_FAIL",
+        "n002-b00": "ended: CANCELLED",
+        "report": "ended: COMPLETED",
+    }
     assert {status.state for status in cluster.work().statuses} == {"planned"}
     assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
 
 
 @pytest.mark.parametrize(
-    ("account", "state"), [("NODE_FAIL", "node lost"), ("OUT_OF_MEMORY", "out of memory"), ("TIMEOUT", "interrupted")]
+    ("account", "state"),
+    [("NODE_FAIL", "node lost"), ("OUT_OF_MEMORY", "out of memory"), ("TIMEOUT", "interrupted")],
 )
-def test_a_run_that_went_with_its_job_has_the_jobs_end(cluster: Cluster, account: str, state: str) -> None:
+def test_a_run_that_went_with_its_job_has_the_jobs_end(
+    cluster: Cluster, account: str, state: str
+) -> None:
     submit_missing(cluster.asked)
     start(begun := config_of(cluster, "n001-b00"))
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     cluster.set_queue()
     (cluster.top / "accounts").write_text(f"101|{account}\n")
     work = cluster.work()
-    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work.folder, queue()))}
+    states = {
+        s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work.folder, queue()))
+    }
     assert begun.log_path is not None
-    assert states.pop(begun.log_path) == (state, f"killed together with its job, which ended: {account}")
+    assert states.pop(begun.log_path) == (
+        state,
+        f"killed together with its job, which ended: {account}",
+    )
     assert set(states.values()) == {("planned", "")}
 
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
-    cluster.say("n001-b00", {"event": "begin", "job": "5"}, {"event": "end", "job": "5", "reason": "complete"})
+    cluster.say(
+        "n001-b00",
+        {"event": "begin", "job": "5"},
+        {"event": "end", "job": "5", "reason": "complete"},
+    )
     cluster.set_queue()
     assert cluster.states()["n001-b00"] == "vanished: it never began"
 
@@ -172,8 +219,14 @@ def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cl
     """The later one was submitted by hand and found the first at work."""
     submit_missing(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING")
-    refused: dict[str, object] = {"event": "end", "job": "130", "reason": "refused: job 101 is at work on the same runs"}
-    cluster.say("n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused)
+    refused: dict[str, object] = {
+        "event": "end",
+        "job": "130",
+        "reason": "refused: job 101 is at work on the same runs",
+    }
+    cluster.say(
+        "n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused
+    )
     assert cluster.states()["n001-b00"] == "running"
     assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 101"
 
@@ -187,10 +240,15 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
     submit_missing(asked)
-    pending = [f"{job}  pending as job {n}" for job, n in (("n001-b00", 101), ("n002-b00", 102), ("report", 103))]
+    pending = [
+        f"{job}  pending as job {n}"
+        for job, n in (("n001-b00", 101), ("n002-b00", 102), ("report", 103))
+    ]
     assert submit_missing(asked) == pending
     assert len(cancel_all(asked)) == 3
-    assert (cluster.top / "scancel.said").read_text() == "".join(f"--clusters=moon {n}\n" for n in (103, 101, 102))
+    assert (cluster.top / "scancel.said").read_text() == "".join(
+        f"--clusters=moon {n}\n" for n in (103, 101, 102)
+    )
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
@@ -199,7 +257,9 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
     assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "submitted")
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     assert cluster.states()["n001-b00"] == "running"
-    with pytest.raises(UsageError, match="squeue does not answer, and without it a job might be submitted twice"):
+    with pytest.raises(
+        UsageError, match="squeue does not answer, and without it a job might be submitted twice"
+    ):
         submit_missing(cluster.asked)
 
 
@@ -207,8 +267,15 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
     by_hand = cluster.top / "by-hand.sh"
     by_hand.write_text("#!/bin/bash\n")
     gone = cluster.top / "gone.sh"
-    cluster.set_queue(f"55|small-n001-b00|RUNNING|{by_hand}", "56|another-n001-b00|RUNNING", f"57|small-n002-b00|PENDING|{gone}")
-    assert submit_missing(cluster.asked)[:2] == ["n001-b00  running as job 55", "n002-b00  pending as job 57"]
+    cluster.set_queue(
+        f"55|small-n001-b00|RUNNING|{by_hand}",
+        "56|another-n001-b00|RUNNING",
+        f"57|small-n002-b00|PENDING|{gone}",
+    )
+    assert submit_missing(cluster.asked)[:2] == [
+        "n001-b00  running as job 55",
+        "n002-b00  pending as job 57",
+    ]
     first, second = cluster.records()[:2]
     assert (cluster.folder / first["script"]).read_text() == by_hand.read_text()
     assert "script" not in second
@@ -216,9 +283,13 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
 
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
-    path.write_text('#!/bin/sh\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n')
+    path.write_text(
+        '#!/bin/sh\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n'
+    )
     with pytest.raises(
-        UsageError, match="sbatch refused: sbatch: error: invalid partition specified: gpu; correct the site file"
+        UsageError,
+        match="sbatch refused: sbatch: error: invalid partition specified: gpu; correct the site "
+        "file",
     ):
         submit_missing(cluster.asked)
     assert cluster.states() == {}
@@ -226,7 +297,9 @@ def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
     submit_missing(cluster.asked)
-    cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING")
+    cluster.set_queue(
+        "101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING"
+    )
     assert cancel_all(cluster.asked) == [
         "report  job 103 taken out of the queue",
         "n001-b00  job 101 told to stop",
@@ -250,7 +323,10 @@ def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster
         "report  submitted as job 106, after 2 jobs",
     ]
     assert (cluster.top / "scancel.said").read_text() == "103\n"
-    assert [entry["after"] for entry in cluster.records() if entry["job"] == "report"] == [["101", "102"], ["101", "105"]]
+    assert [entry["after"] for entry in cluster.records() if entry["job"] == "report"] == [
+        ["101", "102"],
+        ["101", "105"],
+    ]
     assert submit_missing(cluster.asked)[-1] == "report  pending as job 106"
 
 
@@ -258,7 +334,10 @@ def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> Non
     submit_missing(cluster.asked)
     cluster.finish("n002-b00")
     cluster.set_queue("101|small-n001-b00|PENDING", "103|small-report|PENDING")
-    assert submit_missing(cluster.asked) == ["n001-b00  pending as job 101", "report  pending as job 103"]
+    assert submit_missing(cluster.asked) == [
+        "n001-b00  pending as job 101",
+        "report  pending as job 103",
+    ]
     assert not (cluster.top / "scancel.said").exists()
 
 
@@ -283,7 +362,10 @@ def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
 
 def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
-    refusal = 'case "$*" in *n002-b00*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1;; esac\nenv >'
+    refusal = (
+        'case "$*" in *n002-b00*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; '
+        "exit 1;; esac\nenv >"
+    )
     path.write_text(path.read_text().replace("env >", refusal))
     code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")
     assert code == 2
@@ -302,7 +384,11 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say("report", {"event": "begin", "job": "103"}, {"event": "end", "job": "103", "reason": "failed", "code": 2})
+    cluster.say(
+        "report",
+        {"event": "begin", "job": "103"},
+        {"event": "end", "job": "103", "reason": "failed", "code": 2},
+    )
     code, out, _ = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
@@ -315,8 +401,14 @@ def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say("report", {"event": "begin", "job": "103"}, {"event": "end", "job": "103", "reason": "complete", "code": 0})
-    (cluster.folder / "jobs" / "small-report-103.out").write_text("DDP is faster by 3 %\nreport.md\n")
+    cluster.say(
+        "report",
+        {"event": "begin", "job": "103"},
+        {"event": "end", "job": "103", "reason": "complete", "code": 0},
+    )
+    (cluster.folder / "jobs" / "small-report-103.out").write_text(
+        "DDP is faster by 3 %\nreport.md\n"
+    )
     code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
     assert (code, err) == (0, "")
     assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
@@ -329,7 +421,12 @@ ODD = (
         b'{"event": "end", "job": "9999999999999999999999"}',
         b"[]",
     ),
-    *(b"[" * 100_000, b'{"event": "end", "job": "101", "reason": ["x"]}', b'\xff\x00{"', b'{"event": "end", "job": "\\u0663"}'),
+    *(
+        b"[" * 100_000,
+        b'{"event": "end", "job": "101", "reason": ["x"]}',
+        b'\xff\x00{"',
+        b'{"event": "end", "job": "\\u0663"}',
+    ),
 )
 
 
@@ -352,11 +449,14 @@ def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
 def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
     path.write_text(
-        path.read_text().replace("env >", 'case "$*" in *afterany*) echo "sbatch: error: no" >&2; exit 1;; esac\nenv >')
+        path.read_text().replace(
+            "env >", 'case "$*" in *afterany*) echo "sbatch: error: no" >&2; exit 1;; esac\nenv >'
+        )
     )
     lines = submit_missing(cluster.asked)
     assert lines[-1] == (
-        "report  not submitted: sbatch refused: sbatch: error: no; correct the site file or the options, then submit again; "
+        "report  not submitted: sbatch refused: sbatch: error: no; correct the site file or the "
+        "options, then submit again; "
         f"when they have ended: python -m plots report {cluster.folder}"
     )
     assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
@@ -371,9 +471,15 @@ def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cl
         (3, "report  submitted as job 103"),
     ],
 )
-def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(cluster: Cluster, most: int, last: str) -> None:
+def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
+    cluster: Cluster, most: int, last: str
+) -> None:
     site = cluster.top / "few.toml"
-    text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('name = "testcluster"', 'name = "few"')
+    text = (
+        (ROOT / "slurm/sites/testcluster.toml")
+        .read_text()
+        .replace('name = "testcluster"', 'name = "few"')
+    )
     site.write_text(text.replace("[limits]\n", f"[limits]\nmax_submitted = {most}\n"))
     cluster.asked = replace(cluster.asked, site=str(site))
     lines = submit_missing(cluster.asked)
@@ -385,16 +491,25 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     cluster.finish("n001-b00")
     cluster.finish("n002-b00")
     for status in cluster.work().statuses:
-        job = "8" if status.run.config.backend == "horovod" and status.run.config.world_size == 4 else "7"
+        job = (
+            "8"
+            if status.run.config.backend == "horovod" and status.run.config.world_size == 4
+            else "7"
+        )
         edit(status.run.log, '"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1)
     again = not_comparable(cluster.work().statuses)
-    assert {(run.config.world_size, run.config.backend) for run in again} == {(4, "ddp"), (4, "horovod")}
+    assert {(run.config.world_size, run.config.backend) for run in again} == {
+        (4, "ddp"),
+        (4, "horovod"),
+    }
 
 
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n002-b00")
     assert {run.config.world_size for run in not_comparable(cluster.work().statuses)} == {1, 2}
-    moved = next(s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp")
+    moved = next(
+        s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp"
+    )
     hostname = json.loads(moved.log.read_text().splitlines()[0])["host"]["ranks"][0]["hostname"]
     edit(moved.log, f'"hostname": "{hostname}"', '"hostname": "elsewhere"')
     again = [run for run in not_comparable(cluster.work().statuses) if run.config.world_size == 4]
@@ -410,18 +525,25 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
     first.folder.runs.mkdir(parents=True)
     first.folder.keep_study(first.text)
     assert open_work(asked).study.world_sizes == (1, 4)
-    with pytest.raises(UsageError, match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now"):
+    with pytest.raises(
+        UsageError,
+        match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now",
+    ):
         open_work(replace(asked, nodes=(1,)))
 
 
 def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "slurm", *words, "--results", str(cluster.asked.results)]
-    done = subprocess.run(command, cwd=ROOT, env={**environment(cluster.top), **env}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={**environment(cluster.top), **env}, capture_output=True, text=True
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
-    code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run")
+    code, out, err = cli(
+        cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run"
+    )
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "site 'testcluster': last run there on 2026-11-21",
@@ -429,8 +551,10 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
         "the study names no expected_run_s)",
-        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a paired sd of 5.8 % assumed, as on "
-        "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give no verdict",
+        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a "
+        "paired sd of 5.8 % assumed, as on "
+        "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give "
+        "no verdict",
         "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
         "dry run: nothing submitted; 11 runs: 11 planned",
     ]
@@ -451,7 +575,9 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
         "report  job 103  vanished: it never began",
     ]
     assert unfinished.log_path is not None
-    assert next(line for line in lines if line.startswith(unfinished.log_path.stem)).endswith("running")
+    assert next(line for line in lines if line.startswith(unfinished.log_path.stem)).endswith(
+        "running"
+    )
     assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
 
 
@@ -459,11 +585,19 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
     submit_missing(cluster.asked)
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
-    assert process.stdout.readline() == "0/11 runs done, jobs: 3 pending, no estimate before a run has ended\n"
+    assert (
+        process.stdout.readline()
+        == "0/11 runs done, jobs: 3 pending, no estimate before a run has ended\n"
+    )
     cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
-    assert process.stdout.readline() == "0/11 runs done, jobs: 1 running, 1 pending, no estimate before a run has ended\n"
+    assert (
+        process.stdout.readline()
+        == "0/11 runs done, jobs: 1 running, 1 pending, no estimate before a run has ended\n"
+    )
     (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
     assert "squeue does not answer" in process.stdout.readline()
     for job in list(cluster.jobs()):
@@ -488,7 +622,10 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     assert jobs == [f"{name}  vanished: it never began" for name in names]
     assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
     assert failed.endswith("failed  rank 1: RuntimeError: boom")
-    assert again.startswith(f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site testcluster")
+    assert again.startswith(
+        f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site "
+        f"testcluster"
+    )
 
 
 def config_of(cluster: Cluster, job: str) -> RunConfig:
@@ -499,11 +636,31 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
     code, out, err = cli(cluster, "render", cluster.asked.study, "--site", "testcluster")
     assert code == 0
     assert "#SBATCH --job-name=small-n002-b00\n" in out
-    assert err.splitlines()[-1] == "this script: n002-b00; --job names another, --out FOLDER writes all"
-    code, only, _ = cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00")
+    assert (
+        err.splitlines()[-1]
+        == "this script: n002-b00; --job names another, --out FOLDER writes all"
+    )
+    code, only, _ = cli(
+        cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00"
+    )
     assert "#SBATCH --job-name=small-n001-b00\n" in only
-    assert cli(cluster, "render", cluster.asked.study, "--site", "testcluster", "--out", str(tmp_path / "out"))[0] == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"small-n001-b00.sh", "small-n002-b00.sh", "small-report.sh"}
+    assert (
+        cli(
+            cluster,
+            "render",
+            cluster.asked.study,
+            "--site",
+            "testcluster",
+            "--out",
+            str(tmp_path / "out"),
+        )[0]
+        == 0
+    )
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "small-n001-b00.sh",
+        "small-n002-b00.sh",
+        "small-report.sh",
+    }
     assert (tmp_path / "out" / "small-n002-b00.sh").read_text() == out
 
 
@@ -512,34 +669,50 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
     [
         (
             ["submit", "local", "--site", "local"],
-            "site 'local' has no scheduler; run the study there: python -m slurm run local --site local",
+            "site 'local' has no scheduler; run the study there: python -m slurm run local --site "
+            "local",
         ),
         (
             ["run", "weak", "--site", "generic"],
-            "site 'generic' hands out its nodes through Slurm; use: python -m slurm submit weak --site generic",
+            "site 'generic' hands out its nodes through Slurm; use: python -m slurm submit weak "
+            "--site generic",
         ),
         (
             ["submit", "weak", "--site", "perlmutter"],
-            "site 'perlmutter' charges every job to an account; give --account NAME, or write access.account",
+            "site 'perlmutter' charges every job to an account; give --account NAME, or write "
+            "access.account",
         ),
         (
             ["render", "weak", "--site", "vista", "--nodes", "65"],
-            "65 nodes: site 'vista' allows 1 to 64 (limits.max_nodes); choose fewer, or correct the site file",
+            "65 nodes: site 'vista' allows 1 to 64 (limits.max_nodes); choose fewer, or correct "
+            "the site file",
         ),
-        (["render", "weak", "--site", "vista", "--nodes", "two"], "--nodes 'two' is no list of node counts; write --nodes 1,2,4"),
+        (
+            ["render", "weak", "--site", "vista", "--nodes", "two"],
+            "--nodes 'two' is no list of node counts; write --nodes 1,2,4",
+        ),
         (
             ["render", "weak", "--site", "vista", "--job", "n9"],
             "--job n9: no such job is left to do; choose one of n001-b00, n002-b00",
         ),
         (
             ["render", "local", "--job", "n9"],
-            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; leave them out",
+            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; "
+            "leave them out",
         ),
-        (["wait", "local", "--site", "local"], "site 'local' has no scheduler; run the study there: python -m slurm run local"),
-        (["run", "smoke", "--site", "hostfile"], "hosts.txt is not there: mpirun's hostfile, one line for each host"),
+        (
+            ["wait", "local", "--site", "local"],
+            "site 'local' has no scheduler; run the study there: python -m slurm run local",
+        ),
+        (
+            ["run", "smoke", "--site", "hostfile"],
+            "hosts.txt is not there: mpirun's hostfile, one line for each host",
+        ),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(cluster: Cluster, words: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(
+    cluster: Cluster, words: list[str], message: str
+) -> None:
     code, out, err = cli(cluster, *words)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(f"error: {message}")
@@ -551,6 +724,7 @@ def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> No
     code, _, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", **env)
     assert code == 2
     assert err.startswith(
-        "error: there is no sbatch on this machine; submit on the cluster's login node, or write the scripts here"
+        "error: there is no sbatch on this machine; submit on the cluster's login node, or write "
+        "the scripts here"
     )
     assert not cluster.folder.exists()

@@ -1,4 +1,6 @@
-"""The Slurm job script, run by bash for real with stand-ins for Slurm's commands: steps, signals, time, requeues, refusals."""
+"""The Slurm job script, run by bash for real with stand-ins for Slurm's commands: steps, signals,
+time, requeues, refusals.
+"""
 
 import json
 import os
@@ -27,7 +29,9 @@ HOSTS = ("r1", "r2")
 
 
 class BatchJob:
-    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks. `changes` are the site's."""
+    """Block 0 at the most nodes of the test cluster; by default at two: four runs of four ranks.
+    `changes` are the site's.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,9 @@ class BatchJob:
         self.runs: tuple[Run, ...] = job.runs
         self.script = folder / "job.sh"
         self.script.write_text(render_batch(study, self.text, Request(where), job, self.folder))
-        positions = {str(self.runs[n].config.position): what for n, what in (behaviours or {}).items()}
+        positions = {
+            str(self.runs[n].config.position): what for n, what in (behaviours or {}).items()
+        }
         self.env = {
             **environment(folder),
             "STAND_IN": json.dumps(positions),
@@ -88,7 +94,10 @@ class BatchJob:
         return [look(run, job_is_running=False).state for run in self.runs]
 
     def said(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in next((self.folder / "jobs").glob("*.jsonl")).read_text().splitlines()]
+        return [
+            json.loads(line)
+            for line in next((self.folder / "jobs").glob("*.jsonl")).read_text().splitlines()
+        ]
 
     def requeued(self) -> bool:
         return (self.script.parent / "scontrol.said").exists()
@@ -103,7 +112,10 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
     assert lines[0] == "preflight on 4 rank(s)"
     assert lines[1] == "calibration at the start, on 2 node(s)"
     assert lines[2:6] == [f"[{n}/4] {run.id}" for n, run in enumerate(job.runs, start=1)]
-    assert lines[6:] == ["calibration at the end, on 2 node(s)", "complete: 4 runs, 0 failed, 0 left for the next job"]
+    assert lines[6:] == [
+        "calibration at the end, on 2 node(s)",
+        "complete: 4 runs, 0 failed, 0 left for the next job",
+    ]
     assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
         f"n002-b00-77-0-{when}-{host}.jsonl" for when in ("start", "end") for host in HOSTS
     }
@@ -112,9 +124,24 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
     assert [(c["when"], c["node"], c["job"], c["restart"]) for c in calibrations] == [
         (when, host, "77", 0) for when in ("start", "end") for host in HOSTS
     ]
-    assert {c["log"] for c in calibrations} == {path.name for path in (job.folder / "calibration").glob("*.jsonl")}
-    assert (begin["event"], begin["job"], begin["restart"], begin["nodes"]) == ("begin", "77", 0, "r[1-2]")
-    assert end == {"event": "end", "job": "77", "restart": 0, "reason": "complete", "failed": 0, "left": 0, "code": 0}
+    assert {c["log"] for c in calibrations} == {
+        path.name for path in (job.folder / "calibration").glob("*.jsonl")
+    }
+    assert (begin["event"], begin["job"], begin["restart"], begin["nodes"]) == (
+        "begin",
+        "77",
+        0,
+        "r[1-2]",
+    )
+    assert end == {
+        "event": "end",
+        "job": "77",
+        "restart": 0,
+        "reason": "complete",
+        "failed": 0,
+        "left": 0,
+        "code": 0,
+    }
     assert not job.requeued()
 
 
@@ -128,15 +155,20 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
             "stdin /dev/null",
             f"mpirun --nodes=2 --nodelist=r1,r2 --ntasks=4 --ntasks-per-node=2 {same} {env}",
         ]
-    calibration = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
+    calibration = (
+        (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
+    )
     assert calibration == f"mpirun --nodes=1 --ntasks=1 --nodelist=r2 {same} {env}"
     preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-2]
     assert preflight == (
-        f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo --rendezvous-dir {job.folder}/jobs"
+        f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo "
+        f"--rendezvous-dir {job.folder}/jobs"
     )
 
 
-def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start(tmp_path: Path) -> None:
+def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start(
+    tmp_path: Path,
+) -> None:
     job = BatchJob(tmp_path, {1: "hang"})
     process = job.start()
     wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
@@ -170,11 +202,16 @@ def test_a_restart_does_again_what_was_not_finished(tmp_path: Path) -> None:
 
 def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
-    code, out, _ = job.finish(SLURM_JOB_END_TIME=str(int(time.time()) + 55))  # 30 s of lead and 30 s for a run
+    code, out, _ = job.finish(
+        SLURM_JOB_END_TIME=str(int(time.time()) + 55)
+    )  # 30 s of lead and 30 s for a run
     assert code == 1
     assert job.states() == ["planned"] * 4
     assert out.splitlines()[1] == "calibration at the start: no time left"
-    assert [(c["when"], c["reason"]) for c in job.said()[1:-1]] == [("start", "no time left"), ("end", "no time left")]
+    assert [(c["when"], c["reason"]) for c in job.said()[1:-1]] == [
+        ("start", "no time left"),
+        ("end", "no time left"),
+    ]
     assert out.splitlines()[-1] == "no time for more: 4 runs, 0 failed, 4 left for the next job"
     assert not job.requeued()  # it would not come further
 
@@ -202,10 +239,15 @@ def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
         ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
         ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit it: sbatch "),
-        ({"PYTHON": "no-python"}, "no-python is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE\n"),
+        (
+            {"PYTHON": "no-python"},
+            "no-python is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE\n",
+        ),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_first_run(tmp_path: Path, env: dict[str, str], message: str) -> None:
+def test_what_cannot_work_is_refused_before_the_first_run(
+    tmp_path: Path, env: dict[str, str], message: str
+) -> None:
     job = BatchJob(tmp_path)
     code, _, err = job.finish(**env)
     assert code == 2
@@ -221,15 +263,23 @@ def test_the_preflight_can_be_left_out(tmp_path: Path) -> None:
 def test_of_a_job_submitted_twice_the_one_that_began_first_goes_on(tmp_path: Path) -> None:
     job = BatchJob(tmp_path)
     squeue = tmp_path / "bin" / "squeue"
-    squeue.write_text('#!/bin/sh\nif [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi\n')
+    squeue.write_text(
+        '#!/bin/sh\nif [ "$*" = "-h -j 55 -o %T" ]; then echo RUNNING; else exit 1; fi\n'
+    )
     begun = job.folder / "jobs" / "n002-b00.jsonl"
     begun.parent.mkdir(parents=True)
-    begun.write_text('{"event": "begin", "job": "44", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    begun.write_text(
+        '{"event": "begin", "job": "44", "restart": 0}\n{"event": "begin", "job": "55", '
+        '"restart": 0}\n'
+    )
     assert job.finish() == (2, "", "error: job 55 is at work on the same runs\n")
     assert job.states() == ["planned"] * 4
     assert job.said()[-1]["reason"] == "refused: job 55 is at work on the same runs"
     # whoever began later has seen this job, and left
-    begun.write_text('{"event": "begin", "job": "77", "restart": 0}\n{"event": "begin", "job": "55", "restart": 0}\n')
+    begun.write_text(
+        '{"event": "begin", "job": "77", "restart": 0}\n{"event": "begin", "job": "55", '
+        '"restart": 0}\n'
+    )
     assert job.finish(PREFLIGHT="no")[0] == 0
 
 
@@ -270,11 +320,14 @@ def test_without_an_end_time_slurm_is_asked_for_it(tmp_path: Path) -> None:
 def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> None:
     """As Slurm 22.05 does where its PMIx plug-in cannot set up a step."""
     job = BatchJob(tmp_path)
-    (tmp_path / "bin" / "srun").write_text('#!/bin/sh\necho "srun: error: task 0 launch failed: Unspecified error"\n')
+    (tmp_path / "bin" / "srun").write_text(
+        '#!/bin/sh\necho "srun: error: task 0 launch failed: Unspecified error"\n'
+    )
     code, out, err = job.finish()
     assert (code, out) == (2, "preflight on 4 rank(s)\n")
     assert err.startswith(
-        "srun: error: task 0 launch failed: Unspecified error\nerror: the preflight ended with exit code 0, see "
+        "srun: error: task 0 launch failed: Unspecified error\nerror: the preflight ended with "
+        "exit code 0, see "
     )
     code, out, _ = job.finish(PREFLIGHT="no")
     assert code == 1
@@ -283,12 +336,22 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     assert "calibration at the start on r1: failed, exit code 0" in out
 
 
-def report_job(folder: Path, site: str = "testcluster", **env: str) -> "subprocess.CompletedProcess[str]":
+def report_job(
+    folder: Path, site: str = "testcluster", **env: str
+) -> "subprocess.CompletedProcess[str]":
     study = read_study(write(folder))
     script = folder / "report.sh"
     script.write_text(render_report(study, Request(read_site(site)), folder / "results" / "small"))
-    own = {**os.environ, "PYTHON": sys.executable, "SLURM_JOB_ID": "78", "SLURM_JOB_NODELIST": "r1", **env}
-    return subprocess.run(["bash", str(script)], cwd=ROOT, env=own, capture_output=True, text=True, timeout=60)
+    own = {
+        **os.environ,
+        "PYTHON": sys.executable,
+        "SLURM_JOB_ID": "78",
+        "SLURM_JOB_NODELIST": "r1",
+        **env,
+    }
+    return subprocess.run(
+        ["bash", str(script)], cwd=ROOT, env=own, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> None:
@@ -301,8 +364,13 @@ def test_the_report_job_reports_what_the_jobs_before_it_left(tmp_path: Path) -> 
     assert "usable: 4 calibrations." in text
     assert "Slow nodes: not judged of" in text
     assert "## Gaps" in text
-    said = [json.loads(line) for line in (job.folder / "jobs" / "report.jsonl").read_text().splitlines()]
-    assert [(e["event"], e["job"], e.get("reason")) for e in said] == [("begin", "78", None), ("end", "78", "complete")]
+    said = [
+        json.loads(line) for line in (job.folder / "jobs" / "report.jsonl").read_text().splitlines()
+    ]
+    assert [(e["event"], e["job"], e.get("reason")) for e in said] == [
+        ("begin", "78", None),
+        ("end", "78", "complete"),
+    ]
 
 
 def test_a_report_job_that_finds_nothing_says_so(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Hostile and absurd input: every value is bounded and of one kind, reaches no shell as code, and is refused in one line."""
+"""Hostile and absurd input: every value is bounded and of one kind, reaches no shell as code, and
+is refused in one line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ VARIANTS = "\n[variants.a]\n[variants.b]\n{}\n"
     ("change", "rule"),
     [
         ({"blocks": "blocks = 10001"}, r"blocks=10001: should be less than or equal to 10000"),
-        ({"blocks": "blocks = 1000000000"}, r"blocks=1000000000: should be less than or equal to 10000"),
+        (
+            {"blocks": "blocks = 1000000000"},
+            r"blocks=1000000000: should be less than or equal to 10000",
+        ),
         (
             {"blocks": "blocks = 10000", "world_sizes": "world_sizes = [1, 2, 4]"},
             r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090",
@@ -35,21 +40,53 @@ VARIANTS = "\n[variants.a]\n[variants.b]\n{}\n"
         ({"blocks": "blocks = 1.0"}, r"blocks=1.0: should be a valid integer"),
         ({"seed": "seed = true"}, r"seed=True: should be a valid integer"),
         ({"seed": f"seed = {HUGE}"}, rf"seed={HUGE}: should be less than"),
-        ({"world_sizes": f"world_sizes = [{HUGE}]"}, rf"world_sizes.0={HUGE}: should be less than or equal to 1048576"),
-        ({"world_sizes": f"world_sizes = {[*range(1, 1002)]}"}, r"world_sizes=.*: should have at most 1000 items"),
-        ({"time_limit_s": "time_limit_s = 2592001"}, r"time_limit_s=2592001: should be less than or equal to 2592000"),
+        (
+            {"world_sizes": f"world_sizes = [{HUGE}]"},
+            rf"world_sizes.0={HUGE}: should be less than or equal to 1048576",
+        ),
+        (
+            {"world_sizes": f"world_sizes = {[*range(1, 1002)]}"},
+            r"world_sizes=.*: should have at most 1000 items",
+        ),
+        (
+            {"time_limit_s": "time_limit_s = 2592001"},
+            r"time_limit_s=2592001: should be less than or equal to 2592000",
+        ),
         ({"name": f'name = "{"a" * 300}"'}, r"lower-case letters, digits, '-' and '_', at most 64"),
-        ({"windows": "windows = true"}, r"run.windows=True is of another kind than the field; write it as a whole number"),
-        ({"windows": 'windows = "2"'}, r"run.windows='2' is of another kind than the field; write it as a whole number"),
+        (
+            {"windows": "windows = true"},
+            r"run.windows=True is of another kind than the field; write it as a whole number",
+        ),
+        (
+            {"windows": 'windows = "2"'},
+            r"run.windows='2' is of another kind than the field; write it as a whole number",
+        ),
         ({"windows": "windows = 2.0"}, r"run.windows=2.0 is of another kind"),
-        ({"nesterov": 'nesterov = "yes"'}, r"run.nesterov='yes' is of another kind than the field; write it as true or false"),
-        ({"nesterov": "nesterov = true\nmomentum = true"}, r"run.momentum=True is of another kind .* write it as a number"),
-        ({"dataset": "dataset = 3"}, r"run.dataset=3 is of another kind than the field; write it as text"),
-        ({"dataset": 'dataset = "digits"' + VARIANTS.format("")}, r"variants.a and variants.b are the same runs"),
-        ({"dataset": 'dataset = "digits"' + VARIANTS.format("threads = 1")}, r"variants.a and variants.b are the same runs"),
+        (
+            {"nesterov": 'nesterov = "yes"'},
+            r"run.nesterov='yes' is of another kind than the field; write it as true or false",
+        ),
+        (
+            {"nesterov": "nesterov = true\nmomentum = true"},
+            r"run.momentum=True is of another kind .* write it as a number",
+        ),
+        (
+            {"dataset": "dataset = 3"},
+            r"run.dataset=3 is of another kind than the field; write it as text",
+        ),
+        (
+            {"dataset": 'dataset = "digits"' + VARIANTS.format("")},
+            r"variants.a and variants.b are the same runs",
+        ),
+        (
+            {"dataset": 'dataset = "digits"' + VARIANTS.format("threads = 1")},
+            r"variants.a and variants.b are the same runs",
+        ),
     ],
 )
-def test_a_study_of_absurd_values_is_refused(tmp_path: Path, change: dict[str, str], rule: str) -> None:
+def test_a_study_of_absurd_values_is_refused(
+    tmp_path: Path, change: dict[str, str], rule: str
+) -> None:
     if "variants" in "".join(change.values()):  # a table ends the one before it
         path = write(tmp_path, SMALL + change["dataset"].partition("\n")[2])
     else:
@@ -65,7 +102,11 @@ def test_a_study_of_absurd_values_is_refused(tmp_path: Path, change: dict[str, s
         ("max_nodes", "true", r"limits.max_nodes=True: should be a valid integer"),
         ("cores", "4.0", r"node.cores=4.0: should be a valid integer"),
         ("exclusive", '"yes"', r"policy.exclusive='yes': should be a valid boolean"),
-        ("signal_lead_s", "100000", r"policy.signal_lead_s=100000: should be less than or equal to 86400"),
+        (
+            "signal_lead_s",
+            "100000",
+            r"policy.signal_lead_s=100000: should be less than or equal to 86400",
+        ),
         ("mpi", '"pmix; touch x"', r"mpi='pmix; touch x': .*should match pattern"),
         ("mpi", '"a#b"', r"mpi='a#b': .*should match pattern"),
         ("title", '"x\\ntouch y"', r"title='x\\ntouch y': .*should match pattern"),
@@ -73,23 +114,37 @@ def test_a_study_of_absurd_values_is_refused(tmp_path: Path, change: dict[str, s
         ("title", '"x\\u2028touch"', r"title='x\\u2028touch': .*should match pattern"),
     ],
 )
-def test_a_site_of_absurd_values_is_refused(tmp_path: Path, key: str, value: str, rule: str) -> None:
-    lines = [f"{key} = {value}" if line.startswith(f"{key} ") else line for line in SITE.splitlines()]
+def test_a_site_of_absurd_values_is_refused(
+    tmp_path: Path, key: str, value: str, rule: str
+) -> None:
+    lines = [
+        f"{key} = {value}" if line.startswith(f"{key} ") else line for line in SITE.splitlines()
+    ]
     (tmp_path / "testcluster.toml").write_text("\n".join(lines) + "\n")
     with pytest.raises(UsageError, match=rule):
         read_site(str(tmp_path / "testcluster.toml"))
 
 
-@pytest.mark.parametrize("extra", ["--comment=a b", "--x=`touch y`", "--x=$(touch y)", "--x='y'", '--x="a" --nodes=9', "--x=a#b"])
+@pytest.mark.parametrize(
+    "extra",
+    ["--comment=a b", "--x=`touch y`", "--x=$(touch y)", "--x='y'", '--x="a" --nodes=9', "--x=a#b"],
+)
 def test_an_extra_option_is_one_option(tmp_path: Path, extra: str) -> None:
     (tmp_path / "testcluster.toml").write_text(SITE + f"\n[access]\nextra = ['''{extra}''']\n")
-    with pytest.raises(UsageError, match=r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'"):
+    with pytest.raises(
+        UsageError,
+        match=r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'",
+    ):
         read_site(str(tmp_path / "testcluster.toml"))
-    (tmp_path / "testcluster.toml").write_text(SITE + "\n[access]\nextra = ['--comment=\"a b\"', '--licenses=a@b:2', '--wait']\n")
+    (tmp_path / "testcluster.toml").write_text(
+        SITE + "\n[access]\nextra = ['--comment=\"a b\"', '--licenses=a@b:2', '--wait']\n"
+    )
     assert len(read_site(str(tmp_path / "testcluster.toml")).access.extra) == 3
 
 
-@pytest.mark.parametrize("account", ["x\ntouch PWN\n#", "x y", "x#y", "x'y", 'x"y', "x\\y", "$(touch PWN)", "x\x00", "é"])
+@pytest.mark.parametrize(
+    "account", ["x\ntouch PWN\n#", "x y", "x#y", "x'y", 'x"y', "x\\y", "$(touch PWN)", "x\x00", "é"]
+)
 def test_an_account_is_one_word(account: str) -> None:
     with pytest.raises(UsageError, match=r"^--account .* would not reach sbatch as it is"):
         Request(read_site("generic"), account)
@@ -107,7 +162,11 @@ def test_the_command_line_refuses_an_account_with_commands(call: Calls) -> None:
         (["--blocks", "10001"], "Invalid value for '--blocks': "),
         (["--blocks", HUGE], "Invalid value for '--blocks': "),
         (["--time-limit-s", "2592001"], "Invalid value for '--time-limit-s': "),
-        (["--results", ""], "Invalid value for '--results': --results is empty; name a folder, or leave it out: results/mine"),
+        (
+            ["--results", ""],
+            "Invalid value for '--results': --results is empty; name a folder, or leave it out: "
+            "results/mine",
+        ),
         (["--nodes", "٣"], "--nodes '٣' is no list of node counts; write --nodes 1,2,4"),
         (["--nodes", "9" * 5000], "--nodes '9999"),
     ],
@@ -121,14 +180,19 @@ def test_an_absurd_option_is_one_short_line(call: Calls, words: list[str], rule:
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        (b"x = " + b"[" * 100_000, "tables or lists are nested too deeply; a study needs two levels"),
+        (
+            b"x = " + b"[" * 100_000,
+            "tables or lists are nested too deeply; a study needs two levels",
+        ),
         (b'name = "\xff"\n', "'utf-8' codec can't decode byte 0xff"),
         (b'name = "a\x00b"\n', "Illegal character"),
         (b"blocks = " + b"9" * 5000, "Exceeds the limit"),
         (b"#" * (2**20 + 1), "longer than 1048576 bytes, so this is no study or site file"),
     ],
 )
-def test_a_file_that_is_no_study_is_one_line(call: Calls, tmp_path: Path, content: bytes, rule: str) -> None:
+def test_a_file_that_is_no_study_is_one_line(
+    call: Calls, tmp_path: Path, content: bytes, rule: str
+) -> None:
     (tmp_path / "study.toml").write_bytes(content)
     assert rule in call.refuse("render", str(tmp_path / "study.toml"))
 
@@ -137,7 +201,15 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     study = write(tmp_path, question='question = "Wie schnell ist es über MPI?"')
     bare = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
     env = {**bare, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-m", "slurm", "render", str(study), "--results", str(tmp_path / "größe")]
+    command = [
+        sys.executable,
+        "-m",
+        "slurm",
+        "render",
+        str(study),
+        "--results",
+        str(tmp_path / "größe"),
+    ]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "# Wie schnell ist es über MPI?\n" in done.stdout.decode()
@@ -147,7 +219,10 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) -> None:
     """By this process's own clock: the machine may be busy."""
     study = write(
-        tmp_path, cells='cells = ["single", "ddp/mpi", "horovod/mpi"]', scaling='scaling = ["weak"]', blocks="blocks = 10000"
+        tmp_path,
+        cells='cells = ["single", "ddp/mpi", "horovod/mpi"]',
+        scaling='scaling = ["weak"]',
+        blocks="blocks = 10000",
     )
     study.write_text(study.read_text().replace("[strong]\nglobal_batch = 8\n", ""))
     began = time.process_time()
@@ -160,19 +235,27 @@ def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) ->
 def test_a_missing_package_is_one_line() -> None:
     """-S hides what is installed beside Python."""
     for words in (["slurm", "--help"], ["slurm", "render", "local"]):
-        done = subprocess.run([sys.executable, "-S", "-m", *words], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-S", "-m", *words], cwd=ROOT, capture_output=True, text=True
+        )
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
-        assert line.startswith(f"error: typer is not installed for {sys.executable}; run `make setup`")
+        assert line.startswith(
+            f"error: typer is not installed for {sys.executable}; run `make setup`"
+        )
 
 
 def test_without_file_locks_studies_are_rendered_and_not_run(tmp_path: Path) -> None:
     """As on Windows, whose Python has no fcntl."""
-    code = "import sys; sys.modules['fcntl'] = None; from slurm.__main__ import main; sys.exit(main())"
+    code = (
+        "import sys; sys.modules['fcntl'] = None; from slurm.__main__ import main; sys.exit(main())"
+    )
     command = [sys.executable, "-c", code]
     kept = ["local", "--results", str(tmp_path)]
     for verb, found in (("render", 0), ("status", 0), ("run", 2)):
         done = subprocess.run([*command, verb, *kept], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == found, done.stderr
-    assert done.stderr.startswith("error: this system has no file locks (fcntl), so two jobs could run at once; ")
+    assert done.stderr.startswith(
+        "error: this system has no file locks (fcntl), so two jobs could run at once; "
+    )
     assert len(done.stderr.splitlines()) == 1

@@ -1,4 +1,6 @@
-"""python -m slurm as a user meets it: run, resume, add blocks, interrupt, and every mistake in one line with exit code 2."""
+"""python -m slurm as a user meets it: run, resume, add blocks, interrupt, and every mistake in one
+line with exit code 2.
+"""
 
 import json
 import os
@@ -20,7 +22,9 @@ from tests.slurm.test_job_script import terminal_signals, wait_for
 
 
 class Cli:
-    """The command line on a small study, with results in a folder of its own and a stand-in for mpirun."""
+    """The command line on a small study, with results in a folder of its own and a stand-in for
+    mpirun.
+    """
 
     def __init__(self, folder: Path, **changes: str) -> None:
         self.top = folder
@@ -30,9 +34,20 @@ class Cli:
 
     def command(self, *words: str) -> list[str]:
         verb, *rest = words
-        return [sys.executable, "-m", "slurm", verb, str(self.study_file), "--results", str(self.top / "results"), *rest]
+        return [
+            sys.executable,
+            "-m",
+            "slurm",
+            verb,
+            str(self.study_file),
+            "--results",
+            str(self.top / "results"),
+            *rest,
+        ]
 
-    def start(self, *words: str, behaviours: dict[int, str] | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, *words: str, behaviours: dict[int, str] | None = None
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             self.command(*words),
             cwd=ROOT,
@@ -43,7 +58,9 @@ class Cli:
             preexec_fn=terminal_signals,
         )
 
-    def __call__(self, *words: str, behaviours: dict[int, str] | None = None) -> tuple[int, str, str]:
+    def __call__(
+        self, *words: str, behaviours: dict[int, str] | None = None
+    ) -> tuple[int, str, str]:
         process = self.start(*words, behaviours=behaviours)
         out, err = process.communicate(timeout=60)
         return process.returncode, out, err
@@ -57,7 +74,9 @@ class Cli:
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]')  # 4 runs a block
+    return Cli(
+        tmp_path, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]'
+    )  # 4 runs a block
 
 
 def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
@@ -65,7 +84,10 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     assert (code, err) == (0, "")
     first = [run.id for run in plan(cli.study, 1, Path())[0]]
     lines = out.splitlines()
-    assert lines[0] == f"small: 4 runs on this machine, no estimate before a run has ended; {cli.folder}/job-001.sh"
+    assert (
+        lines[0] == f"small: 4 runs on this machine, no estimate before a run has ended; "
+        f"{cli.folder}/job-001.sh"
+    )
     assert lines[1] == f"0/4 runs done, now {first[0]}, no estimate before a run has ended"
     assert lines[-1] == "small: 4 runs: 4 ok"
     logs = {f"runs/{run_id}{end}" for run_id in first for end in (".jsonl", ".out")}
@@ -81,10 +103,15 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     # planned and final number of blocks are both on record
     assert (cli.folder / "study.toml").read_text() == cli.study_file.read_text()
     jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
-    assert [(job["script"], job["blocks"], job["runs"]) for job in jobs] == [("job-001.sh", 1, 4), ("job-002.sh", 2, 4)]
+    assert [(job["script"], job["blocks"], job["runs"]) for job in jobs] == [
+        ("job-001.sh", 1, 4),
+        ("job-002.sh", 2, 4),
+    ]
     # and the added blocks are remembered
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
-    write(cli.top, blocks="blocks = 2", cells='cells = ["single", "ddp/mpi"]')  # the same by editing the study
+    write(
+        cli.top, blocks="blocks = 2", cells='cells = ["single", "ddp/mpi"]'
+    )  # the same by editing the study
     assert cli("run")[1] == "8 runs: 8 ok; nothing to do\n"
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
 
@@ -97,8 +124,14 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert out.splitlines()[-1].startswith("go on with: python")
     assert cli("run", behaviours={1: "fail"})[0] == 1
     assert cli("run")[0] == 0
-    runs = {name for name in cli.files() if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")}
-    assert runs == {f"runs/{cli.log(0, 1).stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")}
+    runs = {
+        name
+        for name in cli.files()
+        if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")
+    }
+    assert runs == {
+        f"runs/{cli.log(0, 1).stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")
+    }
     assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
     assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
     assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 4 ok"
@@ -106,9 +139,17 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert [script.count("\nrun b") for script in scripts] == [4, 2, 1]
 
 
-def test_what_goes_on_with_a_study_is_the_command_that_began_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_on_with_a_study_is_the_command_that_began_it(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under make no environment is activated, so `python -m slurm` would not be the same."""
-    said = subprocess.run(["make", "--dry-run", "study", "RESULTS=here"], cwd=ROOT, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["make", "--dry-run", "study", "RESULTS=here"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said.stdout
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
@@ -119,7 +160,10 @@ def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli
     code, script, err = cli("render")
     assert (code, err.splitlines()) == (
         0,
-        ["small: 1 blocks, 4 runs: 4 planned", "this script: 4 runs, no estimate before a run has ended"],
+        [
+            "small: 1 blocks, 4 runs: 4 planned",
+            "this script: 4 runs, no estimate before a run has ended",
+        ],
     )
     assert not cli.folder.exists()
     cli("run")
@@ -134,8 +178,13 @@ def test_status_shows_every_state(cli: Cli) -> None:
     assert (code, err) == (0, "")
     words = [line.split()[:2] for line in out.splitlines()]
     states = ["failed", "ok", "running", "planned"]
-    assert words[:4] == [[cli.log(0, position).stem, state] for position, state in enumerate(states)]
-    assert out.splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
+    assert words[:4] == [
+        [cli.log(0, position).stem, state] for position, state in enumerate(states)
+    ]
+    assert (
+        out.splitlines()[-1]
+        == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
+    )
     process.terminate()
     process.communicate(timeout=20)
     assert "1 ok, 1 planned, 1 failed, 1 interrupted" in cli("status")[1]
@@ -148,7 +197,10 @@ def test_status_names_the_cause_and_each_ranks_last_words(cli: Cli) -> None:
     ids = [cli.log(0, position).stem for position in range(4)]
     width = max(map(len, ids))
     lines = [re.sub(r"\b\d+ s  ", "", line) for line in out.splitlines()]
-    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    oom = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks "
+        "have been OOM Killed."
+    )
     below = " " * (width + 17)
     assert lines[:4] == [
         f"{ids[0]:{width}}  out of memory  {oom}",
@@ -157,11 +209,16 @@ def test_status_names_the_cause_and_each_ranks_last_words(cli: Cli) -> None:
         f"{below}rank 0: RuntimeError: Connection closed by peer",
     ]
     assert lines[4].startswith(f"{ids[2]:{width}}  failed         exit code 0: mpirun ")
-    assert out.splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 failed, 1 out of memory, 1 node lost"
+    assert (
+        out.splitlines()[-1]
+        == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 failed, 1 out of memory, 1 node lost"
+    )
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number: signal.Signals, code: int) -> None:
+def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(
+    cli: Cli, number: signal.Signals, code: int
+) -> None:
     process = cli.start("run", behaviours={1: "hang"})
     wait_for(cli.log(0, 1).exists)
     process.send_signal(number)
@@ -169,7 +226,8 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(cli: Cli, number
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
     assert out.splitlines()[-1] == (
-        f"go on with: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local --results {cli.top}/results"
+        f"go on with: {Path(sys.executable).name} -m slurm run {cli.study_file} --site local "
+        f"--results {cli.top}/results"
     )
     assert '"interrupted": true' in cli.log(0, 1).read_text()
     assert cli("run")[0] == 0
@@ -184,7 +242,8 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
     code, _, err = cli("run")
     assert (code, err) == (
         2,
-        f"error: {cli.folder}: another job of this study is running, or being submitted; wait for it or stop it\n",
+        f"error: {cli.folder}: another job of this study is running, or being submitted; wait for "
+        f"it or stop it\n",
     )
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
@@ -193,7 +252,9 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
 def test_a_terminal_gets_a_bar(cli: Cli) -> None:
     screen, terminal = pty.openpty()
     env = {**environment(cli.top), "TERM": "xterm", "COLUMNS": "120"}
-    process = subprocess.Popen(cli.command("run"), cwd=ROOT, env=env, stdout=terminal, stderr=terminal)
+    process = subprocess.Popen(
+        cli.command("run"), cwd=ROOT, env=env, stdout=terminal, stderr=terminal
+    )
     os.close(terminal)
     shown = b""
     while True:
@@ -223,13 +284,16 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
 
 def test_a_changed_study_is_refused(cli: Cli) -> None:
     assert cli("run")[0] == 0
-    write(cli.top, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]', windows="windows = 3")
+    write(
+        cli.top, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]', windows="windows = 3"
+    )
     before = cli.files()
     for verb in ("run", "status", "render"):
         assert cli(verb) == (
             2,
             "",
-            f"error: {cli.folder}/study.toml is of another study of this name: run.windows=2 there, 3 now; "
+            f"error: {cli.folder}/study.toml is of another study of this name: run.windows=2 "
+            f"there, 3 now; "
             "give the study a new name, or choose another --results\n",
         )
     assert cli.files() == before
@@ -247,22 +311,39 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
     ("words", "message"),
     [
         ([], "Missing command; see python -m slurm --help"),
-        (["rnu", "local"], "No such command 'rnu'. Did you mean 'run'?; see python -m slurm --help"),
+        (
+            ["rnu", "local"],
+            "No such command 'rnu'. Did you mean 'run'?; see python -m slurm --help",
+        ),
         (["run"], "Missing argument 'STUDY'; see python -m slurm --help"),
-        (["status", "local", "--blok", "1"], "No such option: --blok (Possible options: --blocks); see python -m slurm --help"),
+        (
+            ["status", "local", "--blok", "1"],
+            "No such option: --blok (Possible options: --blocks); see python -m slurm --help",
+        ),
         (
             ["render", "local", "--site", "locla"],
             f"'locla' is not a known site ({SHIPPED_SITES}); did you mean 'local'?",
         ),
         (["render", "gone.toml"], "gone.toml: No such file or directory"),
-        (["run", "local", "--results", "/proc/none"], "/proc/none: No such file or directory; choose another --results"),
+        (
+            ["run", "local", "--results", "/proc/none"],
+            "/proc/none: No such file or directory; choose another --results",
+        ),
         (["run", "local", "--results", "README/x"], "README/x/local/jobs.jsonl: Not a directory"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
     (tmp_path / "README").write_text("a file, not a folder")
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-m", "slurm", *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "slurm", *words],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: {message}\n"
 
@@ -287,10 +368,14 @@ sys.exit(code)
         (["render", "local", "--blok", "1"], 2, ""),
     ],
 )
-def test_commands_load_nothing_slow_that_they_do_not_need(words: list[str], code: int, loaded: str, tmp_path: Path) -> None:
+def test_commands_load_nothing_slow_that_they_do_not_need(
+    words: list[str], code: int, loaded: str, tmp_path: Path
+) -> None:
     """What keeps them below 0.7 s."""
     results = [] if words == ["--help"] else ["--results", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", HEAVY, *words, *results], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAVY, *words, *results], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == code, done.stderr
     assert done.stderr.splitlines()[-1] == f"loaded:{loaded}"
 
@@ -298,9 +383,14 @@ def test_commands_load_nothing_slow_that_they_do_not_need(words: list[str], code
 def test_wrong_input_is_one_line_and_exit_code_2(cli: Cli) -> None:
     code, _, err = cli("run", behaviours={0: "refuse"})
     assert (code, err) == (2, f"error: {cli.log(0, 0).stem}: model='resnet51' is unknown\n")
-    assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 3 planned, 1 failed"
+    assert (
+        cli("status")[1].splitlines()[-1]
+        == "small: 1 blocks (1 planned), 4 runs: 3 planned, 1 failed"
+    )
 
 
 def test_a_first_estimate_comes_from_the_study(tmp_path: Path) -> None:
-    cli = Cli(tmp_path, blocks="blocks = 1\nexpected_run_s = 30", cells='cells = ["single", "ddp/mpi"]')
+    cli = Cli(
+        tmp_path, blocks="blocks = 1\nexpected_run_s = 30", cells='cells = ["single", "ddp/mpi"]'
+    )
     assert "this script: 4 runs, about 2 min" in cli("render")[2]

@@ -1,4 +1,6 @@
-"""A study under the real mpirun and the real training loop: more ranks than cores, and a stop in the middle of a run."""
+"""A study under the real mpirun and the real training loop: more ranks than cores, and a stop in
+the middle of a run.
+"""
 
 import os
 import signal
@@ -38,10 +40,24 @@ steps_per_window = 2
 
 def start(folder: Path, windows: int) -> "subprocess.Popen[str]":
     (folder / "tiny.toml").write_text(STUDY.format(windows=windows))
-    command = [sys.executable, "-m", "slurm", "run", str(folder / "tiny.toml"), "--results", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "slurm",
+        "run",
+        str(folder / "tiny.toml"),
+        "--results",
+        str(folder),
+    ]
     # nothing of a launch that these tests may run under; what mpirun needs, the site says
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PRTE_", "MPIRUN"))}
-    return subprocess.Popen(command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("OMPI_", "PMIX_", "PRTE_", "MPIRUN"))
+    }
+    return subprocess.Popen(
+        command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def runs(folder: Path) -> list[Run]:
@@ -53,7 +69,11 @@ def test_a_study_of_three_ranks(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, ""), out
     done = {run.config.cell: run for run in runs(tmp_path) if run.config}
-    assert {cell: len(run.step_seconds()) for cell, run in done.items()} == {"single": 1, "ddp/mpi": 3, "horovod/mpi": 3}
+    assert {cell: len(run.step_seconds()) for cell, run in done.items()} == {
+        "single": 1,
+        "ddp/mpi": 3,
+        "horovod/mpi": 3,
+    }
     assert {run.problem for run in done.values()} == {None}
     assert {run.exit["code"] for run in done.values()} == {0}
 

@@ -1,4 +1,6 @@
-"""Where studies go: beside the shipped ones and never into them, never where nodes do not look, and never two at once."""
+"""Where studies go: beside the shipped ones and never into them, never where nodes do not look, and
+never two at once.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,23 @@ def test_nothing_is_added_to_a_shipped_study(name: str, tmp_path: Path) -> None:
     assert len((folder / "SHIPPED").read_text().splitlines()) == 1
     before = sorted(folder.rglob("*"))
     with pytest.raises(
-        UsageError, match=f"results/{name} comes with the project and is never added to; choose another --results"
+        UsageError,
+        match=f"results/{name} comes with the project and is never added to; choose another "
+        f"--results",
     ):
         StudyFolder(ROOT / "results", small(tmp_path, name=f'name = "{name}"')).lock()
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("words", [["run", "local"], ["submit", "demo", "--site", "tests/cluster/demo.toml"]])
+@pytest.mark.parametrize(
+    "words", [["run", "local"], ["submit", "demo", "--site", "tests/cluster/demo.toml"]]
+)
 def test_commands_that_would_add_runs_refuse_in_one_line(call: Calls, words: list[str]) -> None:
     line = call.refuse(*words, "--results", "results", "--blocks", "40")
-    assert line == f"results/{words[1]} comes with the project and is never added to; choose another --results, as results/mine"
+    assert (
+        line == f"results/{words[1]} comes with the project and is never added to; choose another "
+        f"--results, as results/mine"
+    )
 
 
 def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: Path) -> None:
@@ -57,7 +66,9 @@ def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: P
     (folder / "SHIPPED").write_text("Not yours.\n")
     study = small(tmp_path)
     script = render_job(study, "", read_site("local"), plan(study, 1, folder / "runs")[0], folder)
-    done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (2, "")
     cure = "comes with the project and is never added to; render with another --results"
     assert done.stderr == f"error: {folder} {cure}\n"
@@ -67,45 +78,67 @@ def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: P
 def test_status_says_where_it_looked_if_there_is_nothing(call: Calls, tmp_path: Path) -> None:
     code, out, _ = call("status", "local", "--results", str(tmp_path))
     assert code == 0
-    assert out.splitlines()[-1] == f"no runs in {tmp_path}/local yet; --results names another folder"
+    assert (
+        out.splitlines()[-1] == f"no runs in {tmp_path}/local yet; --results names another folder"
+    )
 
 
 @pytest.mark.parametrize("what", ["results", "checkout", "environment"])
-def test_what_a_node_has_of_its_own_is_refused(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_node_has_of_its_own_is_refused(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(SHARED)
     near, far = tmp_path / "near", tmp_path / "far"
     (near / "env").mkdir(parents=True)
     (far / "env").mkdir(parents=True)
     (far / "link").symlink_to(near / "env")
-    places = {"results": (far, far / "env", near), "checkout": (near, far / "env", far), "environment": (far, far / "link", far)}
+    places = {
+        "results": (far, far / "env", near),
+        "checkout": (near, far / "env", far),
+        "environment": (far, far / "link", far),
+    }
     checkout, venv, results = places[what]
     monkeypatch.chdir(checkout)
     site = changed(read_site("testcluster"), paths__node_local=[str(near)], setup__venv=str(venv))
-    with pytest.raises(UsageError, match=rf"{what}.* {near}.* lies below {near}, of which every node of site 'testcluster' has"):
+    with pytest.raises(
+        UsageError,
+        match=rf"{what}.* {near}.* lies below {near}, of which every node of site 'testcluster' "
+        rf"has",
+    ):
         check_shared(site, results)
     check_shared(changed(site, paths__node_local=[str(tmp_path / "elsewhere")]), results)
     monkeypatch.setenv(SHARED, f"/nowhere:{near}")
     check_shared(site, results)
 
 
-def test_submit_and_its_dry_run_refuse_results_below_tmp(call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_and_its_dry_run_refuse_results_below_tmp(
+    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(SHARED, f"{ROOT}:{Path(sys.prefix).resolve()}:{Path('.venv').resolve()}")
     for more in ([], ["--dry-run"]):
-        line = call.refuse("submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made", *more)
+        line = call.refuse(
+            "submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made", *more
+        )
         assert line.startswith(
-            "the results folder /tmp/never-made/smoke lies below /tmp, of which every node of site 'testcluster'"
+            "the results folder /tmp/never-made/smoke lies below /tmp, of which every node of "
+            "site 'testcluster'"
         )
     assert not Path("/tmp/never-made").exists()
 
 
-def test_a_silent_controller_leaves_no_folder(call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_controller_leaves_no_folder(
+    call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "squeue.down").touch()
-    code, _, err = call("submit", "smoke", "--site", "testcluster", "--results", str(tmp_path / "results"))
+    code, _, err = call(
+        "submit", "smoke", "--site", "testcluster", "--results", str(tmp_path / "results")
+    )
     assert (code, err) == (
         2,
-        "error: squeue does not answer, and without it a job might be submitted twice; try again later\n",
+        "error: squeue does not answer, and without it a job might be submitted twice; try again "
+        "later\n",
     )
     assert not (tmp_path / "results").exists()
 
@@ -121,8 +154,16 @@ def test_a_deleted_record_of_jobs_lets_no_second_job_in(tmp_path: Path) -> None:
         cure = f"{lost}; if none is: touch {folder.path}/jobs.jsonl"
         with pytest.raises(UsageError, match=re.escape(cure)):
             folder.lock()
-        script = render_job(study, "", read_site("local"), plan(study, 1, folder.runs)[0], folder.path)
-        done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True)
+        script = render_job(
+            study, "", read_site("local"), plan(study, 1, folder.runs)[0], folder.path
+        )
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=ROOT,
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+        )
         assert (done.returncode, done.stderr) == (2, f"error: {folder.path}/{cure}\n")
     (folder.path / "jobs.jsonl").touch()
     folder.lock().close()
@@ -143,17 +184,23 @@ def test_a_deleted_record_of_jobs_lets_no_second_job_in(tmp_path: Path) -> None:
         (b'{"blocks": 1, "job": "\xff"}', "invalid unicode"),
     ],
 )
-def test_an_odd_line_of_the_record_of_jobs_is_one_line(tmp_path: Path, line: bytes, why: str) -> None:
+def test_an_odd_line_of_the_record_of_jobs_is_one_line(
+    tmp_path: Path, line: bytes, why: str
+) -> None:
     folder = StudyFolder(tmp_path, small(tmp_path))
     folder.path.mkdir()
     (folder.path / "jobs.jsonl").write_bytes(b'{"blocks": 2, "script": "a"}\n' + line + b"\n")
-    with pytest.raises(UsageError, match=rf"jobs.jsonl, line 2, is no record of a job \(.*{why}") as refusal:
+    with pytest.raises(
+        UsageError, match=rf"jobs.jsonl, line 2, is no record of a job \(.*{why}"
+    ) as refusal:
         folder.asked_blocks(small(tmp_path))
     assert str(refusal.value).endswith("; remove the line")
 
 
 def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
-    """In a process of its own, because the limit on the size of files, which stands for the disk, cannot be raised again."""
+    """In a process of its own, because the limit on the size of files, which stands for the disk,
+    cannot be raised again.
+    """
     code = f"""
 import resource, signal, sys
 from pathlib import Path
@@ -167,7 +214,10 @@ with folder.lock() as lock:
     folder.record_job(lock, None, blocks=1, runs=1)
     kept = (folder.path / "jobs.jsonl").read_bytes()
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) + 20, len(kept) + 20))
-    for what in (lambda: folder.record_job(lock, None, blocks=2, runs=1), lambda: write_whole(top / "script.sh", "x" * 9999)):
+    for what in (
+        lambda: folder.record_job(lock, None, blocks=2, runs=1),
+        lambda: write_whole(top / "script.sh", "x" * 9999),
+    ):
         try:
             what()
         except UsageError as error:
@@ -179,7 +229,11 @@ assert sorted(p.name for p in top.iterdir()) == ["small", "study.toml"], list(to
     assert done.returncode == 0, done.stderr
     jobs, script = done.stdout.splitlines()
     assert jobs.startswith(f"{tmp_path}/small/jobs.jsonl: ")
-    assert script == f"{tmp_path}/script.sh cannot be written: {os.strerror(errno.EFBIG)}; make room, or choose another folder"
+    assert (
+        script
+        == f"{tmp_path}/script.sh cannot be written: {os.strerror(errno.EFBIG)}; make room, or "
+        f"choose another folder"
+    )
 
 
 def test_a_file_that_is_there_is_still_told_apart(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The job script, run by bash for real, with a stand-in for mpirun: what it does when runs fail, hang or are interrupted."""
+"""The job script, run by bash for real, with a stand-in for mpirun: what it does when runs fail,
+hang or are interrupted.
+"""
 
 import fcntl
 import json
@@ -27,14 +29,22 @@ from tests.slurm.studies import ROOT, SMALL, small
 class Job:
     """One block of the small study as a script in a folder of its own, ready to be started."""
 
-    def __init__(self, folder: Path, behaviours: dict[int, str] | None = None, limit_s: int = 30, runs: int = 7) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        behaviours: dict[int, str] | None = None,
+        limit_s: int = 30,
+        runs: int = 7,
+    ) -> None:
         self.study: Study = small(folder, time_limit_s=f"time_limit_s = {limit_s}")
         self.text = (folder / "study.toml").read_text()
         self.folder = folder / "results" / "small"
         self.runs: list[Run] = plan(self.study, 1, self.folder / "runs")[0][:runs]
         self.env = environment(folder, behaviours)
         self.script = folder / "job.sh"
-        self.script.write_text(render_job(self.study, self.text, read_site("local"), self.runs, self.folder))
+        self.script.write_text(
+            render_job(self.study, self.text, read_site("local"), self.runs, self.folder)
+        )
 
     def start(self, cwd: Path = ROOT, **env: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
@@ -58,7 +68,9 @@ class Job:
 
 
 def terminal_signals() -> None:
-    """A terminal's defaults, whatever started the tests: bash cannot trap a signal that it found ignored."""
+    """A terminal's defaults, whatever started the tests: bash cannot trap a signal that it found
+    ignored.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -99,7 +111,9 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
 
 
 def test_the_cause_is_kept_with_the_exit(tmp_path: Path) -> None:
-    job = Job(tmp_path, {0: "out of memory", 1: "trip over a node", 2: "silent", 3: "babble"}, runs=5)
+    job = Job(
+        tmp_path, {0: "out of memory", 1: "trip over a node", 2: "silent", 3: "babble"}, runs=5
+    )
     code, out, err = job.finish()
     assert (code, err) == (1, "")
     assert job.states() == ["out of memory", "node lost", "failed", "failed", "ok"]
@@ -120,7 +134,9 @@ def test_a_world_that_was_not_asked_for_is_recorded_and_stops_the_job(tmp_path: 
     code, _, err = job.finish()
     status = look(job.runs[0], False)
     ranks = job.runs[0].config.world_size
-    message = f"world_size={ranks} was asked for, but mpirun started {ranks + 1} ranks; use --world-size"
+    message = (
+        f"world_size={ranks} was asked for, but mpirun started {ranks + 1} ranks; use --world-size"
+    )
     assert code == 2
     assert err.startswith(f"error: {job.runs[0].id}: {message}")
     assert job.states() == ["wrong world", "planned"]
@@ -134,7 +150,8 @@ def test_mpirun_gets_the_planned_ranks_and_the_sites_environment(tmp_path: Path)
     for run in job.runs:
         assert run.log.with_suffix(".out").read_text().splitlines() == [
             "stdin /dev/null",
-            f"mpirun --bind-to none --map-by :OVERSUBSCRIBE -n {run.config.world_size} {sys.executable} -m bench "
+            f"mpirun --bind-to none --map-by :OVERSUBSCRIBE -n {run.config.world_size} "
+            f"{sys.executable} -m bench "
             "OMPI_MCA_mpi_yield_when_idle=1 OMPI_ALLOW_RUN_AS_ROOT=1",
         ]
         assert read_run(run.log).config == run.config
@@ -161,8 +178,12 @@ def test_a_hanging_run_is_timed_out(tmp_path: Path, how: str) -> None:
     assert look(job.runs[0], False).reason == "timed out after 2 s"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
-def test_a_signal_ends_the_run_at_once_and_starts_no_other(tmp_path: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_run_at_once_and_starts_no_other(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     job = Job(tmp_path, {1: "hang"})
     process = job.start()
     wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
@@ -257,7 +278,11 @@ def test_two_jobs_of_a_study_do_not_run_at_once(tmp_path: Path) -> None:
     first = job.start()
     wait_for(job.runs[0].log.exists)
     assert folder.is_locked()
-    assert job.finish() == (2, "", "error: another job of this study is running; wait for it or stop it\n")
+    assert job.finish() == (
+        2,
+        "",
+        "error: another job of this study is running; wait for it or stop it\n",
+    )
     first.terminate()
     first.communicate(timeout=20)
     assert not folder.is_locked()
@@ -269,7 +294,9 @@ def test_a_lock_handed_down_is_not_taken_twice(tmp_path: Path) -> None:
     fd = os.open(job.folder / "jobs.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert job.finish()[0] == 2
-    done = subprocess.run(["bash", job.script], cwd=ROOT, env={**job.env, "STUDY_LOCK_FD": str(fd)}, pass_fds=(fd,))
+    done = subprocess.run(
+        ["bash", job.script], cwd=ROOT, env={**job.env, "STUDY_LOCK_FD": str(fd)}, pass_fds=(fd,)
+    )
     os.close(fd)
     assert done.returncode == 0
 
@@ -280,9 +307,14 @@ def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
     limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
     done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
     cure = f"no room in {job.folder}; make some, then the same command goes on with this run"
-    assert (done.returncode, done.stderr) == (2, f"error: {job.runs[0].log} cannot be written: {cure}\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {job.runs[0].log} cannot be written: {cure}\n",
+    )
     assert not job.runs[1].log.exists()
-    assert not [path for path in job.folder.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".")]
+    assert not [
+        path for path in job.folder.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".")
+    ]
     job.runs[0].log.unlink()
     assert job.finish()[0] == 0  # with room again
 
@@ -292,5 +324,9 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
     assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
     assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
-    assert job.finish(cwd=tmp_path) == (2, "", f"error: no bench/ in {tmp_path}; run this script from the repository root\n")
+    assert job.finish(cwd=tmp_path) == (
+        2,
+        "",
+        f"error: no bench/ in {tmp_path}; run this script from the repository root\n",
+    )
     assert not job.folder.exists()

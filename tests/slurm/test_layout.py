@@ -1,4 +1,6 @@
-"""All node counts of a block in one job: one order, the first hosts for every run, and what is left when a host is lost."""
+"""All node counts of a block in one job: one order, the first hosts for every run, and what is left
+when a host is lost.
+"""
 
 import re
 from pathlib import Path
@@ -20,10 +22,18 @@ WEAK = SMALL.replace('["weak", "strong"]', '["weak"]').replace("[strong]\nglobal
 
 
 class SingleJob(BatchJob):
-    """Block 0 at one and three nodes of two ranks: one process alone, and two frameworks at 1, 2 and 6 ranks."""
+    """Block 0 at one and three nodes of two ranks: one process alone, and two frameworks at 1, 2
+    and 6 ranks.
+    """
 
-    def __init__(self, folder: Path, behaviours: dict[int, str] | None = None, no_kill: bool = False) -> None:
-        changes = {"policy__layout": "single", "policy__no_kill": no_kill, "policy__requeue": not no_kill}
+    def __init__(
+        self, folder: Path, behaviours: dict[int, str] | None = None, no_kill: bool = False
+    ) -> None:
+        changes = {
+            "policy__layout": "single",
+            "policy__no_kill": no_kill,
+            "policy__requeue": not no_kill,
+        }
         super().__init__(folder, behaviours, nodes=(1, 3), text=WEAK, changes=changes)
 
     def hosts(self, run: Run) -> str:
@@ -54,7 +64,10 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
     assert [job.hosts(run) for run in job.runs] == [wanted(run) for run in job.runs]
     for run in job.runs:
         ranks = run.config.world_size
-        counts = f" --nodes={3 if ranks == 6 else 1} --nodelist={wanted(run)} --ntasks={ranks} --ntasks-per-node={min(ranks, 2)} "
+        counts = (
+            f" --nodes={3 if ranks == 6 else 1} --nodelist={wanted(run)} --ntasks={ranks} "
+            f"--ntasks-per-node={min(ranks, 2)} "
+        )
         assert counts in run.log.with_suffix(".out").read_text()
     assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
         f"all-b00-77-0-{when}-r{n}.jsonl" for when in ("start", "end") for n in (1, 2, 3)
@@ -64,7 +77,9 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
 
 
 def test_ibrun_fills_the_first_hosts_by_itself(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path, site="vista", nodes=(1, 2), text=WEAK, changes={"policy__layout": "single"})
+    job = BatchJob(
+        tmp_path, site="vista", nodes=(1, 2), text=WEAK, changes={"policy__layout": "single"}
+    )
     assert job.finish()[0] == 0
     assert sorted(run.config.world_size for run in job.runs) == [1, 1, 1, 2, 2]
     for run in job.runs:
@@ -76,9 +91,15 @@ def test_only_what_is_missing_is_done_again_on_as_few_nodes_as_it_needs() -> Non
     study, runs, site = smoke("testcluster")
     site = site.laid_out("single")
     whole = jobs(runs, site)
-    assert [(job.id, job.nodes, len(job.runs)) for job in whole] == [("all-b00", 2, 7), ("all-b01", 2, 7)]
+    assert [(job.id, job.nodes, len(job.runs)) for job in whole] == [
+        ("all-b00", 2, 7),
+        ("all-b01", 2, 7),
+    ]
     narrow = jobs([run for run in runs if run.config.world_size <= 2], site)
-    assert [(job.id, job.nodes, len(job.runs)) for job in narrow] == [("all-b00", 1, 5), ("all-b01", 1, 5)]
+    assert [(job.id, job.nodes, len(job.runs)) for job in narrow] == [
+        ("all-b00", 1, 5),
+        ("all-b01", 1, 5),
+    ]
     assert node_hours(narrow, assumed(study)) < node_hours(whole, assumed(study))
 
 
@@ -95,7 +116,8 @@ def smoke(site_name: str) -> tuple[Study, list[Run], Site]:
 def test_one_allocation_costs_its_width_at_every_count() -> None:
     study, runs, site = smoke("testcluster")
     apart, together = (jobs(runs, site.laid_out(layout)) for layout in ("blocks", "single"))
-    # 7 runs and two calibrations of 45 s on two nodes all the time, and 60 s to start, in two blocks
+    # 7 runs and two calibrations of 45 s on two nodes all the time, and 60 s to start, in two
+    # blocks
     assert node_hours(together, assumed(study)) == pytest.approx(2 * 2 * (60 + 9 * 45) / 3600)
     assert node_hours(together, assumed(study)) > node_hours(apart, assumed(study))
     assert minutes(together[0], study, site, None) >= minutes(apart[1], study, site, None)
@@ -110,16 +132,28 @@ def test_a_lost_host_takes_only_the_runs_that_need_it(tmp_path: Path, layout: st
         job = BatchJob(tmp_path, changes={"policy__no_kill": True})
     widest = [n for n, run in enumerate(job.runs) if run.config.world_size > 2]
     last = "r3" if layout == "single" else "r2"
-    code, out, err = job.finish(STAND_IN=f'{{"{job.runs[widest[0]].config.position}": "lose a node"}}')
+    code, out, err = job.finish(
+        STAND_IN=f'{{"{job.runs[widest[0]].config.position}": "lose a node"}}'
+    )
     assert (code, err) == (1, "")
     expected = ["ok"] * len(job.runs)
     for n in widest:
         expected[n] = "node lost" if n == widest[0] else "planned"
     assert job.states() == expected
     assert f"host {last} is lost, see " in out
-    assert f"[{widest[1] + 1}/{len(job.runs)}] {job.runs[widest[1]].id}: left for the next job, host {last} is lost" in out
-    assert out.splitlines()[-1] == f"host {last} is lost: {len(job.runs)} runs, 1 failed, {len(widest) - 1} left for the next job"
-    assert out.splitlines()[-2] == f"calibration at the end, on {2 if layout == 'single' else 1} node(s)"
+    assert (
+        f"[{widest[1] + 1}/{len(job.runs)}] {job.runs[widest[1]].id}: left for the next job, host "
+        f"{last} is lost" in out
+    )
+    assert (
+        out.splitlines()[-1]
+        == f"host {last} is lost: {len(job.runs)} runs, 1 failed, {len(widest) - 1} left for the "
+        f"next job"
+    )
+    assert (
+        out.splitlines()[-2]
+        == f"calibration at the end, on {2 if layout == 'single' else 1} node(s)"
+    )
     assert job.said()[-1]["reason"] == f"host {last} is lost"
 
 
@@ -143,5 +177,8 @@ def test_where_slurm_itself_does_not_answer_no_host_is_taken_for_lost(tmp_path: 
 
 
 def test_without_srun_no_lost_host_can_be_found() -> None:
-    with pytest.raises(ValidationError, match=r"policy.no_kill finds lost nodes with srun, and launch is 'ibrun'; leave it out"):
+    with pytest.raises(
+        ValidationError,
+        match=r"policy.no_kill finds lost nodes with srun, and launch is 'ibrun'; leave it out",
+    ):
         changed(read_site("vista"), policy__no_kill=True)

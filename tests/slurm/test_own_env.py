@@ -1,4 +1,6 @@
-"""A backend's own environment: on the lines of its steps alone, never exported, and told to the run."""
+"""A backend's own environment: on the lines of its steps alone, never exported, and told to the
+run.
+"""
 
 import re
 import subprocess
@@ -39,7 +41,10 @@ def test_only_that_backends_steps_get_it_behind_srun(tmp_path: Path) -> None:
     assert not re.search(r"^\s*export MV2_SUPPORT_DL", job.script.read_text(), re.MULTILINE)
     # each cell is tried as it will run
     assert out.splitlines()[:2] == ["preflight on 4 rank(s)", "preflight-horovod on 4 rank(s)"]
-    tried = {name: (job.folder / "jobs" / f"n002-b00-77-0-{name}.out").read_text() for name in ("preflight", "preflight-horovod")}
+    tried = {
+        name: (job.folder / "jobs" / f"n002-b00-77-0-{name}.out").read_text()
+        for name in ("preflight", "preflight-horovod")
+    }
     assert "--cells=ddp/gloo " in tried["preflight"]
     assert "MV2" not in tried["preflight"]
     assert "--cells=horovod/gloo " in tried["preflight-horovod"]
@@ -48,7 +53,9 @@ def test_only_that_backends_steps_get_it_behind_srun(tmp_path: Path) -> None:
 
 def test_mpirun_gets_it_too(tmp_path: Path) -> None:
     job = Job(tmp_path)
-    job.script.write_text(render_job(job.study, job.text, changed(read_site("local"), **OWN), job.runs, job.folder))
+    job.script.write_text(
+        render_job(job.study, job.text, changed(read_site("local"), **OWN), job.runs, job.folder)
+    )
     assert job.finish()[0] == 0
     for run in job.runs:
         said = command(run.log.with_suffix(".out"))
@@ -70,7 +77,13 @@ def test_the_settings_of_the_older_study_reach_both_frameworks_but_one() -> None
     study = fit(written, site, (), source)
     assert study.cells == ("single", "ddp/mpi", "horovod/mpi")
     job = jobs(plan(study, 1, Path("runs"))[0], site)[-1]
-    text = render_batch(study, text_of(study, written, source.read_text()), Request(site, "PAS1"), job, Path("results/smoke"))
+    text = render_batch(
+        study,
+        text_of(study, written, source.read_text()),
+        Request(site, "PAS1"),
+        job,
+        Path("results/smoke"),
+    )
     exported = re.findall(r"^export (MV2_\w+)=(\S+)$", text, re.MULTILINE)
     assert dict(exported) == {
         "MV2_CPU_BINDING_POLICY": "hybrid",
@@ -92,14 +105,26 @@ def test_the_settings_of_the_older_study_reach_both_frameworks_but_one() -> None
         ("--backend horovod", "export A=other", {"A": "b c", "BENCH_BACKEND_ENV": "A"}),
     ],
 )
-def test_what_env_sets_goes_before_what_was_exported(tmp_path: Path, own: str, exported: str, env: dict[str, str]) -> None:
+def test_what_env_sets_goes_before_what_was_exported(
+    tmp_path: Path, own: str, exported: str, env: dict[str, str]
+) -> None:
     site = changed(read_site("testcluster"), env_per_backend={"horovod": {"A": "b c"}})
     job = Job(tmp_path)
     text = render_job(
-        job.study, job.text, changed(read_site("local"), env_per_backend=site.env_per_backend), job.runs, job.folder
+        job.study,
+        job.text,
+        changed(read_site("local"), env_per_backend=site.env_per_backend),
+        job.runs,
+        job.folder,
     )
     function = text[text.index("own_env() {") : text.index("\n}\n", text.index("own_env() {")) + 3]
     script = f'{exported}\n{function}own_env {own}\n"${{own[@]}}" env'
-    said = subprocess.run(["bash", "-euc", script], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["bash", "-euc", script],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found = dict(line.split("=", 1) for line in said.stdout.splitlines())
     assert {name: found[name] for name in ("A", "BENCH_BACKEND_ENV") if name in found} == env

@@ -1,4 +1,6 @@
-"""What a study costs and what it buys: node-hours by hand, half-widths against a table, noise from finished pairs."""
+"""What a study costs and what it buys: node-hours by hand, half-widths against a table, noise from
+finished pairs.
+"""
 
 import json
 import math
@@ -59,12 +61,16 @@ def test_the_price_says_what_it_buys() -> None:
     assert precision(8, 31.2, Noise(0.03, "x"), 0.02).endswith(
         "±2.5 % on a ratio of DDP and Horovod (x); the margin of 2 % needs 12 blocks"
     )
-    assert precision(3, 2.0, Noise(0.01, "x"), 0.02).endswith("; fewer than 6 blocks give no verdict")
+    assert precision(3, 2.0, Noise(0.01, "x"), 0.02).endswith(
+        "; fewer than 6 blocks give no verdict"
+    )
     assert "no interval from one block" in precision(1, 2.0, Noise(0.01, "x"), 0.02)
 
 
 def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
-    study = small(tmp_path, cells='cells = ["ddp/mpi", "horovod/mpi"]', scaling='scaling = ["weak", "strong"]')
+    study = small(
+        tmp_path, cells='cells = ["ddp/mpi", "horovod/mpi"]', scaling='scaling = ["weak", "strong"]'
+    )
     runs = [run for block in plan(study, 3, tmp_path) for run in block]
     point = {"w2-b8": (1.10, 1.12, 1.08), "w2-b4": (0.9, 0.9, 0.9)}
     rates = []
@@ -74,12 +80,16 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
             continue
         assert run.config.block is not None
         pace = 100.0 * (run.config.block + 1)  # blocks differ far more than pairs
-        rates.append((run, pace * (ratios[run.config.block] if run.config.backend == "horovod" else 1.0)))
+        rates.append(
+            (run, pace * (ratios[run.config.block] if run.config.backend == "horovod" else 1.0))
+        )
     logs = [math.log(r) for r in point["w2-b8"]]
     mean = sum(logs) / 3
     measured = paired_sd(rates)
     assert measured is not None
-    assert measured[0] == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in logs) / 4))  # pooled with a point without noise
+    assert measured[0] == pytest.approx(
+        math.sqrt(sum((x - mean) ** 2 for x in logs) / 4)
+    )  # pooled with a point without noise
     assert measured[1] == 3
     assert paired_sd(rates[:1]) is None
 
@@ -87,7 +97,9 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
 def test_noise_is_of_pairs_of_one_variant(tmp_path: Path) -> None:
     text = SMALL + '[variants.slow]\n[variants.fast]\nprecision = "bf16-mixed"\n'
     study = read_study(write(tmp_path, text.replace('"horovod/gloo"', '"horovod/mpi"')))
-    runs = [run for block in plan(study, 2, tmp_path) for run in block if run.config.world_size == 2]
+    runs = [
+        run for block in plan(study, 2, tmp_path) for run in block if run.config.world_size == 2
+    ]
     measured = paired_sd((run, 200.0 if run.point.variant == "fast" else 100.0) for run in runs)
     assert measured == (0.0, 2)
 
@@ -98,8 +110,12 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     complete(runs[0].config)
     statuses = [look(run, False) for run in runs]
     assert noise(statuses, None).sd == ASSUMED_NOISE
-    assert noise(statuses, None).source.startswith("a paired sd of 5.8 % assumed, as on shared machines; ")
-    assert noise(statuses, None, 0.02).source.startswith("a paired sd of 2 % assumed, by the site file; ")
+    assert noise(statuses, None).source.startswith(
+        "a paired sd of 5.8 % assumed, as on shared machines; "
+    )
+    assert noise(statuses, None, 0.02).source.startswith(
+        "a paired sd of 2 % assumed, by the site file; "
+    )
     assert noise(statuses, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
 
 
@@ -107,7 +123,9 @@ def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
     """Pooled over every comparison of the shipped studies that has enough blocks for a verdict."""
     squares, freedom = 0.0, 0
     for name in ("local", "local-again", "local-transports", "precision"):
-        for row in json.loads((ROOT / "results" / name / "summary.json").read_text())["comparisons"]:
+        for row in json.loads((ROOT / "results" / name / "summary.json").read_text())[
+            "comparisons"
+        ]:
             squares += row["sd_log"] ** 2 * (row["n"] - 1)
             freedom += row["n"] - 1
     assert freedom >= 70
@@ -116,13 +134,19 @@ def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
 
 def test_a_run_takes_what_runs_of_its_point_took_else_of_its_ranks_else_of_all() -> None:
     study, runs = smoke()
-    first = next(run.config for run in runs if run.config.world_size == 2 and run.config.backend == "ddp")
-    other = next(run.config for run in runs if run.config.world_size == 2 and run.config.backend == "horovod")
+    first = next(
+        run.config for run in runs if run.config.world_size == 2 and run.config.backend == "ddp"
+    )
+    other = next(
+        run.config for run in runs if run.config.world_size == 2 and run.config.backend == "horovod"
+    )
     known = [Timed(first, wall_s) for wall_s in (10, 20, 60)] + [Timed(other, 100)]
     times = run_times(study, [], known)
     assert times.seconds(first) == 20  # the median: one that hung for a while counts as one
     assert times.seconds(other) == 100
-    assert times.seconds(first.model_copy(update={"batch_per_rank": 4})) == 40  # of 10, 20, 60 and 100
+    assert (
+        times.seconds(first.model_copy(update={"batch_per_rank": 4})) == 40
+    )  # of 10, 20, 60 and 100
     assert times.seconds(first.model_copy(update={"world_size": 8})) == 40
     assert run_times(study, [], []).seconds(first) == 45
 
@@ -133,12 +157,22 @@ def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None
     assert "(45 s a run assumed)" in "\n".join(lines(pilot, None))
     folder = pilot.folder
     with folder.lock() as lock:
-        folder.record_job(lock, None, site="testcluster", blocks=2, runs=4, job="n001-b00", slurm_id="7")
+        folder.record_job(
+            lock, None, site="testcluster", blocks=2, runs=4, job="n001-b00", slurm_id="7"
+        )
     done = [status.run for status in pilot.statuses[:4]]
     for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
         complete(run.config)
         append_event(
-            run.log, "exit", code=0, timed_out=False, limit_s=300, interrupted=False, wall_s=wall_s, said=[], oom_kills=0
+            run.log,
+            "exit",
+            code=0,
+            timed_out=False,
+            limit_s=300,
+            interrupted=False,
+            wall_s=wall_s,
+            said=[],
+            oom_kills=0,
         )
     again = lines(open_work(Asked("smoke", "testcluster", tmp_path)), None)
     assert again[-2].endswith("(run time 41 s measured in 4 runs)")

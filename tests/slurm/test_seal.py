@@ -1,4 +1,6 @@
-"""The last line that a job script adds to a log: sealed by a digest, whole, valid JSON whatever a run printed."""
+"""The last line that a job script adds to a log: sealed by a digest, whole, valid JSON whatever a
+run printed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,15 @@ import pytest
 from slurm.render import TEMPLATES
 
 SEAL = b', "sha256": "'
-OK_END = '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 4, "sha256": "' + "0" * 64 + '"}\n'
-OLD_END = '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 384, "peak_memory_bytes": [null]}\n'
+OK_END = (
+    '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 4, "sha256": "'
+    + "0" * 64
+    + '"}\n'
+)
+OLD_END = (
+    '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 384, '
+    '"peak_memory_bytes": [null]}\n'
+)
 
 
 def bash(code: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
@@ -22,7 +31,9 @@ def bash(code: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[by
     text = (TEMPLATES / "record.sh.j2").read_text()
     assert "{{" not in text
     script = f"set -u -o pipefail\nLIMIT_S=30\nSTUDY_DIR=.\n{text}\n{code}"
-    return subprocess.run(["bash", "-c", script, "bash", *map(str, words)], cwd=cwd, capture_output=True, timeout=60)
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *map(str, words)], cwd=cwd, capture_output=True, timeout=60
+    )
 
 
 def record(folder: Path, log: bytes | None, out: bytes = b"", code: int = 0) -> bytes:
@@ -45,7 +56,14 @@ def sealed(log: bytes) -> dict[str, Any]:
     return event
 
 
-LOGS = [None, b"", OK_END.encode(), b'{"event": "start"}\n{"event": "ste', b'{"a": "\xff\x00"}\n', b"\0"]
+LOGS = [
+    None,
+    b"",
+    OK_END.encode(),
+    b'{"event": "start"}\n{"event": "ste',
+    b'{"a": "\xff\x00"}\n',
+    b"\0",
+]
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -96,7 +114,9 @@ def test_only_a_whole_end_is_ok(tmp_path: Path, end: str) -> None:
             names.append(name)
     (tmp_path / "whole").write_text('{"event": "start"}\n' + end + '{"event": "exit"}\n')
     (tmp_path / "failed").write_text(end.replace('"ok"', '"failed: x"'))
-    (tmp_path / "quoted").write_text('{"event": "error", "message": ' + json.dumps(end.strip()) + "}\n")
+    (tmp_path / "quoted").write_text(
+        '{"event": "error", "message": ' + json.dumps(end.strip()) + "}\n"
+    )
     done = bash(code, *names, "failed", "quoted", "missing", "whole", cwd=tmp_path)
     assert (done.stdout, done.stderr) == (b"whole\n", b"")
 
@@ -106,7 +126,10 @@ def test_a_log_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     (tmp_path / "log").write_bytes(b"x" * 1020 + b"\n")
     (tmp_path / "runs").mkdir()
-    done = bash("trap '' XFSZ; ulimit -f 1; record log out 0 3 '' || echo noticed; has_room || echo full", cwd=tmp_path)
+    done = bash(
+        "trap '' XFSZ; ulimit -f 1; record log out 0 3 '' || echo noticed; has_room || echo full",
+        cwd=tmp_path,
+    )
     assert done.stdout == b"noticed\nfull\n"
     assert done.stderr == b""
     assert bash("has_room && ls -A runs && echo room", cwd=tmp_path).stdout == b"room\n"

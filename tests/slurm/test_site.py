@@ -1,4 +1,6 @@
-"""A site file with a mistake is refused in one line: the file's line, the value, the rule and the way out."""
+"""A site file with a mistake is refused in one line: the file's line, the value, the rule and the
+way out.
+"""
 
 from pathlib import Path
 
@@ -46,14 +48,16 @@ BAD: list[tuple[str, str, int, str]] = [
         "gpus = 4",
         "gpuss = 4",
         12,
-        "unknown key 'node.gpuss'; did you mean 'gpus'?; valid here: cores, threads_per_core, gpus, gpu, vendor, interconnect",
+        "unknown key 'node.gpuss'; did you mean 'gpus'?; valid here: cores, threads_per_core, "
+        "gpus, gpu, vendor, interconnect",
     ),
     ("cores = 64", "cores = 0", 11, "node.cores=0: should be greater than or equal to 1"),
     (
         "per_rank = 16",
         "per_rank = 17",
         16,
-        "cpu.per_rank=17 times 4 ranks is more than the node's 64 CPUs (64 cores x 1); use at most 16",
+        "cpu.per_rank=17 times 4 ranks is more than the node's 64 CPUs (64 cores x 1); use at "
+        "most 16",
     ),
     ("threads = 2", "threads = 20", 17, "cpu.threads=20, but a rank has 16 CPUs; use at most 16"),
     (
@@ -62,7 +66,12 @@ BAD: list[tuple[str, str, int, str]] = [
         17,
         "cpu.ranks_per_node=5, but a node has 4 GPUs, one for each rank; use at most 4",
     ),
-    ("gpus = 4\n", "", 10, "node.gpus=0 does not go with vendor='cuda'; use 'cuda' or 'rocm' with GPUs, else 'none'"),
+    (
+        "gpus = 4\n",
+        "",
+        10,
+        "node.gpus=0 does not go with vendor='cuda'; use 'cuda' or 'rocm' with GPUs, else 'none'",
+    ),
     (
         'gpus = 4\nvendor = "cuda"',
         "gpus = 0",
@@ -93,7 +102,12 @@ BAD: list[tuple[str, str, int, str]] = [
         5,
         "mpirun_args is mpirun's and has no effect with launch='srun'; leave it out",
     ),
-    ("cores = 64\n", "", 10, "node.cores is missing: the counts of a job follow from it; see `scontrol show node`"),
+    (
+        "cores = 64\n",
+        "",
+        10,
+        "node.cores is missing: the counts of a job follow from it; see `scontrol show node`",
+    ),
     (
         'partition = "gpu"',
         'extra = ["-p gpu"]',
@@ -110,13 +124,15 @@ BAD: list[tuple[str, str, int, str]] = [
         "max_minutes = 60",
         'max_minutes = 60\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
         25,
-        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; write it in one of the two",
+        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; write it "
+        "in one of the two",
     ),
     (
         "max_minutes = 60",
         'max_minutes = 60\n[env_per_backend.horovod]\nHOROVOD_CYCLE_TIME = "1"',
         23,
-        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: fusion_mib, cycle_ms",
+        "env_per_backend.horovod.HOROVOD_CYCLE_TIME: Horovod's settings are the study's: "
+        "fusion_mib, cycle_ms",
     ),
     (
         "max_minutes = 60",
@@ -141,8 +157,12 @@ BAD: list[tuple[str, str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "line", "message"), BAD, ids=[new or f"no {old}" for old, new, _, _ in BAD])
-def test_a_mistake_names_its_line(tmp_path: Path, old: str, new: str, line: int, message: str) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"), BAD, ids=[new or f"no {old}" for old, new, _, _ in BAD]
+)
+def test_a_mistake_names_its_line(
+    tmp_path: Path, old: str, new: str, line: int, message: str
+) -> None:
     path = write(tmp_path, old, new)
     with pytest.raises(UsageError) as caught:
         read_site(str(path))
@@ -165,7 +185,9 @@ def test_a_shipped_site_says_where_its_facts_are_from(name: str) -> None:
 
 
 def test_every_shipped_site_is_listed() -> None:
-    assert SHIPPED_SITES.split(", ") == sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
+    assert SHIPPED_SITES.split(", ") == sorted(
+        path.stem for path in (ROOT / "slurm/sites").glob("*.toml")
+    )
 
 
 def test_the_line_is_the_deepest_that_is_there() -> None:

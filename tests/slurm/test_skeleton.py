@@ -17,7 +17,9 @@ gpu|20|2|26|2|4-00:00:00|gpu:h100:4(S:0-1),nvme:1
 """
 
 
-def test_a_skeleton_is_valid_and_explains_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_skeleton_is_valid_and_explains_every_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm here
     path = write_skeleton("mine")
@@ -35,16 +37,29 @@ def test_a_skeleton_is_valid_and_explains_every_key(tmp_path: Path, monkeypatch:
 
 
 def test_the_partition_with_gpus_fills_it_in() -> None:
-    facts = read_cluster(SINFO, "ClusterName             = big\nSLURM_VERSION           = 23.11.4\n")
+    facts = read_cluster(
+        SINFO, "ClusterName             = big\nSLURM_VERSION           = 23.11.4\n"
+    )
     site = Site(**tomllib.loads(skeleton("mine", facts)))
-    assert (site.title, site.slurm_min_version, site.access.partition) == ("the cluster big", "23.11.4", "gpu")
-    assert (site.node.cores, site.node.threads_per_core, site.node.gpus, site.node.vendor) == (52, 2, 4, "cuda")
+    assert (site.title, site.slurm_min_version, site.access.partition) == (
+        "the cluster big",
+        "23.11.4",
+        "gpu",
+    )
+    assert (site.node.cores, site.node.threads_per_core, site.node.gpus, site.node.vendor) == (
+        52,
+        2,
+        4,
+        "cuda",
+    )
     assert (site.cpu.per_rank, site.limits.max_nodes, site.limits.max_minutes) == (26, 20, 5760)
     assert site.transport == "nccl"
 
 
 def test_without_gpus_the_default_partition_fills_it_in() -> None:
-    site = Site(**tomllib.loads(skeleton("mine", read_cluster("\n".join(SINFO.splitlines()[:2]), ""))))
+    site = Site(
+        **tomllib.loads(skeleton("mine", read_cluster("\n".join(SINFO.splitlines()[:2]), "")))
+    )
     assert (site.access.partition, site.node.gpus, site.transport) == ("debug", 0, "gloo")
     assert site.limits.max_minutes == 30
     assert read_cluster("", "") == read_cluster("sinfo: error\n", "") == {}

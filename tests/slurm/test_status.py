@@ -29,49 +29,67 @@ def test_planned(runs: list[Run]) -> None:
 def test_a_run_without_an_end_runs_only_while_a_job_does(runs: list[Run]) -> None:
     start(runs[0].config)
     assert look(runs[0], job_is_running=True).state == "running"
-    assert look(runs[0], job_is_running=False) == RunStatus(runs[0], "interrupted", "killed together with its job")
+    assert look(runs[0], job_is_running=False) == RunStatus(
+        runs[0], "interrupted", "killed together with its job"
+    )
 
 
 def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
     complete(runs[0].config)
     here = (socket.gethostname(),)
     assert look(runs[0], True) == RunStatus(runs[0], "ok", hosts=here)
-    append_event(runs[0].log, "exit", **{**EXIT, "interrupted": True})  # stopped after its data were complete
+    append_event(
+        runs[0].log, "exit", **{**EXIT, "interrupted": True}
+    )  # stopped after its data were complete
     assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4, here)
 
 
 def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
     start(runs[0].config).write("end", status="failed: loss is not finite")
     append_event(runs[0].log, "exit", **EXIT)
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", "exit code 1: loss is not finite", 4)
+    assert look(runs[0], False) == RunStatus(
+        runs[0], "failed", "exit code 1: loss is not finite", 4
+    )
 
 
 def test_the_last_words_of_every_rank_follow_the_reason(runs: list[Run]) -> None:
     start(runs[0].config)
     append_event(runs[0].log, "error", rank=1, message="RuntimeError: boom")
     append_event(runs[0].log, "error", rank=0, message="RuntimeError: Connection closed by peer")
-    append_event(runs[0].log, "exit", **EXIT, said=["srun: error: r2: task 1: Exited with exit code 1"])
+    append_event(
+        runs[0].log, "exit", **EXIT, said=["srun: error: r2: task 1: Exited with exit code 1"]
+    )
     words = ("rank 0: RuntimeError: Connection closed by peer", "rank 1: RuntimeError: boom")
     status = look(runs[0], False)
     assert status == RunStatus(runs[0], "failed", f"exit code 1: {words[1]}", 4, words=words)
-    assert list(table([status])) == [(runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])]
+    assert list(table([status])) == [
+        (runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])
+    ]
 
 
 @pytest.mark.parametrize(
     ("job", "state", "reason"),
     [
         ("ended: NODE_FAIL", "node lost", "killed together with its job, which ended: NODE_FAIL"),
-        ("ended: OUT_OF_MEMORY", "out of memory", "killed together with its job, which ended: OUT_OF_MEMORY"),
+        (
+            "ended: OUT_OF_MEMORY",
+            "out of memory",
+            "killed together with its job, which ended: OUT_OF_MEMORY",
+        ),
         ("vanished: it began and left no end", "interrupted", None),
         ("ended: COMPLETED", "interrupted", None),
         ("ended: complete", "interrupted", None),
     ],
 )
-def test_a_run_that_went_with_its_job_is_never_ok(runs: list[Run], job: str, state: str, reason: str | None) -> None:
+def test_a_run_that_went_with_its_job_is_never_ok(
+    runs: list[Run], job: str, state: str, reason: str | None
+) -> None:
     start(runs[0].config)
     runs[1].log.with_suffix(".out").touch()
     for run in runs[:2]:
-        assert look(run, False, job) == RunStatus(run, state, reason or f"killed together with its job, which {job}")
+        assert look(run, False, job) == RunStatus(
+            run, state, reason or f"killed together with its job, which {job}"
+        )
     assert look(runs[2], False, job).state == "planned"
 
 
@@ -87,13 +105,17 @@ def test_timed_out_and_interrupted(runs: list[Run]) -> None:
 
 def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
     complete(runs[0].config.model_copy(update={"seed": 99}))
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", "the log is of another run: seed=99, planned 7")
+    assert look(runs[0], False) == RunStatus(
+        runs[0], "failed", "the log is of another run: seed=99, planned 7"
+    )
 
 
 def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
     complete(runs[0].config)
     runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
-    assert look(runs[0], False) == RunStatus(runs[0], "failed", "damaged log: line 3: window.seconds: Field required")
+    assert look(runs[0], False) == RunStatus(
+        runs[0], "failed", "damaged log: line 3: window.seconds: Field required"
+    )
 
 
 def test_counts_name_what_there_is(runs: list[Run]) -> None:
@@ -104,7 +126,11 @@ def test_counts_name_what_there_is(runs: list[Run]) -> None:
 
 def test_an_estimate_prefers_runs_of_the_same_point(tmp_path: Path) -> None:
     first, second = plan(small(tmp_path), 2, tmp_path)
-    done = [RunStatus(first[0], "ok", "", 10), RunStatus(first[1], "ok", "", 20), RunStatus(first[2], "failed", "", 1000)]
+    done = [
+        RunStatus(first[0], "ok", "", 10),
+        RunStatus(first[1], "ok", "", 20),
+        RunStatus(first[2], "failed", "", 1000),
+    ]
     same = next(run for run in second if run.point == first[1].point)
     other = next(run for run in second if run.point == first[3].point)
     assert seconds_left([same], done) == 20
@@ -114,4 +140,8 @@ def test_an_estimate_prefers_runs_of_the_same_point(tmp_path: Path) -> None:
 
 
 def test_durations_are_for_people() -> None:
-    assert [duration(s) for s in (None, 61.4, 600)] == ["no estimate before a run has ended", "about 61 s", "about 10 min"]
+    assert [duration(s) for s in (None, 61.4, 600)] == [
+        "no estimate before a run has ended",
+        "about 61 s",
+        "about 10 min",
+    ]

@@ -1,4 +1,6 @@
-"""A study with a mistake is refused when it is read, in one line with the value, the rule and the way out."""
+"""A study with a mistake is refused when it is read, in one line with the value, the rule and the
+way out.
+"""
 
 from pathlib import Path
 
@@ -15,10 +17,26 @@ BAD: list[tuple[str, str, str]] = [
     ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
     ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
-    ("question", 'question = "one\\ntwo"', "question='one\\ntwo' must be one line; join it into one sentence"),
-    ("name", 'name = "../up"', "name='../up' also names a folder; use lower-case letters, digits, '-' and '_', at most 64"),
-    ("cells", 'cells = ["ddp/mip"]', f"cells: 'ddp/mip' is not one of {CELLS}; did you mean 'ddp/mpi'?"),
-    ("cells", 'cells = ["single", "single"]', "cells lists 'single' 2 times; once is enough, blocks repeat it"),
+    (
+        "question",
+        'question = "one\\ntwo"',
+        "question='one\\ntwo' must be one line; join it into one sentence",
+    ),
+    (
+        "name",
+        'name = "../up"',
+        "name='../up' also names a folder; use lower-case letters, digits, '-' and '_', at most 64",
+    ),
+    (
+        "cells",
+        'cells = ["ddp/mip"]',
+        f"cells: 'ddp/mip' is not one of {CELLS}; did you mean 'ddp/mpi'?",
+    ),
+    (
+        "cells",
+        'cells = ["single", "single"]',
+        "cells lists 'single' 2 times; once is enough, blocks repeat it",
+    ),
     ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
     (
         "scaling",
@@ -30,9 +48,21 @@ BAD: list[tuple[str, str, str]] = [
         'scaling = ["weak"]',
         "[strong] has no effect, scaling lacks 'strong'; add it to scaling, or drop the table",
     ),
-    ("world_sizes", "", "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]"),
-    ("world_sizes", "world_sizes = [1, 0]", "world_sizes.1=0: should be greater than or equal to 1"),
-    ("world_sizes", "world_sizes = [1, 3]", "strong.global_batch=8 does not divide by world_size=3; use 6 or 9"),
+    (
+        "world_sizes",
+        "",
+        "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]",
+    ),
+    (
+        "world_sizes",
+        "world_sizes = [1, 0]",
+        "world_sizes.1=0: should be greater than or equal to 1",
+    ),
+    (
+        "world_sizes",
+        "world_sizes = [1, 3]",
+        "strong.global_batch=8 does not divide by world_size=3; use 6 or 9",
+    ),
     (
         "batch_per_rank",
         "batch_per_rnak = 8",
@@ -40,45 +70,69 @@ BAD: list[tuple[str, str, str]] = [
     ),
     ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
-    ("windows", "windows = 0", "run.windows=0: Input should be greater than or equal to 1 (at ddp-mpi-w2-b8)"),
+    (
+        "windows",
+        "windows = 0",
+        "run.windows=0: Input should be greater than or equal to 1 (at ddp-mpi-w2-b8)",
+    ),
     (
         "windows",
         "world_size = 2",
-        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top of the study",
+        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top of "
+        "the study",
     ),
-    ("windows", 'backend = "ddp"', "run.backend='ddp': the plan sets backend of each run; list it in cells"),
+    (
+        "windows",
+        'backend = "ddp"',
+        "run.backend='ddp': the plan sets backend of each run; list it in cells",
+    ),
     (
         "windows",
         'settings = "matched"',
-        "run.settings='matched': the plan sets settings of each run; write settings at the top of the study",
+        "run.settings='matched': the plan sets settings of each run; write settings at the top of "
+        "the study",
     ),
-    ("windows", "image_size = 33", "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40 (at ddp-mpi-w2-b8)"),
+    (
+        "windows",
+        "image_size = 33",
+        "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40 (at "
+        "ddp-mpi-w2-b8)",
+    ),
     (
         "windows",
         "accumulate = 8",
-        "run.accumulate=8 does not divide the 4 images of a rank's step: micro-batches of unequal size would weigh their images "
+        "run.accumulate=8 does not divide the 4 images of a rank's step: micro-batches of unequal "
+        "size would weigh their images "
         "unequally; choose a divisor (at horovod-gloo-w2-b4)",
     ),
     (
         "windows",
         'data_dir = "/data"',
-        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out (at ddp-mpi-w2-b8)",
+        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out (at "
+        "ddp-mpi-w2-b8)",
     ),
-    ("dataset", 'dataset = "svhn"', "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w2-b8)"),
+    (
+        "dataset",
+        'dataset = "svhn"',
+        "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w2-b8)",
+    ),
     (
         "windows",
         'device = "cuda"',
-        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl (at ddp-mpi-w2-b8)",
+        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl (at "
+        "ddp-mpi-w2-b8)",
     ),
     (
         "windows",
         'precision = "tf32"',
-        "run.precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or bf16-mixed (at ddp-mpi-w2-b8)",
+        "run.precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or "
+        "bf16-mixed (at ddp-mpi-w2-b8)",
     ),
     (
         "windows",
         'precision = "half"',
-        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' or 'bf16' (at ddp-mpi-w2-b8)",
+        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' or "
+        "'bf16' (at ddp-mpi-w2-b8)",
     ),
     (
         "windows",
@@ -88,11 +142,16 @@ BAD: list[tuple[str, str, str]] = [
     (
         "seed",
         'primary = { curve = "weak", world_size = 2 }',
-        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, and is none that this study plans; "
+        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, and is none that this "
+        "study plans; "
         "choose its curve and world_size from those of the study",
     ),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
-    ("seed", 'primary = { curve = "weak", world_sise = 2 }', "key 'primary.world_size' is missing: its ranks"),
+    (
+        "seed",
+        'primary = { curve = "weak", world_sise = 2 }',
+        "key 'primary.world_size' is missing: its ranks",
+    ),
     (
         "nesterov",
         "[variants.a]\n[variants.b]\nprecison = 'bf16'",
@@ -117,7 +176,9 @@ BAD: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "line", "message"), BAD, ids=[line or f"no {key}" for key, line, _ in BAD])
+@pytest.mark.parametrize(
+    ("key", "line", "message"), BAD, ids=[line or f"no {key}" for key, line, _ in BAD]
+)
 def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, message: str) -> None:
     path = write(tmp_path, **{key: line})
     with pytest.raises(UsageError) as caught:
@@ -127,9 +188,13 @@ def test_a_mistake_is_one_line(tmp_path: Path, key: str, line: str, message: str
 
 def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
     text = SMALL.replace('["weak", "strong"]', '["batch"]')
-    text = text.replace("[weak]\nbatch_per_rank = 8\n", "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n")
+    text = text.replace(
+        "[weak]\nbatch_per_rank = 8\n", "[batch]\nbatch_per_rank = [2, 4]\nworld_sizes = [2]\n"
+    )
     path = write(tmp_path, text.replace("[strong]\nglobal_batch = 8\n", ""))
-    with pytest.raises(UsageError, match="world_sizes has no effect without weak or strong scaling"):
+    with pytest.raises(
+        UsageError, match="world_sizes has no effect without weak or strong scaling"
+    ):
         read_study(path)
 
 
@@ -153,9 +218,13 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
     assert str(caught.value).endswith(
-        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, settings or batch_per_rank"
+        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, settings or "
+        "batch_per_rank"
     )
-    two = 'settings = ["shipped", "matched"]\nprimary = { curve = "weak", world_size = 1, transport = "mpi", batch_per_rank = 8 }'
+    two = (
+        'settings = ["shipped", "matched"]\nprimary = { curve = "weak", world_size = 1, '
+        'transport = "mpi", batch_per_rank = 8 }'
+    )
     with pytest.raises(UsageError, match="and is mpi-w1-b8, mpi-w1-b8-matched; add"):
         small(tmp_path, cells=PAIRS, seed=two)
 
@@ -166,7 +235,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (batch, demo, local, local-transports, precision, smoke, strong, weak) "
+        "'locl' is neither a shipped study (batch, demo, local, local-transports, precision, "
+        "smoke, strong, weak) "
         "nor the path of a .toml file; did you mean 'local'?"
     )
 
@@ -176,4 +246,6 @@ def test_unknown_files_name_themselves(tmp_path: Path) -> None:
         read_study(tmp_path / "gone.toml")
     with pytest.raises(UsageError) as caught:
         read_site("lokal")
-    assert str(caught.value) == (f"'lokal' is not a known site ({SHIPPED_SITES}); did you mean 'local'?")
+    assert str(caught.value) == (
+        f"'lokal' is not a known site ({SHIPPED_SITES}); did you mean 'local'?"
+    )

@@ -1,4 +1,6 @@
-"""Submitters at once, and one that is killed at the worst moment, as real processes: no job is ever doubled, and none is lost."""
+"""Submitters at once, and one that is killed at the worst moment, as real processes: no job is ever
+doubled, and none is lost.
+"""
 
 import json
 import os
@@ -15,25 +17,47 @@ from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, write
 from tests.slurm.test_job_script import wait_for
 
-SLOW = 'touch "{folder}/sbatch.begun"; while [ -e "{folder}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
-TAKEN = "results/small: another job of this study is running, or being submitted; wait for it or stop it"
+SLOW = (
+    'touch "{folder}/sbatch.begun"; while [ -e "{folder}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
+)
+TAKEN = (
+    "results/small: another job of this study is running, or being submitted; wait for it or "
+    "stop it"
+)
 
 
 class Submitters:
-    """The small study on the test cluster: five blocks at one and two nodes, ten jobs, and an sbatch that takes its time."""
+    """The small study on the test cluster: five blocks at one and two nodes, ten jobs, and an
+    sbatch that takes its time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.study = write(
-            folder, world_sizes="nodes = [1, 2]", cells='cells = ["single", "ddp", "horovod"]', blocks="blocks = 5"
+            folder,
+            world_sizes="nodes = [1, 2]",
+            cells='cells = ["single", "ddp", "horovod"]',
+            blocks="blocks = 5",
         )
         sbatch = install(folder) / "sbatch"
         head, rest = sbatch.read_text().split("\n", 1)
         sbatch.write_text(f"{head}\n{SLOW.format(folder=folder)}{rest}")
-        self.env = {**environment(folder), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        self.env = {
+            **environment(folder),
+            "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        }
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "slurm", "submit", str(self.study), "--site", "testcluster", *words]
+        command = [
+            sys.executable,
+            "-m",
+            "slurm",
+            "submit",
+            str(self.study),
+            "--site",
+            "testcluster",
+            *words,
+        ]
         return subprocess.Popen(
             [*command, "--results", str(self.folder / "results")],
             cwd=ROOT,
@@ -49,7 +73,11 @@ class Submitters:
         return process.returncode, out, err
 
     def queued(self) -> Counter[str]:
-        lines = (self.folder / "queue").read_text().splitlines() if (self.folder / "queue").exists() else []
+        lines = (
+            (self.folder / "queue").read_text().splitlines()
+            if (self.folder / "queue").exists()
+            else []
+        )
         return Counter(line.split("|")[1] for line in lines)
 
     def recorded(self) -> Counter[str]:
@@ -57,7 +85,9 @@ class Submitters:
         return Counter(f"small-{json.loads(line)['job']}" for line in lines)
 
 
-ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)} | {"small-report": 1}
+ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)} | {
+    "small-report": 1
+}
 
 
 def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:
@@ -108,12 +138,17 @@ def test_jobs_of_another_results_folder_are_not_taken_for_ours(tmp_path: Path) -
     ours = tmp_path / "results" / "small" / "job-n002-b00-001.sh"
     by_hand = tmp_path / "scripts" / "small-n001-b01.sh"
     (tmp_path / "queue").write_text(
-        f"55|small-n001-b00|PENDING|{other}\n56|small-n002-b00|PENDING|{ours}\n57|small-n001-b01|PENDING|{by_hand}\n"
+        f"55|small-n001-b00|PENDING|{other}\n56|small-n002-b00|PENDING|{ours}\n"
+        f"57|small-n001-b01|PENDING|{by_hand}\n"
     )
     code, out, _ = both.finish()
     assert code == 0
     said = [line for line in out.splitlines() if line.startswith("n00")]
-    assert said[:3] == ["n001-b00  submitted as job 104, 7 runs", "n002-b00  pending as job 56", "n001-b01  pending as job 57"]
+    assert said[:3] == [
+        "n001-b00  submitted as job 104, 7 runs",
+        "n002-b00  pending as job 56",
+        "n001-b01  pending as job 57",
+    ]
 
 
 def test_a_block_in_progress_in_one_layout_is_left_alone_in_the_other(tmp_path: Path) -> None:
@@ -122,7 +157,11 @@ def test_a_block_in_progress_in_one_layout_is_left_alone_in_the_other(tmp_path: 
     code, out, _ = both.finish("--layout", "blocks")
     assert code == 0
     said = [line for line in out.splitlines() if line[0] in "an" and "-b0" in line]
-    assert said[:3] == ["all-b00  running as job 55", "n001-b01  submitted as job 103, 7 runs", "n002-b01  pending as job 56"]
+    assert said[:3] == [
+        "all-b00  running as job 55",
+        "n001-b01  submitted as job 103, 7 runs",
+        "n002-b01  pending as job 56",
+    ]
     queue = (tmp_path / "queue").read_text()
     code, out, _ = both.finish("--layout", "single")
     assert code == 0

@@ -1,4 +1,6 @@
-"""The doctor's round: look at this machine, compare the ranks, try the transports, say what was found."""
+"""The doctor's round: look at this machine, compare the ranks, try the transports, say what was
+found.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SCHEMA = 1  # of the JSON
 INPUT_ERROR = 2
 _LEAVE_S = 10.0
 _LOOK_S, _TRY_S = 10, 12
-_LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error at once
+_LAUNCHER_READS_S = (
+    0.5  # mpirun may drop the last words of a rank that leaves with an error at once
+)
 
 
 class _Ended(Exception):
@@ -37,8 +41,8 @@ class _Ended(Exception):
 class _Answer:
     """Findings in their order: printed as they come, or all at once as JSON.
 
-    Progress goes between them on standard output, because launchers forward two streams in any order; beside JSON it goes
-    to standard error.
+    Progress goes between them on standard output, because launchers forward two streams in any
+    order; beside JSON it goes to standard error.
     """
 
     def __init__(self, as_json: bool) -> None:
@@ -60,11 +64,18 @@ class _Answer:
         status = exit_status(self.findings)
         if self._json:
             records = [finding.record() for finding in self.findings]
-            said = {"schema": SCHEMA, "launch": launch and launch.record(), "findings": records, "status": status}
+            said = {
+                "schema": SCHEMA,
+                "launch": launch and launch.record(),
+                "findings": records,
+                "status": status,
+            }
             print(json.dumps(said, indent=2), flush=True)
         else:
             levels = [finding.level for finding in self.findings]
-            counts = ", ".join(f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
+            counts = ", ".join(
+                f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure")
+            )
             print(f"-- {counts}", flush=True)
         if status and launch is not None and launch.size > 1:
             time.sleep(_LAUNCHER_READS_S)
@@ -97,7 +108,15 @@ def main(argv: list[str]) -> int:
         if launch.rank > 0:
             return 1
         text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
-        answer.add([failure("doctor", text, "a rank that died there is the likely cause; leave that cell out with --cells")])
+        answer.add(
+            [
+                failure(
+                    "doctor",
+                    text,
+                    "a rank that died there is the likely cause; leave that cell out with --cells",
+                )
+            ]
+        )
         return answer.finish(launch)
 
 
@@ -106,14 +125,18 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _duration(options: Options, launch: Launch) -> str:
-    """On two cores with nothing else to do: every try starts its ranks anew, and they import torch."""
+    """On two cores with nothing else to do: every try starts its ranks anew,
+    and they import torch.
+    """
     tries = len(launcher_checks.cells(launch, options.cells, 0))
     return f"this takes about {_LOOK_S + _TRY_S * tries} s, more where the machine is busy"
 
 
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
     """What one rank knows of itself and its host, its findings included."""
-    ended = process.run(process.python("bench.tools.doctor.probe"), os.environ, probe.MARK, options.limit_s)
+    ended = process.run(
+        process.python("bench.tools.doctor.probe"), os.environ, probe.MARK, options.limit_s
+    )
     if not ended.answers:
         cure = f"see what it prints: {' '.join(process.python('bench.tools.doctor.probe'))}"
         seen: dict[str, Any] = {"errors": {}, "mpi_files": []}
@@ -157,7 +180,10 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> int:
     answer.add(map(read, facts["findings"]))
     path = shutil.which("mpirun")
     answer.add(launcher_checks.mpirun(path, _version(path) if path else "", facts["mpi"]))
-    two = [{**facts, "rank": rank, "local_rank": rank, "local_size": 2, "size": 2} for rank in range(exchange.ALONE_RANKS)]
+    two = [
+        {**facts, "rank": rank, "local_rank": rank, "local_size": 2, "size": 2}
+        for rank in range(exchange.ALONE_RANKS)
+    ]
     answer.add(ranks.cores(two, options.threads))
     cells = launcher_checks.cells(launch, options.cells, len(facts["devices"]))
     answer.add(exchange.alone(cells, options, path is not None, answer.say))
@@ -166,7 +192,13 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> int:
 
 def _version(mpirun: str) -> str:
     try:
-        done = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [mpirun, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return done.stdout + done.stderr
@@ -191,14 +223,28 @@ def _leading(options: Options, launch: Launch, answer: _Answer) -> int:
 def _lead(meeting: Meeting, options: Options, launch: Launch, answer: _Answer) -> None:
     mine = _look(options, launch)
     there = {0: mine, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
-    answer.add(merge({rank: [read(record) for record in facts["findings"]] for rank, facts in there.items()}))
+    answer.add(
+        merge(
+            {rank: [read(record) for record in facts["findings"]] for rank, facts in there.items()}
+        )
+    )
     everybody = [there[rank] for rank in sorted(there)]
-    wrong_world = ranks.absent(there, launch.size, options.limit_s, os.environ) + ranks.compare(everybody)
+    wrong_world = ranks.absent(there, launch.size, options.limit_s, os.environ) + ranks.compare(
+        everybody
+    )
     answer.add(wrong_world)
     answer.add(ranks.cores(everybody, options.threads) + ranks.devices(everybody))
     cells = launcher_checks.cells(launch, options.cells, len(mine["devices"]))
     if any(finding.name == "ranks" and finding.level == "failure" for finding in wrong_world):
-        answer.add([warning("transports", f"{', '.join(cells)} not tried: the ranks are not one world", "see above")])
+        answer.add(
+            [
+                warning(
+                    "transports",
+                    f"{', '.join(cells)} not tried: the ranks are not one world",
+                    "see above",
+                )
+            ]
+        )
         cells = []
     groups = exchange.groups(cells)
     meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
@@ -206,7 +252,9 @@ def _lead(meeting: Meeting, options: Options, launch: Launch, answer: _Answer) -
         answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
         exchange.take_part(group, launch, options, meeting)
         answer.add(exchange.judge(cell, launch, meeting, options.limit_s) for cell in group)
-    meeting.hear("left", set(there) - {0}, _LEAVE_S)  # the plan must not go before everybody has read it
+    meeting.hear(
+        "left", set(there) - {0}, _LEAVE_S
+    )  # the plan must not go before everybody has read it
 
 
 def _following(options: Options, launch: Launch, answer: _Answer) -> int:
@@ -219,14 +267,18 @@ def _following(options: Options, launch: Launch, answer: _Answer) -> int:
             return 0  # rank 0 speaks for all, and has the exit status
     except OSError as error:
         problem = f"cannot write to the ranks' folder: {error.strerror}"
-    print(f"error: rank {launch.rank} on {facts['hostname']} {problem}", file=sys.stderr, flush=True)
+    print(
+        f"error: rank {launch.rank} on {facts['hostname']} {problem}", file=sys.stderr, flush=True
+    )
     return 0  # another status would end rank 0 before it has spoken
 
 
 def _follow(meeting: Meeting, facts: dict[str, Any], options: Options, launch: Launch) -> bool:
     """Whether rank 0 had a plan; a plan that does not know this rank is an earlier launch's."""
     meeting.tell("facts", facts)
-    heard = meeting.hear("plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"])
+    heard = meeting.hear(
+        "plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"]
+    )
     for group in heard[0]["groups"] if heard else []:
         exchange.take_part(group, launch, options, meeting)
     meeting.tell("left", True)

@@ -1,4 +1,6 @@
-"""Trying each cell for real: alone under a launcher of our own, else by every rank of the launch at once."""
+"""Trying each cell for real: alone under a launcher of our own, else by every rank of the launch at
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,38 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 
 
 def alone(cells: Sequence[str], options: Options, mpirun: bool, say: Say) -> Iterator[Finding]:
-    """Two ranks of this machine for each cell: under mpirun, and for lack of it under torchrun, which starts no MPI."""
+    """Two ranks of this machine for each cell: under mpirun, and for lack of it under torchrun,
+    which starts no MPI.
+    """
     root = os.geteuid() == 0
     for cell in cells:
         if cell.endswith("/mpi") and not mpirun:
             yield failure(cell, "not tried: there is no mpirun", "see above")
             continue
-        launcher = ["mpirun", "-n", str(ALONE_RANKS), "--bind-to", "none", *process.python()[:1], "-m"]
+        launcher = [
+            "mpirun",
+            "-n",
+            str(ALONE_RANKS),
+            "--bind-to",
+            "none",
+            *process.python()[:1],
+            "-m",
+        ]
         if not mpirun:
-            launcher = process.python("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
+            launcher = process.python(
+                "torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m"
+            )
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
         env = {**os.environ, **mpirun_environment(os.environ, root)}
         # the variables of Horovod that set-up's own check needs would be this try's too
-        env = {name: value for name, value in env.items() if name in os.environ or not name.startswith("HOROVOD_")}
-        ended = process.run([*launcher, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s)
+        env = {
+            name: value
+            for name, value in env.items()
+            if name in os.environ or not name.startswith("HOROVOD_")
+        }
+        ended = process.run(
+            [*launcher, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s
+        )
         answers = {answer["rank"]: answer for answer in ended.answers}
         yield _judge(cell, answers, ALONE_RANKS, ended.problem)
 
@@ -46,29 +66,49 @@ def take_part(group: Sequence[str], launch: Launch, options: Options, meeting: M
     answers = {answer["cell"]: answer for answer in ended.answers}
     for cell in group:
         problem = ended.problem or "not tried after the failure before it"
-        meeting.tell(f"trial.{cell}", answers.get(cell, {"cell": cell, "rank": launch.rank, "error": problem}))
+        meeting.tell(
+            f"trial.{cell}",
+            answers.get(cell, {"cell": cell, "rank": launch.rank, "error": problem}),
+        )
 
 
 def judge(cell: str, launch: Launch, meeting: Meeting, limit_s: float) -> Finding:
     """Rank 0's word on what all ranks told about `cell`."""
-    return _judge(cell, meeting.hear(f"trial.{cell}", range(launch.size), limit_s), launch.size, None)
+    return _judge(
+        cell, meeting.hear(f"trial.{cell}", range(launch.size), limit_s), launch.size, None
+    )
 
 
 def groups(cells: Sequence[str]) -> list[list[str]]:
-    """Cells by the process that tries them. MPI starts once in a rank's life, and last, because a wrong one may end it."""
+    """Cells by the process that tries them. MPI starts once in a rank's life, and last, because a
+    wrong one may end it.
+    """
     over_mpi = [cell for cell in cells if cell.endswith("/mpi")]
     return [[cell] for cell in cells if cell not in over_mpi] + ([over_mpi] if over_mpi else [])
 
 
 def _words(cells: Sequence[str], world_size: int, options: Options) -> list[str]:
-    fields: dict[str, Any] = {"world_size": world_size, "threads": options.threads, "rendezvous_timeout_s": options.limit_s / 2}
+    fields: dict[str, Any] = {
+        "world_size": world_size,
+        "threads": options.threads,
+        "rendezvous_timeout_s": options.limit_s / 2,
+    }
     if options.rendezvous_dir is not None:
         fields["rendezvous_dir"] = str(options.rendezvous_dir)
-    return ["bench.tools.doctor.exchange_worker", json.dumps(fields), ",".join(cells), str(options.limit_s)]
+    return [
+        "bench.tools.doctor.exchange_worker",
+        json.dumps(fields),
+        ",".join(cells),
+        str(options.limit_s),
+    ]
 
 
-def _judge(cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, problem: str | None) -> Finding:
-    errors = {rank: str(answer["error"]) for rank, answer in sorted(answers.items()) if "error" in answer}
+def _judge(
+    cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, problem: str | None
+) -> Finding:
+    errors = {
+        rank: str(answer["error"]) for rank, answer in sorted(answers.items()) if "error" in answer
+    }
     missing = sorted(set(range(size)) - set(answers))
     if errors:
         # a rank that waits in vain says less than the one that knows why
@@ -80,5 +120,8 @@ def _judge(cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, probl
     answer = answers[0]
     versions = ", ".join(f"{name} {version}" for name, version in answer["versions"].items())
     mib = answer["bytes"] / 2**20
-    text = f"{size} ranks average {mib:g} MiB of gradients in {answer['ms']:.3g} ms ({mib / answer['ms'] * 1000:.3g} MiB/s)"
+    text = (
+        f"{size} ranks average {mib:g} MiB of gradients in {answer['ms']:.3g} ms "
+        f"({mib / answer['ms'] * 1000:.3g} MiB/s)"
+    )
     return ok(cell, text + (f" with {versions}" if versions else ""))

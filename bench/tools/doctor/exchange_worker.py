@@ -1,4 +1,6 @@
-"""One rank of a try: exchange gradients over each named cell for about a second, and print one line of JSON for each."""
+"""One rank of a try: exchange gradients over each named cell for about a second, and print one line
+of JSON for each.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _MOST = 1000
 
 
 def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
-    """Milliseconds of a step that exchanges FLOATS float32 gradients. Raises whatever goes wrong, a wrong mean included."""
+    """Milliseconds of a step that exchanges FLOATS float32 gradients. Raises whatever goes wrong, a
+    wrong mean included.
+    """
     import torch
 
     from bench import backends
@@ -48,7 +52,9 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     return {"ms": seconds * 1000, "steps": count, "bytes": 4 * FLOATS, "versions": versions}
 
 
-def _steps(backend: Backend, model: torch.nn.Module, rows: torch.Tensor, size: int, count: int) -> float:
+def _steps(
+    backend: Backend, model: torch.nn.Module, rows: torch.Tensor, size: int, count: int
+) -> float:
     """Seconds of each of `count` steps on the slowest rank."""
     (weights,) = model.parameters()
     backend.barrier()
@@ -74,14 +80,25 @@ def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
         device = "cuda" if transport == "nccl" else "cpu"
         answer: dict[str, Any] = {"cell": cell, "rank": launch.rank}
         try:
-            config = make_config({**fields, "backend": backend, "transport": transport, "device": device, "batch_per_rank": 1})
+            config = make_config(
+                {
+                    **fields,
+                    "backend": backend,
+                    "transport": transport,
+                    "device": device,
+                    "batch_per_rank": 1,
+                }
+            )
             os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
             answer |= attempt(config, launch)
         except UsageError as error:
             answer["error"] = str(error)
         except Exception as error:
             first = next((line for line in str(error).splitlines() if line.strip()), "")
-            print(MARK + json.dumps({**answer, "error": f"{type(error).__name__}: {first}"}), flush=True)
+            print(
+                MARK + json.dumps({**answer, "error": f"{type(error).__name__}: {first}"}),
+                flush=True,
+            )
             return  # what it left behind in this process would spoil the next cell
         print(MARK + json.dumps(answer), flush=True)
 

@@ -20,7 +20,9 @@ class Finding:
 
     def line(self) -> str:
         """The finding as a person reads it."""
-        return f"{self.level:<8} {self.name:<12} {self.text}" + (f"; {self.cure}" if self.cure else "")
+        return f"{self.level:<8} {self.name:<12} {self.text}" + (
+            f"; {self.cure}" if self.cure else ""
+        )
 
     def record(self) -> dict[str, str]:
         """The same as plain values."""
@@ -60,9 +62,13 @@ def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
                     same.setdefault(finding, []).append(rank)
         bad = [finding for finding in same if finding.level != "ok"]
         if not bad:
-            merged.append(next(iter(same)))  # a good answer may differ in words between hosts: rank 0's stands for all
+            merged.append(
+                next(iter(same))
+            )  # a good answer may differ in words between hosts: rank 0's stands for all
         for finding in bad:
-            where = "" if len(same[finding]) == len(by_rank) else f"on rank {_ranges(same[finding])}: "
+            where = (
+                "" if len(same[finding]) == len(by_rank) else f"on rank {_ranges(same[finding])}: "
+            )
             merged.append(Finding(name, finding.level, where + finding.text, finding.cure))
     return merged
 

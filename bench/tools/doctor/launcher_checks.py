@@ -1,4 +1,6 @@
-"""Checks of the launcher: which one, and whether it belongs to the MPI library that is installed."""
+"""Checks of the launcher: which one, and whether it belongs to the MPI library that is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,30 @@ _STARTS = {
     "pals": ("CRAY", "MPICH"),
 }
 NO_MPI = ("torchrun", "horovodrun")  # they start no MPI at all: Gloo and NCCL only
-_FAMILIES = {"Open MPI": "Open MPI", "HYDRA": "MPICH", "Intel": "Intel", "OpenRTE": "Open MPI", "MVAPICH": "MVAPICH"}
+_FAMILIES = {
+    "Open MPI": "Open MPI",
+    "HYDRA": "MPICH",
+    "Intel": "Intel",
+    "OpenRTE": "Open MPI",
+    "MVAPICH": "MVAPICH",
+}
 
 
 def world(launch: Launch, asked: int | None) -> list[Finding]:
     """What the launcher's variables say, against what was asked for."""
-    who = "no launcher: this process is alone" if launch.source == "none" else f"{launch.source}: {launch.size} rank(s)"
+    who = (
+        "no launcher: this process is alone"
+        if launch.source == "none"
+        else f"{launch.source}: {launch.size} rank(s)"
+    )
     if asked is None or asked == launch.size:
         return [ok("launcher", who)]
     start = f"start it as: mpirun -n {asked} --bind-to none python -m bench doctor ..."
-    cure = start if launch.source == "none" else f"use --world-size {launch.size} or start {asked} ranks"
+    cure = (
+        start
+        if launch.source == "none"
+        else f"use --world-size {launch.size} or start {asked} ranks"
+    )
     return [failure("launcher", f"world_size={asked} was asked for, but {who}", cure)]
 
 
@@ -36,29 +52,59 @@ def library(launch: Launch, mpi: str, env: Mapping[str, str]) -> list[Finding]:
         return [ok("MPI", f"{launch.source} starts no MPI ({mpi}): Gloo only")]
     if launch.source == "srun":
         if mpi.startswith("Open MPI") and "PMIX_NAMESPACE" not in env:
-            return [failure("MPI", f"srun was told no PMIx, and {mpi} needs it", f"use srun --mpi=pmix, or {gloo}")]
+            return [
+                failure(
+                    "MPI",
+                    f"srun was told no PMIx, and {mpi} needs it",
+                    f"use srun --mpi=pmix, or {gloo}",
+                )
+            ]
         return [ok("MPI", f"srun with {mpi}")]
     starts = _STARTS.get(launch.source)
     if starts is None or mpi.startswith(starts):
         return [ok("MPI", mpi)]
     return [
-        failure("MPI", f"{launch.source} starts {starts[0]}, but the library is {mpi}", f"use the mpirun of {mpi}, or {gloo}")
+        failure(
+            "MPI",
+            f"{launch.source} starts {starts[0]}, but the library is {mpi}",
+            f"use the mpirun of {mpi}, or {gloo}",
+        )
     ]
 
 
 def mpirun(path: str | None, version: str, mpi: str | None) -> list[Finding]:
-    """The mpirun that would be used here, against the library; `version` is what it says of itself."""
+    """The mpirun that would be used here, against the library;
+    `version` is what it says of itself.
+    """
     if path is None:
-        return [failure("mpirun", "is not on PATH", "activate the environment (. .venv/bin/activate), or run make setup")]
+        return [
+            failure(
+                "mpirun",
+                "is not on PATH",
+                "activate the environment (. .venv/bin/activate), or run make setup",
+            )
+        ]
     family = next((name for word, name in _FAMILIES.items() if word in version), "an unknown MPI")
     number = re.search(r"\d+(\.\d+)+", version)
     text = f"{path} is {family} {number[0] if number else ''}".rstrip()
     if mpi is None:
         return [ok("mpirun", text)]
     if not mpi.startswith(family):
-        return [failure("mpirun", f"{text}, but the library is {mpi}", "put the mpirun that belongs to it first on PATH")]
+        return [
+            failure(
+                "mpirun",
+                f"{text}, but the library is {mpi}",
+                "put the mpirun that belongs to it first on PATH",
+            )
+        ]
     if number and number[0] not in mpi:
-        return [warning("mpirun", f"{text}, but the library is {mpi}", "put the mpirun that belongs to it first on PATH")]
+        return [
+            warning(
+                "mpirun",
+                f"{text}, but the library is {mpi}",
+                "put the mpirun that belongs to it first on PATH",
+            )
+        ]
     return [ok("mpirun", text)]
 
 
@@ -70,4 +116,6 @@ def cells(launch: Launch, asked: Sequence[str] | None, gpus: int) -> list[str]:
     # NCCL refuses two ranks on one GPU
     local = 2 if launch.source == "none" else launch.local_size
     transports += ["nccl"] if gpus >= local else []
-    return [f"{framework}/{transport}" for transport in transports for framework in ("ddp", "horovod")]
+    return [
+        f"{framework}/{transport}" for transport in transports for framework in ("ddp", "horovod")
+    ]

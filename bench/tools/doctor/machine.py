@@ -1,4 +1,6 @@
-"""Checks of one host, each on values that are handed in: libraries, Horovod's build, interfaces, folder, data."""
+"""Checks of one host, each on values that are handed in: libraries, Horovod's build, interfaces,
+folder, data.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,33 @@ from bench.tools.setup import pair
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
 # what the data sets that torchvision fetches leave in data_dir
-_FETCHED = {"svhn": "train_32x32.mat", "cifar10": "cifar-10-batches-py", "cifar100": "cifar-100-python"}
+_FETCHED = {
+    "svhn": "train_32x32.mat",
+    "cifar10": "cifar-10-batches-py",
+    "cifar100": "cifar-100-python",
+}
 
 
 def libraries(facts: Mapping[str, Any]) -> list[Finding]:
     """Does everything import, and do Horovod and mpi4py load one and the same MPI?"""
     errors: Mapping[str, str] = facts["errors"]
-    found = [failure(name, f"does not import: {errors[name]}", _SETUP) for name in _NEEDED if name in errors]
+    found = [
+        failure(name, f"does not import: {errors[name]}", _SETUP)
+        for name in _NEEDED
+        if name in errors
+    ]
     there = [f"{name} {facts[name]}" for name in _NEEDED if name in facts]
     if not found:
         found.append(ok("libraries", ", ".join(there) + f", MPI: {facts['mpi']}"))
     if len(facts["mpi_files"]) > 1:
         text = f"Horovod and mpi4py load different MPIs: {', '.join(facts['mpi_files'])}"
-        found.append(failure("MPI library", text, "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use"))
+        found.append(
+            failure(
+                "MPI library",
+                text,
+                "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use",
+            )
+        )
     return found
 
 
@@ -44,7 +60,9 @@ def torchvision_pair(facts: Mapping[str, Any]) -> list[Finding]:
 
 
 def build_record() -> dict[str, str] | None:
-    """Framework versions that Horovod noted when it was built; None where there is no such note. Imports nothing."""
+    """Framework versions that Horovod noted when it was built; None where there is no such note.
+    Imports nothing.
+    """
     spec = importlib.util.find_spec("horovod")
     try:
         assert spec is not None
@@ -52,7 +70,11 @@ def build_record() -> dict[str, str] | None:
         record = json.loads((Path(spec.origin).parent / "metadata.json").read_text())
     except (AssertionError, OSError, ValueError):
         return None
-    return {str(name): str(version) for name, version in record.items()} if isinstance(record, dict) else None
+    return (
+        {str(name): str(version) for name, version in record.items()}
+        if isinstance(record, dict)
+        else None
+    )
 
 
 def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) -> list[Finding]:
@@ -65,13 +87,21 @@ def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) ->
     if record.get("pytorch") != torch:
         against = record.get("pytorch", "no torch at all")
         return [
-            failure("Horovod", f"was built against torch {against}, but torch {torch} is installed", f"{_SETUP} to rebuild it")
+            failure(
+                "Horovod",
+                f"was built against torch {against}, but torch {torch} is installed",
+                f"{_SETUP} to rebuild it",
+            )
         ]
     if "horovod_built" not in facts:
         return []
     absent = [name for name in ("mpi", "gloo") if not facts["horovod_built"][name]]
     if absent:
-        return [failure("Horovod", f"was built without {' and '.join(absent)}", f"{_SETUP} to rebuild it")]
+        return [
+            failure(
+                "Horovod", f"was built without {' and '.join(absent)}", f"{_SETUP} to rebuild it"
+            )
+        ]
     return [ok("Horovod", f"built against torch {torch}, with MPI and Gloo")]
 
 
@@ -82,13 +112,26 @@ def devices(facts: Mapping[str, Any]) -> list[Finding]:
     count = len(facts["devices"])
     if not facts.get("horovod_built", {}).get("nccl"):
         return [
-            warning("NCCL", f"{count} GPU(s), but Horovod was built without NCCL", "build it with HOROVOD_GPU_OPERATIONS=NCCL")
+            warning(
+                "NCCL",
+                f"{count} GPU(s), but Horovod was built without NCCL",
+                "build it with HOROVOD_GPU_OPERATIONS=NCCL",
+            )
         ]
     major, minor, patch = (*facts["torch_nccl"], 0, 0)[:3]
     ours = major * 10000 + minor * 100 + patch
     if ours != facts["horovod_nccl"]:
-        text = f"torch brings NCCL {ours}, Horovod was built against {facts['horovod_nccl']}: two exchanges, not one"
-        return [failure("NCCL", text, "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED")]
+        text = (
+            f"torch brings NCCL {ours}, Horovod was built against {facts['horovod_nccl']}: two "
+            f"exchanges, not one"
+        )
+        return [
+            failure(
+                "NCCL",
+                text,
+                "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED",
+            )
+        ]
     return [ok("NCCL", f"{count} GPU(s), NCCL {major}.{minor}.{patch} in both frameworks")]
 
 
@@ -102,22 +145,36 @@ def environment(env: Mapping[str, str]) -> list[Finding]:
     return []
 
 
-def interfaces(env: Mapping[str, str], existing: Sequence[str], several_hosts: bool) -> list[Finding]:
-    """Interfaces named by variables must exist and lead to the other ranks, and the frameworks' must agree."""
+def interfaces(
+    env: Mapping[str, str], existing: Sequence[str], several_hosts: bool
+) -> list[Finding]:
+    """Interfaces named by variables must exist and lead to the other ranks, and the frameworks'
+    must agree.
+    """
     found: list[Finding] = []
     named = {name: env[name] for name in (*GLOO_INTERFACE, "NCCL_SOCKET_IFNAME") if env.get(name)}
     for name, value in named.items():
         if not _exists(name, value, existing):
             text = f"{name}={value!r} names no interface of this host"
-            found.append(failure("interface", text, f"unset it, or name one of {', '.join(existing)}"))
+            found.append(
+                failure("interface", text, f"unset it, or name one of {', '.join(existing)}")
+            )
         elif several_hosts and value.lstrip("=") == "lo":
             text = f"{name}='lo' does not leave this host, and ranks are on several"
             found.append(
-                failure("interface", text, f"unset it, or name one of {', '.join(other for other in existing if other != 'lo')}")
+                failure(
+                    "interface",
+                    text,
+                    f"unset it, or name one of "
+                    f"{', '.join(other for other in existing if other != 'lo')}",
+                )
             )
     torch, horovod = (named.get(name) for name in GLOO_INTERFACE)
     if torch and horovod and horovod not in torch.split(","):
-        text = f"{GLOO_INTERFACE[0]}={torch!r} but {GLOO_INTERFACE[1]}={horovod!r}: the frameworks would use different wires"
+        text = (
+            f"{GLOO_INTERFACE[0]}={torch!r} but {GLOO_INTERFACE[1]}={horovod!r}: the "
+            f"frameworks would use different wires"
+        )
         found.append(warning("interface", text, "give both the same"))
     names = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
     return found or [ok("interface", f"{names}; here are {', '.join(existing)}")]
@@ -140,7 +197,13 @@ def own_name(host: str) -> list[Finding]:
         address = socket.getaddrinfo(host, None)[0][4][0]
     except OSError as error:
         cure = f"add a line for it to /etc/hosts: 127.0.1.1 {host}"
-        return [failure("host name", f"{host!r} does not resolve here ({error.strerror}): Gloo cannot start", cure)]
+        return [
+            failure(
+                "host name",
+                f"{host!r} does not resolve here ({error.strerror}): Gloo cannot start",
+                cure,
+            )
+        ]
     return [ok("host name", f"{host} resolves to {address}")]
 
 
@@ -153,7 +216,13 @@ def folder(path: Path) -> list[Finding]:
         probe.unlink()
     except OSError as error:
         text = f"{str(path)!r} cannot be written: {error.strerror}"
-        return [failure("folder", text, "use --rendezvous-dir with a folder that all ranks see and may write")]
+        return [
+            failure(
+                "folder",
+                text,
+                "use --rendezvous-dir with a folder that all ranks see and may write",
+            )
+        ]
     return [ok("folder", f"ranks meet in {path}")]
 
 
@@ -164,13 +233,32 @@ def data(dataset: str, data_dir: Path | None) -> list[Finding]:
     if dataset in _FETCHED:
         if (data_dir / _FETCHED[dataset]).exists():
             return [ok("data", f"{dataset} is in {data_dir}")]
-        text = f"{dataset} is not in {str(data_dir)!r} (no {_FETCHED[dataset]}): the first run would download it"
-        return [warning("data", text, "where compute nodes have no network, make a short run on a login node first")]
+        text = (
+            f"{dataset} is not in {str(data_dir)!r} (no {_FETCHED[dataset]}): the first run "
+            f"would download it"
+        )
+        return [
+            warning(
+                "data",
+                text,
+                "where compute nodes have no network, make a short run on a login node first",
+            )
+        ]
     if not data_dir.is_dir():
-        return [failure("data", f"data_dir={str(data_dir)!r} is no folder", "put the data there, or use --data-dir")]
+        return [
+            failure(
+                "data",
+                f"data_dir={str(data_dir)!r} is no folder",
+                "put the data there, or use --data-dir",
+            )
+        ]
     with os.scandir(data_dir) as entries:
         classes = sum(entry.is_dir() for entry in entries)
     if dataset == "imagefolder" and not classes:
         text = f"{str(data_dir)!r} has no folders: an image folder has one per class"
-        return [failure("data", text, "use --data-dir with the folder above them, such as ImageNet's train")]
+        return [
+            failure(
+                "data", text, "use --data-dir with the folder above them, such as ImageNet's train"
+            )
+        ]
     return [ok("data", f"{dataset}: {classes} folder(s) in {data_dir}")]

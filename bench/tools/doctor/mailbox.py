@@ -1,7 +1,8 @@
-"""How ranks tell each other what they found: small files in a folder, because nothing else is known to work yet.
+"""How ranks tell each other what they found: small files in a folder, because nothing else is known
+to work yet.
 
-Rank 0 opens the meeting under a new name and the others write into that; who followed an old opening sees the new one
-while it waits. Every wait has a limit.
+Rank 0 opens the meeting under a new name and the others write into that; who followed an old
+opening sees the new one while it waits. Every wait has a limit.
 """
 
 from __future__ import annotations
@@ -47,11 +48,17 @@ class Meeting:
             self._write(self._path(topic, self._rank), value)
 
     def hear(
-        self, topic: str, ranks: Iterable[int], limit_s: float, meant: Callable[[Any], bool] = lambda value: True
+        self,
+        topic: str,
+        ranks: Iterable[int],
+        limit_s: float,
+        meant: Callable[[Any], bool] = lambda value: True,
     ) -> dict[int, Any]:
-        """What `ranks` told under `topic`, as soon as all of them have; after `limit_s` what there is.
+        """What `ranks` told under `topic`, as soon as all of them have; after `limit_s` what there
+        is.
 
-        A value that is not `meant` for the hearer, because an earlier meeting left it, does not count.
+        A value that is not `meant` for the hearer, because an earlier meeting left it, does not
+        count.
         """
         heard: dict[int, Any] = {}
         wanted = list(ranks)
@@ -72,7 +79,9 @@ class Meeting:
                 path.unlink(missing_ok=True)
 
     def _follow(self) -> None:
-        """Move to the meeting that is open now, and say again there what was said in an older one."""
+        """Move to the meeting that is open now,
+        and say again there what was said in an older one.
+        """
         if self._rank == 0:
             return
         for name in _read(self._opening):

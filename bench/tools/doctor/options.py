@@ -35,20 +35,48 @@ def parse(argv: list[str]) -> Options:
     """Options from a command line. --help prints and exits 0; raises UsageError on bad input."""
     parser = _Parser(
         prog="python -m bench doctor",
-        description="Look at this machine, or under mpirun, srun, torchrun or horovodrun at this launch: one line per finding, "
-        "with the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the input was wrong.",
+        description="Look at this machine, or under mpirun, srun, torchrun or horovodrun at this "
+        "launch: one line per finding, "
+        "with the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the "
+        "input was wrong.",
         epilog="example: mpirun -n 2 --bind-to none python -m bench doctor --world-size 2",
         allow_abbrev=False,
     )
-    parser.add_argument("--world-size", type=_positive, metavar="N", help="ranks that the launch must have")
-    parser.add_argument("--dataset", default="synthetic", help="data set that must be there (default: synthetic)")
+    parser.add_argument(
+        "--world-size", type=_positive, metavar="N", help="ranks that the launch must have"
+    )
+    parser.add_argument(
+        "--dataset", default="synthetic", help="data set that must be there (default: synthetic)"
+    )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="its folder")
-    parser.add_argument("--rendezvous-dir", type=Path, metavar="DIR", help="folder that all ranks see; default: /tmp on one node")
-    parser.add_argument("--threads", type=_positive, default=1, metavar="N", help="compute threads of each rank (default: 1)")
-    cells = f"what to try, comma-separated, of {', '.join(CELLS)}; default: all that can be; --cells= tries none"
+    parser.add_argument(
+        "--rendezvous-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder that all ranks see; default: /tmp on one node",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="compute threads of each rank (default: 1)",
+    )
+    cells = (
+        f"what to try, comma-separated, of {', '.join(CELLS)}; default: all that can be; "
+        f"--cells= tries none"
+    )
     parser.add_argument("--cells", type=_cells, help=cells)
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON on standard output")
-    parser.add_argument("--limit-s", type=_seconds, default=60.0, metavar="S", help="seconds for each try (default: 60)")
+    parser.add_argument(
+        "--json", action="store_true", help="print the findings as JSON on standard output"
+    )
+    parser.add_argument(
+        "--limit-s",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="seconds for each try (default: 60)",
+    )
     options = Options(**vars(parser.parse_args(argv)))
     # bench's own rules know which data sets there are, and which need a folder
     make_config({"dataset": options.dataset, "data_dir": options.data_dir, "batch_per_rank": 1})

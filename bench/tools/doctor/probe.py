@@ -1,4 +1,6 @@
-"""What is installed, asked by importing it: a process of its own, so that a library that crashes takes only this one."""
+"""What is installed, asked by importing it: a process of its own, so that a library that crashes
+takes only this one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ MARK = "doctor-probe "
 def _torch() -> dict[str, Any]:
     import torch
 
-    facts: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads(), "devices": []}
+    facts: dict[str, Any] = {
+        "torch": torch.__version__,
+        "torch_threads": torch.get_num_threads(),
+        "devices": [],
+    }
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
         facts["devices"] = [str(getattr(device, "uuid", device.name)) for device in devices]
@@ -43,11 +49,16 @@ def _torchvision() -> dict[str, Any]:
 def _mpi4py() -> dict[str, Any]:
     import mpi4py
 
-    mpi4py.rc.initialize = False  # asking for the version must not start MPI: a wrong launcher would abort here
+    mpi4py.rc.initialize = (
+        False  # asking for the version must not start MPI: a wrong launcher would abort here
+    )
     mpi4py.rc.finalize = False
     from mpi4py import MPI
 
-    return {"mpi4py": mpi4py.__version__, "mpi": re.split(r"[,\n]", MPI.Get_library_version())[0].strip("\0 ")}
+    return {
+        "mpi4py": mpi4py.__version__,
+        "mpi": re.split(r"[,\n]", MPI.Get_library_version())[0].strip("\0 "),
+    }
 
 
 def _horovod() -> dict[str, Any]:
@@ -55,7 +66,11 @@ def _horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    return {"horovod": horovod.__version__, "horovod_built": built, "horovod_nccl": int(hvd.nccl_built())}
+    return {
+        "horovod": horovod.__version__,
+        "horovod_built": built,
+        "horovod_nccl": int(hvd.nccl_built()),
+    }
 
 
 LIBRARIES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -67,7 +82,9 @@ LIBRARIES: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def _mpi_files() -> list[str]:
-    """MPI libraries that this process has loaded: more than one means that Horovod and mpi4py use different ones."""
+    """MPI libraries that this process has loaded: more than one means that Horovod and mpi4py use
+    different ones.
+    """
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
@@ -80,7 +97,9 @@ def _first_line(error: Exception) -> str:
 
 
 def look() -> dict[str, Any]:
-    """Versions and facts of every library; the first line of the error of each that does not import."""
+    """Versions and facts of every library; the first line of the error of each that does not
+    import.
+    """
     facts: dict[str, Any] = {"errors": {}}
     for name, ask in LIBRARIES.items():
         try:

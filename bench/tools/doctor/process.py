@@ -1,4 +1,6 @@
-"""Processes that the doctor starts: each with a limit, none left behind, and the lines that were meant for it."""
+"""Processes that the doctor starts: each with a limit, none left behind, and the lines that were
+meant for it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _END_S = 5.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: its marked lines, decoded, and in `problem` why there may be fewer than expected."""
+    """How a child ended: its marked lines, decoded, and in `problem` why there may be fewer than
+    expected.
+    """
 
     answers: list[dict[str, Any]]
     problem: str | None
@@ -73,5 +77,6 @@ def _telling(err: str) -> str:
     """The first line that looks like a reason, else the last one."""
     lines = [line.strip() for line in err.splitlines() if line.strip(" -*\t")]
     return next(
-        (line for line in lines if "rror" in line or "undefined symbol" in line), lines[-1] if lines else "nothing was printed"
+        (line for line in lines if "rror" in line or "undefined symbol" in line),
+        lines[-1] if lines else "nothing was printed",
     )

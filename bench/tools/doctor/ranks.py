@@ -1,4 +1,6 @@
-"""Checks across ranks: one world, distinct places, equal versions and threads, cores enough, nobody missing."""
+"""Checks across ranks: one world, distinct places, equal versions and threads, cores enough, nobody
+missing.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,28 @@ from bench.tools.doctor.findings import Finding, failure, ok, warning
 Facts = Mapping[str, Any]
 
 
-def absent(there: Mapping[int, Facts], size: int, limit_s: float, env: Mapping[str, str]) -> list[Finding]:
+def absent(
+    there: Mapping[int, Facts], size: int, limit_s: float, env: Mapping[str, str]
+) -> list[Finding]:
     """Ranks that did not report, and hosts of the Slurm step from which nobody did."""
     missing = sorted(set(range(size)) - set(there))
     if not missing:
         return []
-    silent = sorted(set(_step_hosts(env)) - {str(facts["hostname"]).split(".")[0] for facts in there.values()})
+    silent = sorted(
+        set(_step_hosts(env)) - {str(facts["hostname"]).split(".")[0] for facts in there.values()}
+    )
     where = f"; nothing from host {', '.join(silent)}" if silent else ""
-    text = f"rank {', '.join(map(str, missing))} of {size} did not report within {limit_s:g} s{where}"
-    return [failure("ranks", text, "did they start, and do they see the folder? use --rendezvous-dir or a longer --limit-s")]
+    text = (
+        f"rank {', '.join(map(str, missing))} of {size} did not report within {limit_s:g} s{where}"
+    )
+    return [
+        failure(
+            "ranks",
+            text,
+            "did they start, and do they see the folder? use --rendezvous-dir or a longer "
+            "--limit-s",
+        )
+    ]
 
 
 def _step_hosts(env: Mapping[str, str]) -> list[str]:
@@ -34,35 +49,70 @@ def compare(ranks: Sequence[Facts]) -> list[Finding]:
     """Everything that must agree between ranks."""
     found = [*_one_world(ranks)]
     found += _equal(ranks, "versions", lambda r: r["versions"], "use one environment on all hosts")
-    found += _equal(ranks, "threads", lambda r: r["default_threads"], "export the same OMP_NUM_THREADS on all ranks, or unset it")
-    for difference in _equal(ranks, "CPU", lambda r: (r["cpu"], r["cpus_on_node"]), "choose nodes of one kind"):
+    found += _equal(
+        ranks,
+        "threads",
+        lambda r: r["default_threads"],
+        "export the same OMP_NUM_THREADS on all ranks, or unset it",
+    )
+    for difference in _equal(
+        ranks, "CPU", lambda r: (r["cpu"], r["cpus_on_node"]), "choose nodes of one kind"
+    ):
         found.append(Finding("CPU", "warning", difference.text, difference.cure))
     return found or [
-        ok("ranks", f"{len(ranks)} on {len({r['hostname'] for r in ranks})} host(s), alike in versions, threads and CPU")
+        ok(
+            "ranks",
+            f"{len(ranks)} on {len({r['hostname'] for r in ranks})} host(s), alike in versions, "
+            f"threads and CPU",
+        )
     ]
 
 
 def _one_world(ranks: Sequence[Facts]) -> list[Finding]:
     sizes = {r["size"] for r in ranks}
     if len(sizes) > 1:
-        return [failure("ranks", f"disagree about the world's size: {sorted(sizes)}", "start all of them with one command")]
+        return [
+            failure(
+                "ranks",
+                f"disagree about the world's size: {sorted(sizes)}",
+                "start all of them with one command",
+            )
+        ]
     places = [(r["hostname"], r["local_rank"]) for r in ranks]
     if len(set(places)) != len(places):
-        return [failure("ranks", f"share a place (host, local rank): {sorted(places)}", "give each host a name of its own")]
-    wrong = {r["hostname"] for r in ranks if r["local_size"] != sum(o["hostname"] == r["hostname"] for o in ranks)}
+        return [
+            failure(
+                "ranks",
+                f"share a place (host, local rank): {sorted(places)}",
+                "give each host a name of its own",
+            )
+        ]
+    wrong = {
+        r["hostname"]
+        for r in ranks
+        if r["local_size"] != sum(o["hostname"] == r["hostname"] for o in ranks)
+    }
     if wrong:
         text = f"local size and ranks present differ on {', '.join(sorted(wrong))}"
         return [failure("ranks", text, "give each host a name of its own, or use another launcher")]
     return []
 
 
-def _equal(ranks: Sequence[Facts], name: str, of: Callable[[Facts], Any], cure: str) -> list[Finding]:
+def _equal(
+    ranks: Sequence[Facts], name: str, of: Callable[[Facts], Any], cure: str
+) -> list[Finding]:
     """The first rank that differs from rank 0."""
     first = of(ranks[0])
     for rank in ranks:
         if (other := of(rank)) != first:
             mine, theirs = _difference(first, other)
-            return [failure(name, f"rank {ranks[0]['rank']} has {mine}, rank {rank['rank']} has {theirs}", cure)]
+            return [
+                failure(
+                    name,
+                    f"rank {ranks[0]['rank']} has {mine}, rank {rank['rank']} has {theirs}",
+                    cure,
+                )
+            ]
     return []
 
 
@@ -75,7 +125,9 @@ def _difference(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
-    """Cores of each host against the threads of its ranks, and a spare one for each rank's exchange."""
+    """Cores of each host against the threads of its ranks, and a spare one for each rank's
+    exchange.
+    """
     found: list[Finding] = []
     for host in dict.fromkeys(r["hostname"] for r in ranks):
         here = [r for r in ranks if r["hostname"] == host]
@@ -83,14 +135,21 @@ def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
     if found:
         return found
     least = min(len(r["affinity"]) for r in ranks)
-    return [ok("cores", f"{threads} thread(s) and a spare core for each rank, which may use {least} or more")]
+    return [
+        ok(
+            "cores",
+            f"{threads} thread(s) and a spare core for each rank, which may use {least} or more",
+        )
+    ]
 
 
 def _host_cores(host: str, here: Sequence[Facts], threads: int) -> list[Finding]:
     usable = {core for r in here for core in r["affinity"]}
     need = len(here) * threads
     what = f"{host}: {len(here)} rank(s) of {threads} thread(s) on {len(usable)} core(s)"
-    bound = next((r for r in here if len(r["affinity"]) < min(threads + 1, r["cpus_on_node"])), None)
+    bound = next(
+        (r for r in here if len(r["affinity"]) < min(threads + 1, r["cpus_on_node"])), None
+    )
     if len(usable) < need:
         return [
             failure(
@@ -101,7 +160,8 @@ def _host_cores(host: str, here: Sequence[Facts], threads: int) -> list[Finding]
         ]
     if bound is not None:
         text = (
-            f"{host}: rank {bound['rank']} is bound to {len(bound['affinity'])} core(s) for {threads} thread(s) and its exchange"
+            f"{host}: rank {bound['rank']} is bound to {len(bound['affinity'])} core(s) for "
+            f"{threads} thread(s) and its exchange"
         )
         return [warning("cores", text, "bind wider: mpirun --bind-to none, srun --cpus-per-task")]
     if len(usable) < need + len(here):
@@ -122,9 +182,18 @@ def devices(ranks: Sequence[Facts]) -> list[Finding]:
     for rank in ranks:
         count = len(rank["devices"])
         if count != 1 and count < rank["local_size"]:
-            text = f"rank {rank['rank']} sees {count} GPU(s) for {rank['local_size']} ranks of {rank['hostname']}"
+            text = (
+                f"rank {rank['rank']} sees {count} GPU(s) for {rank['local_size']} ranks of "
+                f"{rank['hostname']}"
+            )
             return [failure("GPUs", text, "ask for one GPU per rank: --gpus-per-node")]
     chosen = [r["devices"][0 if len(r["devices"]) == 1 else r["local_rank"]] for r in ranks]
     if len(set(chosen)) != len(chosen):
-        return [failure("GPUs", f"{len(chosen)} ranks would use {len(set(chosen))} GPU(s)", "ask for one GPU per rank")]
+        return [
+            failure(
+                "GPUs",
+                f"{len(chosen)} ranks would use {len(set(chosen))} GPU(s)",
+                "ask for one GPU per rank",
+            )
+        ]
     return [ok("GPUs", f"one for each of {len(ranks)} ranks")]

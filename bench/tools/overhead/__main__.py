@@ -1,4 +1,6 @@
-"""python -m bench.tools.overhead: measure both designs for every cell, keep the raw seconds, print the figures."""
+"""python -m bench.tools.overhead: measure both designs for every cell, keep the raw seconds, print
+the figures.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +18,71 @@ from bench.launch import world as launching
 from bench.launch.resources import environment
 from bench.record import RunLog
 from bench.tools import overhead
-from bench.tools.overhead.summary import OWN_STEPS, PAIRS, STEPS, Turns, known_well_enough, summarise_apart, summarise_turns
+from bench.tools.overhead.summary import (
+    OWN_STEPS,
+    PAIRS,
+    STEPS,
+    Turns,
+    known_well_enough,
+    summarise_apart,
+    summarise_turns,
+)
 
 RESULTS = Path("results/mine/overhead")
 LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 MIN_LAUNCHES, MAX_LAUNCHES = 6, 24
-BLOCKS_APART = 12  # fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
+BLOCKS_APART = (
+    12  # fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
+)
 ARMS_APART = ("ours", "bare", "bare again")
 
 
 def main() -> int:
     assert overhead.__doc__
-    parser = argparse.ArgumentParser(prog="python -m bench.tools.overhead", description=overhead.__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help=f"folder of results (default: {RESULTS})")
-    parser.add_argument("--cells", type=lambda text: text.split(","), default=list(CELLS), metavar="CELL,...", help="which")
-    parser.add_argument("--designs", type=lambda text: text.split(","), default=["turns", "apart"], metavar="DESIGN,...")
-    parser.add_argument("--rank", choices=("turns", "bare"), help=argparse.SUPPRESS)  # inside a launched rank
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tools.overhead", description=overhead.__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help=f"folder of results (default: {RESULTS})",
+    )
+    parser.add_argument(
+        "--cells",
+        type=lambda text: text.split(","),
+        default=list(CELLS),
+        metavar="CELL,...",
+        help="which",
+    )
+    parser.add_argument(
+        "--designs",
+        type=lambda text: text.split(","),
+        default=["turns", "apart"],
+        metavar="DESIGN,...",
+    )
+    parser.add_argument(
+        "--rank", choices=("turns", "bare"), help=argparse.SUPPRESS
+    )  # inside a launched rank
     given, rest = parser.parse_known_args()
     if given.rank:
         return rank_main(given.rank, rest)
-    if unknown := rest or sorted({*given.cells} - {*CELLS}) or sorted({*given.designs} - {"turns", "apart"}):
-        print(f"error: unknown {unknown[0]!r}; cells are {', '.join(CELLS)}, designs turns and apart", file=sys.stderr)
+    if (
+        unknown := rest
+        or sorted({*given.cells} - {*CELLS})
+        or sorted({*given.designs} - {"turns", "apart"})
+    ):
+        print(
+            f"error: unknown {unknown[0]!r}; cells are {', '.join(CELLS)}, designs turns and apart",
+            file=sys.stderr,
+        )
         return 2
     try:
-        return compare(given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"), given.cells, given.designs)
+        return compare(
+            given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"), given.cells, given.designs
+        )
     except (OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}; run make setup, or look above", file=sys.stderr)
         return 1
@@ -54,17 +96,27 @@ def compare(folder: Path, cells: list[str], designs: list[str]) -> int:
         if "turns" in designs:
             good &= summarise_turns(cell, take_turns(folder, cell))
         if "apart" in designs:
-            good &= summarise_apart(cell, [run_apart(folder, cell, block) for block in range(BLOCKS_APART)])
+            good &= summarise_apart(
+                cell, [run_apart(folder, cell, block) for block in range(BLOCKS_APART)]
+            )
     return 0 if good else 1
 
 
 def take_turns(folder: Path, cell: str) -> list[Turns]:
     """Fresh process groups, each with both loops, until the ratio is known well enough."""
     launches: list[Turns] = []
-    while len(launches) < MIN_LAUNCHES or (len(launches) < MAX_LAUNCHES and not known_well_enough(launches)):
+    while len(launches) < MIN_LAUNCHES or (
+        len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
+    ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
         # as many steps as our loop takes there: its turns, and OWN_STEPS more for its own share
-        config = _config(cell, path, warmup_steps=5, windows=PAIRS + math.ceil(OWN_STEPS / STEPS), steps_per_window=STEPS)
+        config = _config(
+            cell,
+            path,
+            warmup_steps=5,
+            windows=PAIRS + math.ceil(OWN_STEPS / STEPS),
+            steps_per_window=STEPS,
+        )
         launch(config, ["bench.tools.overhead", "--rank", "turns"])
         assert config.log_path is not None
         launches.append(Turns(config.log_path))
@@ -72,8 +124,12 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
 
 
 def run_apart(folder: Path, cell: str, block: int) -> dict[str, Path]:
-    """One block: every arm in fresh processes of its own, in an order drawn from the block's number."""
-    paths = {arm: folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl" for arm in ARMS_APART}
+    """One block: every arm in fresh processes of its own, in an order drawn from the block's
+    number.
+    """
+    paths = {
+        arm: folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl" for arm in ARMS_APART
+    }
     for arm in random.Random(block).sample(ARMS_APART, len(ARMS_APART)):
         config = _config(cell, paths[arm], warmup_steps=5, windows=6, steps_per_window=6)
         launch(config, ["bench"] if arm == "ours" else ["bench.tools.overhead", "--rank", "bare"])
@@ -87,18 +143,36 @@ def _slug(text: str) -> str:
 def _config(cell: str, log_path: Path, **fields: int) -> RunConfig:
     backend, _, transport = cell.partition("/")
     cell_fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
-    return make_config({**cell_fields, **fields, "batch_per_rank": 16, "dataset": "digits", "log_path": log_path})
+    return make_config(
+        {**cell_fields, **fields, "batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
+    )
 
 
 def launch(config: RunConfig, module: list[str]) -> None:
     """One fresh process group; what it says is shown only where it fails."""
-    # left alone, some processes, bare or not, give memory back and fetch it again in every step: noise between processes that
-    # hides what is looked for
+    # left alone, some processes, bare or not, give memory back and fetch it again in every step:
+    # noise between processes that hides what is looked for
     keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
-    launcher = ["mpirun", "-n", str(config.world_size), "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE", sys.executable]
-    env = {**os.environ, **keep_memory, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    launcher = [
+        "mpirun",
+        "-n",
+        str(config.world_size),
+        "--bind-to",
+        "none",
+        "--map-by",
+        ":OVERSUBSCRIBE",
+        sys.executable,
+    ]
+    env = {
+        **os.environ,
+        **keep_memory,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    }
     command = [*launcher, "-m", *module, *config.to_argv()]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
     if done.returncode:
         print(done.stderr, file=sys.stderr)
         raise subprocess.CalledProcessError(done.returncode, command)
@@ -114,7 +188,9 @@ def rank_main(which: str, argv: list[str]) -> int:
     from bench.tools.overhead.measure import measure_bare, measure_turns
 
     try:
-        {"turns": measure_turns, "bare": measure_bare}[which](config, place, RunLog(config.log_path if place.rank == 0 else None))
+        {"turns": measure_turns, "bare": measure_bare}[which](
+            config, place, RunLog(config.log_path if place.rank == 0 else None)
+        )
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

