@@ -28,8 +28,7 @@ ALLOWED = {
         "bench.record",
     },
 }
-# third-party modules that only the named files may import; torch is bench's alone, and absent from
-# its light part
+# third-party modules that only the named files may import
 ONLY_IN = {
     "horovod": {
         "bench/backends/hvd.py",
@@ -44,53 +43,20 @@ ONLY_IN = {
     },
     "matplotlib": {"plots/report/figures.py"},
 }
-TORCH_FREE = {
-    f"bench/{name}.py"
-    for name in (
-        "config",
-        "fields",
-        "rules",
-        "record",
-        "sealed",
-        "events",
-        "proof",
-        "verdict",
-        "launch",
-        "hostlist",
-        "resources",
-        "host",
-        "agree",
-        "machine",
-        "missing",
-        "__init__",
-    )
+HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
+# what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
+TORCH_FREE = ("slurm/", "plots/", "bench/config/", "bench/record/", "bench/lifecycle/")
+TORCH_FREE += ("bench/launch/", "bench/tools/doctor/")
+TORCH_FREE += tuple(f"bench/{name}.py" for name in ("__init__", "__main__", "command"))
+TORCH_FREE += tuple(f"bench/{name}.py" for name in ("missing", "progress", "streams"))
+# the ranks' meeting, and what the doctor starts in a process of its own
+NEED_TORCH = {
+    "bench/launch/rendezvous.py",
+    "bench/tools/doctor/probe.py",
+    "bench/tools/doctor/exchange_worker.py",
 }
-# how a run begins, speaks and ends, from before torch is there
-TORCH_FREE |= {
-    f"bench/{name}.py"
-    for name in (
-        "__main__",
-        "command",
-        "ending",
-        "interrupt",
-        "peers",
-        "progress",
-        "pulse",
-        "stall",
-        "streams",
-        "watchdog",
-    )
-}
-# the doctor answers where torch does not import: only two files, processes of their own, load it
-TORCH_FREE |= {
-    f"bench/tools/doctor/{path.name}" for path in (ROOT / "bench" / "doctor").glob("*.py")
-}
-TORCH_FREE -= {"bench/tools/doctor/probe.py", "bench/tools/doctor/exchange_worker.py"}
-TORCH_FREE |= {
-    "bench/record/events.py",
-    "bench/record/proof.py",
-    "bench/record/sealed.py",
-}  # what reads a log
+# set-up, doctor and overhead are built on the rest of bench, which knows of them only as a command
+KNOWS_THE_TOOLS = {"bench/command.py"}
 
 
 def sources() -> list[Path]:
@@ -142,14 +108,18 @@ def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
             assert not any(below(m, {library}) for m in modules), (
                 f"{library} belongs in {sorted(files)}"
             )
-    if not name(path).startswith("bench/") or name(path) in TORCH_FREE:
-        assert not any(
-            below(m, {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}) for m in modules
-        )
+    if name(path).startswith(TORCH_FREE) and name(path) not in NEED_TORCH:
+        assert not any(below(m, HEAVY) for m in modules)
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_what_is_measured_knows_no_tool(path: Path) -> None:
+    if not name(path).startswith("bench/tools/") and name(path) not in KNOWS_THE_TOOLS:
+        assert not any(below(module, {"bench.tools"}) for module in imports(path))
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(path.read_text()))
     assert docstring
-    assert docstring.split("\n")[0].rstrip().endswith((".", ":", ";")), docstring.split("\n")[0]
+    assert docstring.split("\n\n")[0].rstrip().endswith((".", ":", ";")), docstring
