@@ -21,12 +21,12 @@ try:
     import typer
 
     from bench.config import UsageError
+    from bench.study.definition import MAX_BLOCKS, MAX_SECONDS
+    from bench.study.folder import RESULTS, write_whole
+    from bench.study.status import count, table
     from slurm import slurm_commands, submit
     from slurm.directives import REPORT, report_minutes
-    from slurm.folder import RESULTS, write_whole
     from slurm.session import Asked, Work, open_work, parse_nodes, short
-    from slurm.status import count, table
-    from slurm.study import MAX_BLOCKS, MAX_SECONDS
     from slurm.tables import Layout
 except ModuleNotFoundError as absent:
     give_up(absent)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.record import read_run
+from bench.study.definition import Study
+from bench.study.plan import Run
+from bench.study.status import RunStatus
 from slurm.directives import Request
 from slurm.fit import CALIBRATIONS, START_S, Job, minutes
 from slurm.fit import jobs as made_of
-from slurm.plan import Run
 from slurm.session import Work
 from slurm.site import Site
-from slurm.status import RunStatus
-from slurm.study import Study
 from slurm.times import Times, of_other_studies, run_times
 
 # sd of the log ratio of two runs of a block: 5.8 % pooled over the 13 comparisons of this project's
@@ -110,11 +110,7 @@ def _hours(value: float) -> str:
 
 def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
     """'8 blocks = 31 node-h, about ±0.9 %', and how many blocks the margin needs."""
-    from plots.stats import (
-        MIN_BLOCKS,
-        blocks_for_half_width,
-        half_width,
-    )  # imported here: it loads scipy
+    from bench.study.stats import MIN_BLOCKS, blocks_for_half_width, half_width
 
     half = half_width(noise.sd, blocks)
     expect = "no interval from one block" if half is None else f"about ±{100 * half:.1f} %"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.config import UsageError
+from bench.study.definition import Study
 from slurm.fit import Job, minutes
 from slurm.site import Site
-from slurm.study import Study
 from slurm.tables import WORD
 
 REPORT = "report"  # id of the job that writes the report; those that measure are as n004-b00

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import ON_DISK, UsageError
-from slurm.load import check_plan
-from slurm.plan import Run
+from bench.study.definition import FRAMEWORKS, Study
+from bench.study.files import check_plan
+from bench.study.plan import Run
 from slurm.site import Site
-from slurm.study import FRAMEWORKS, Study
 from slurm.tables import Layout
 
 PREFLIGHT_S = (

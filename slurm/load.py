@@ -1,25 +1,15 @@
-"""Find and read study and site files; every mistake in one is a UsageError of one line that names
-the file.
-"""
+"""Find study and site files by name: the shipped ones, or the user's own by their path."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
-
-from bench.config import UsageError, explain
-from slurm.plan import check_primary, check_size, plan
-from slurm.site import Broken, Site
-from slurm.study import Study, Table, near
+from bench.config import UsageError
+from bench.study.definition import near
+from bench.study.files import line_of, read, read_text
+from slurm.site import Site
 
 _HERE = Path(__file__).parent
-_MAX_BYTES = 2**20
-_T = TypeVar("_T", bound=Table)
 
 
 def find_study(text: str) -> Path:
@@ -36,37 +26,17 @@ def find_study(text: str) -> Path:
     return _HERE / "studies" / f"{text}.toml"
 
 
-def read_study(path: Path) -> Study:
-    """A study whose every planned run is known to be valid, as far as that does not depend on the
-    site.
-    """
-    study = _read(path, Study)
-    if not study.needs_site:  # else `fit` checks it, once the site has filled it in
-        check_plan(study, path)
-    return study
-
-
-def check_plan(study: Study, path: Path) -> None:
-    """Raise UsageError unless every planned run is valid."""
-    try:
-        plan(study, 1, Path("runs"))  # the other blocks differ in their seeds and orders alone
-        check_size(study, study.blocks)
-        check_primary(study)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
 def read_site(name: str) -> Site:
     """The description of a site: of a shipped one by its name, of the user's own by the path of its
     .toml file.
     """
     names = _names("sites")
     if name in names:
-        return _read(_HERE / "sites" / f"{name}.toml", Site)
+        return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
     path = Path(name)
     if path.suffix != ".toml":
         raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
-    site = _read(path, Site)
+    site = read(path, Site, with_lines=True)
     if site.name != path.stem:
         raise UsageError(
             f"{path}, line {line_of(read_text(path), ('name',))}: name={site.name!r} must be the "
@@ -77,94 +47,3 @@ def read_site(name: str) -> Site:
 
 def _names(folder: str) -> list[str]:
     return sorted(p.stem for p in (_HERE / folder).glob("*.toml"))
-
-
-def _read(path: Path, kind: type[_T]) -> _T:
-    try:
-        return kind(**tomllib.loads(text := read_text(path)))
-    except ValidationError as error:
-        if kind is Site:
-            raise UsageError(_with_line(path, text, error)) from None
-        raise UsageError(f"{path}: {_explain(error, kind)}") from None
-    except UsageError:
-        raise
-    except ValueError as error:  # TOML or text that cannot be decoded
-        raise UsageError(f"{path}: {error}") from None
-    except RecursionError:
-        raise UsageError(
-            f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two "
-            f"levels"
-        ) from None
-
-
-def read_text(path: Path) -> str:
-    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError,
-    ValueError.
-    """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(
-            f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name "
-            f"another"
-        )
-    return data.decode("utf-8")
-
-
-def _with_line(path: Path, text: str, error: ValidationError) -> str:
-    """As `_explain`, with the line to change and, for an unknown key, all valid ones: a site file
-    is long.
-    """
-    first = error.errors()[0]
-    broken = first.get("ctx", {}).get("error")
-    place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
-    message = _explain(error, Site)
-    if first["type"] == "extra_forbidden":
-        message += f"; valid here: {', '.join(_fields(Site, list(first['loc'][:-1])))}"
-    return f"{path}, line {line_of(text, place)}: {message}"
-
-
-def line_of(text: str, place: Sequence[object]) -> int:
-    """1-based line of a TOML text on which the key that `place` leads to stands, else its table,
-    else 1.
-    """
-    wanted = tuple(str(part) for part in place if not str(part).isdecimal())
-    table: tuple[str, ...] = ()
-    best, best_length = 1, 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]", line):
-            table = found = tuple(header[1].split("."))
-        elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
-            found = (*table, *key[1].split("."))
-        else:
-            continue
-        if len(found) > best_length and found == wanted[: len(found)]:
-            best, best_length = number, len(found)
-    return best
-
-
-def _explain(error: ValidationError, kind: type[Table]) -> str:
-    """First broken rule: unknown keys get the nearest valid one, missing keys what they are."""
-    first = error.errors()[0]
-    *parents, key = first["loc"] or ("",)
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}{near(str(key), _fields(kind, parents))}"
-    if first["type"] == "missing":
-        return f"key {where!r} is missing: {_fields(kind, parents)[str(key)]}"
-    return re.sub(r"(Input|Tuple) should", "should", explain(error))
-
-
-def _fields(kind: type[Table], parents: list[Any]) -> dict[str, str]:
-    """Name and description of every key of the table that `parents` lead to."""
-    for parent in parents:
-        annotation = kind.model_fields[parent].annotation
-        kind = next(
-            t
-            for t in (annotation, *get_args(annotation))
-            if isinstance(t, type) and issubclass(t, Table)
-        )
-    return {name: field.description or "" for name, field in kind.model_fields.items()}

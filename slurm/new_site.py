@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bench.config import UsageError
+from bench.study.definition import Table
+from bench.study.folder import write_whole
 from slurm import slurm_commands
-from slurm.folder import write_whole
 from slurm.site import Site
-from slurm.study import Table
 
 # partition, nodes, sockets, cores, threads, time limit, generic resources
 _COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G"

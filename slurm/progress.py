@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from slurm.plan import Run
-from slurm.status import RunStatus, duration, look, seconds_left
+from bench.study.plan import Run
+from bench.study.status import RunStatus, duration, look, seconds_left
 
 _POLL_S = 1.0
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.study.definition import OWNED_FIELDS, Study
+from bench.study.plan import Run, points
 from slurm.directives import (
     REPORT,
     Request,
@@ -22,9 +24,7 @@ from slurm.directives import (
     step_args,
 )
 from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
-from slurm.plan import Run, points
 from slurm.site import Site
-from slurm.study import OWNED_FIELDS, Study
 
 if TYPE_CHECKING:
     import jinja2

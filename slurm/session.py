@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import UsageError
+from bench.study.definition import Study
+from bench.study.files import read_study, read_text
+from bench.study.folder import RESULTS, StudyFolder
+from bench.study.plan import Run, plan
+from bench.study.status import RunStatus, duration, look, seconds_left
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
-from slurm.folder import RESULTS, StudyFolder
-from slurm.load import find_study, read_site, read_study, read_text
-from slurm.plan import Run, plan
+from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
-from slurm.status import RunStatus, duration, look, seconds_left
-from slurm.study import Study
 from slurm.tables import Layout
 
 

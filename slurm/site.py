@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bench.config import Transport
-from slurm.study import Float, Table
+from bench.study.definition import Broken, Float, Table
 from slurm.tables import (
     WORD,
     Access,
@@ -31,16 +31,6 @@ from slurm.tables import (
 )
 
 EnvName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
-class Broken(ValueError):
-    """A rule between keys that is broken; `key` is the one to change, dotted, so that its line can
-    be named.
-    """
-
-    def __init__(self, key: str, message: str) -> None:
-        super().__init__(message)
-        self.key = key
 
 
 class Site(Table):

@@ -18,9 +18,9 @@ from types import FrameType
 from typing import IO
 
 from bench.config import UsageError
-from slurm.plan import Run
+from bench.study.plan import Run
+from bench.study.status import RunStatus
 from slurm.progress import follow
-from slurm.status import RunStatus
 
 _SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)

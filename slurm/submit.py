@@ -15,16 +15,16 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from bench.config import UsageError
+from bench.study.folder import Number, StudyFolder
+from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.chain import chain
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
-from slurm.folder import Number, StudyFolder
 from slurm.progress import display
 from slurm.session import Asked, Work, open_work
 from slurm.shared import check_shared
 from slurm.slurm_commands import Queued
-from slurm.status import RunStatus, look, seconds_left
 
 _COMING = (
     "planned",

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from slurm.study import Bool, Int, Table
+from bench.study.definition import Bool, Int, Table
 
 # One line of text; a control character would end a comment or a directive of a job script, or be
 # lost in it.

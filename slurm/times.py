@@ -11,10 +11,10 @@ from pathlib import Path
 
 from bench.config import RunConfig, UsageError
 from bench.record import read_run
+from bench.study.definition import Study
+from bench.study.folder import read_records
+from bench.study.status import RunStatus
 from slurm.fit import assumed_s
-from slurm.folder import read_records
-from slurm.status import RunStatus
-from slurm.study import Study
 
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
 _WORK = (

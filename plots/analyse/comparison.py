@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
 from plots.analyse.points import CURVES, NotCompared, Point, Table, describe, shared_blocks
 from plots.report.format import count
-from plots.stats import Paired, Verdict
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
 

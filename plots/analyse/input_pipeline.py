@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparability
 from plots.analyse.blocks import Block
-from plots.stats import Estimate
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
 from plots.analyse.points import NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
 from plots.analyse.scaling import Scaled, scaled
-from plots.stats import Estimate
 
 WHEN = ("start", "end")
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparability
 from plots.analyse.blocks import ALL_BLOCKS, Block, block_name
 from plots.analyse.points import (
@@ -21,7 +22,6 @@ from plots.analyse.points import (
     describe,
     shared_blocks,
 )
-from plots.stats import Estimate
 
 
 @dataclass(frozen=True)

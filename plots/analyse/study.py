@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from bench.config import RunConfig
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparability, comparison, input_pipeline, scaling
 from plots.analyse import coverage as gaps
 from plots.analyse import variants as gains
@@ -20,7 +21,6 @@ from plots.analyse.coverage import Gap
 from plots.analyse.nodes import Calibrated, Calibration, calibrate
 from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
 from plots.read.runs import Loaded
-from plots.stats import Estimate
 
 # What a reader must know before comparing a number with another page's, where it is not RunConfig's
 # default.

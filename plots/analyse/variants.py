@@ -8,11 +8,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from bench.config import RunConfig
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparability
 from plots.analyse.blocks import block_name
 from plots.analyse.points import NotCompared, Point, Table, describe, shared_blocks
-from plots.stats import Estimate
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from plots.stats import Estimate
+from bench.study.stats import Estimate
 
 # Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in
 # every figure. Cells that agree lie on one another at their true place, so what is drawn first is

@@ -16,6 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.study.stats import MIN_BLOCKS, Estimate
 from plots.analyse.comparability import without_exchange
 from plots.analyse.comparison import Comparison, label, tally
 from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST
@@ -25,7 +26,6 @@ from plots.analyse.study import Analysis, machine, workload
 from plots.files import write
 from plots.report.axes import CELLS, bars, cut, dots, ends, is_log, look, ratio_ticks, reach
 from plots.report.format import clean, count, percent, rate, ratio, short
-from plots.stats import MIN_BLOCKS, Estimate
 
 _GREY = "#666666"
 _STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal

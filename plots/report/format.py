@@ -7,7 +7,7 @@ import html
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from plots.stats import Estimate
+from bench.study.stats import Estimate
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

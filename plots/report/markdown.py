@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
-from plots import stats
+from bench.study import stats
+from bench.study.stats import Estimate
 from plots.analyse import comparison, coverage
 from plots.analyse.comparability import DigestCheck
 from plots.analyse.points import NO_SETTINGS, Point, Table, describe, ranks
@@ -30,7 +31,6 @@ from plots.report.format import (
     ratio,
     table,
 )
-from plots.stats import Estimate
 
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
     )
     raw, a = a, told(a)
     loaded = a.loaded
-    return environment.get_template("report.md.j2").render(
+    return environment.get_template("page.md.j2").render(
         study=loaded.study,
         answers=_answers(a),
         blocks=a.blocks,

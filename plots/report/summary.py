@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from bench.study.stats import Estimate
 from plots.analyse import comparison
 from plots.analyse.nodes import Calibrated
 from plots.analyse.points import Point
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis, machine, workload
-from plots.stats import Estimate
 
 SCHEMA = 1
 

@@ -16,10 +16,11 @@ import torch
 from bench import data, models
 from bench.backends.single import Single
 from bench.config import RunConfig
+from bench.study.files import read_study
+from bench.study.plan import Run, plan
 from bench.train.loop import Input, Loop, loss_bounded
 from slurm.fit import fit
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import Run, plan
+from slurm.load import find_study, read_site
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted(path.stem for path in (ROOT / "slurm/studies").glob("*.toml"))

@@ -18,11 +18,11 @@ import pytest
 
 from bench.config import RunConfig
 from bench.record import SCHEMA, RunLog, append_event
+from bench.study.plan import Run, plan
 from plots.__main__ import main
 from plots.bundle.promise import broken, promised, unlike, varied
 from plots.report import write
 from slurm.load import read_site
-from slurm.plan import Run, plan
 from slurm.render import render_job
 from tests.plots import logs
 from tests.slurm.studies import small

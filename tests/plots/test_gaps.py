@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from bench.study.definition import MAX_BLOCKS
+from bench.study.files import read_study
+from bench.study.plan import plan
 from plots.__main__ import main
 from plots.analyse import coverage
 from plots.analyse.points import NO_SETTINGS, tabulate
 from plots.read.runs import load
 from slurm.fit import fit, text_of
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import plan
-from slurm.study import MAX_BLOCKS
+from slurm.load import find_study, read_site
 from tests.plots import logs
 from tests.slurm.studies import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plots import stats
+from bench.study import stats
 from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
 from plots.analyse.study import Analysis, analyse

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from plots import stats
+from bench.study import stats
 from plots.analyse import steady_state
 
 KNOWN: dict[str, Any] = json.loads((Path(__file__).parent / "known_answers.json").read_text())

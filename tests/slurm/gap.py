@@ -16,10 +16,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm.directives import Request
 from slurm.fit import fit, jobs
-from slurm.load import read_site, read_study
-from slurm.plan import plan
+from slurm.load import read_site
 from slurm.render import render_batch
 from tests.slurm.fake_slurm import install
 from tests.slurm.studies import ROOT, write

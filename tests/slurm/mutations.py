@@ -23,10 +23,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.config import UsageError
+from bench.study.files import read_study, read_text
+from bench.study.plan import plan
 from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
-from slurm.load import read_site, read_study, read_text
-from slurm.plan import plan
+from slurm.load import read_site
 from slurm.render import render_batch, render_job, render_report
 from slurm.site import Site
 from tests.slurm.studies import ROOT, SMALL

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from slurm.load import read_study
+from bench.study.definition import Study
+from bench.study.files import read_study
 from slurm.site import Site
-from slurm.study import Study
 
 ROOT = Path(__file__).parents[2]
 

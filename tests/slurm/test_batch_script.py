@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from bench.study.files import read_study
+from bench.study.plan import Run, plan
+from bench.study.status import look
 from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
-from slurm.load import read_site, read_study
-from slurm.plan import Run, plan
+from slurm.load import read_site
 from slurm.render import render_batch, render_report
-from slurm.status import look
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, SMALL, changed, write

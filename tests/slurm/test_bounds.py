@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from bench.study.files import read_study
 from slurm.directives import Request
-from slurm.load import read_site, read_study
+from slurm.load import read_site
 from tests.slurm.calls import Calls
 from tests.slurm.studies import ROOT, SMALL, write
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.plan import plan
+from bench.study.plan import plan
 from tests.plots.logs import edit
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, SHIPPED_SITES, small, write

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from bench.study.definition import Study
+from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm.directives import Request, directives, exports, reaching_all_hosts, step_args
 from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import plan
+from slurm.load import find_study, read_site
 from slurm.site import Site
-from slurm.study import Study
 from tests.slurm.studies import small, write
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.folder import RESULTS, StudyFolder, write_whole
+from bench.study.folder import RESULTS, StudyFolder, write_whole
+from bench.study.plan import plan
 from slurm.load import read_site
-from slurm.plan import plan
 from slurm.render import render_job
 from slurm.shared import SHARED, check_shared
 from tests.slurm.calls import Calls
@@ -204,7 +204,7 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     code = f"""
 import resource, signal, sys
 from pathlib import Path
-from slurm.folder import StudyFolder, write_whole
+from bench.study.folder import StudyFolder, write_whole
 from tests.slurm.studies import small
 from bench.config import UsageError
 top = Path({str(tmp_path)!r})

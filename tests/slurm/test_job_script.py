@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from bench.record import read_run
-from slurm.folder import StudyFolder
+from bench.study.definition import Study
+from bench.study.folder import StudyFolder
+from bench.study.plan import Run, plan
+from bench.study.status import look
 from slurm.load import read_site
-from slurm.plan import Run, plan
 from slurm.render import render_job
-from slurm.status import look
-from slurm.study import Study
 from tests.slurm.stand_in import complete, environment, start
 from tests.slurm.studies import ROOT, SMALL, small
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.study.files import read_study
+from bench.study.plan import plan
 from slurm.directives import Request, own_env
 from slurm.fit import fit, jobs, text_of
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import plan
+from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job
 from tests.slurm.studies import changed
 from tests.slurm.test_batch_script import BatchJob

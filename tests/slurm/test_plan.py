@@ -6,8 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 from bench.config import Curve
-from slurm.load import find_study, read_study
-from slurm.plan import Point, Run, plan, points
+from bench.study.files import read_study
+from bench.study.plan import Point, Run, plan, points
+from slurm.load import find_study
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")

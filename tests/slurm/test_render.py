@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError, parse_argv
+from bench.study.definition import Study
+from bench.study.files import read_study
+from bench.study.plan import Run, plan
 from slurm.directives import Request
 from slurm.fit import fit, jobs, text_of
-from slurm.load import find_study, read_site, read_study
-from slurm.plan import Run, plan
+from slurm.load import find_study, read_site
 from slurm.render import TEMPLATES, render_batch, render_job, render_report
 from slurm.site import Site
-from slurm.study import Study
 from tests.slurm.studies import ROOT, SMALL, changed, small
 
 GOLDEN = ROOT / "tests/golden"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.load import line_of, read_site
+from bench.study.files import line_of
+from slurm.load import read_site
 from tests.slurm.studies import ROOT, SHIPPED_SITES
 
 SITE = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.record import append_event
-from slurm.plan import Run, plan
-from slurm.status import RunStatus, count, duration, look, seconds_left, table
+from bench.study.plan import Run, plan
+from bench.study.status import RunStatus, count, duration, look, seconds_left, table
 from tests.slurm.stand_in import complete, start
 from tests.slurm.studies import small
 

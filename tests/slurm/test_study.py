@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.load import find_study, read_site, read_study
+from bench.study.files import read_study
+from slurm.load import find_study, read_site
 from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"

@@ -28,8 +28,8 @@ from typing import IO, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain
-from slurm.load import read_study
-from slurm.study import MAX_BLOCKS, Study
+from bench.study.definition import MAX_BLOCKS, Study
+from bench.study.files import read_study
 
 RESULTS = Path(
     "results/mine"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bench.config import RunConfig, UsageError
 from bench.record import STATES, read_run
-from slurm.plan import Point, Run
+from bench.study.plan import Point, Run
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}

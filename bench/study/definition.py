@@ -68,6 +68,16 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Broken(ValueError):
+    """A rule between keys that is broken; `key` is the one to change, dotted, so that its line can
+    be named.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class Weak(Table):
     """Weak scaling: every rank keeps its batch."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
-from slurm.study import MAX_RUNS, OWNED_FIELDS, Study
+from bench.study.definition import MAX_RUNS, OWNED_FIELDS, Study
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""Read study and site files; a mistake in one is a UsageError of one line that names the file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import ValidationError
+
+from bench.config import UsageError, explain
+from bench.study.definition import Broken, Study, Table, near
+from bench.study.plan import check_primary, check_size, plan
+
+_MAX_BYTES = 2**20
+_T = TypeVar("_T", bound=Table)
+
+
+def read_study(path: Path) -> Study:
+    """A study whose every planned run is known to be valid, as far as that does not depend on the
+    site.
+    """
+    study = read(path, Study)
+    if not study.needs_site:  # else `fit` checks it, once the site has filled it in
+        check_plan(study, path)
+    return study
+
+
+def check_plan(study: Study, path: Path) -> None:
+    """Raise UsageError unless every planned run is valid."""
+    try:
+        plan(study, 1, Path("runs"))  # the other blocks differ in their seeds and orders alone
+        check_size(study, study.blocks)
+        check_primary(study)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def read(path: Path, kind: type[_T], with_lines: bool = False) -> _T:
+    """A TOML file as a table of `kind`; with the line of a mistake where the file is long. Raises
+    UsageError.
+    """
+    try:
+        return kind(**tomllib.loads(text := read_text(path)))
+    except ValidationError as error:
+        if with_lines:
+            raise UsageError(_with_line(path, text, error, kind)) from None
+        raise UsageError(f"{path}: {_explain(error, kind)}") from None
+    except UsageError:
+        raise
+    except ValueError as error:  # TOML or text that cannot be decoded
+        raise UsageError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UsageError(
+            f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two "
+            f"levels"
+        ) from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError,
+    ValueError.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise UsageError(
+            f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name "
+            f"another"
+        )
+    return data.decode("utf-8")
+
+
+def _with_line(path: Path, text: str, error: ValidationError, kind: type[Table]) -> str:
+    """As `_explain`, with the line to change and, for an unknown key, all valid ones."""
+    first = error.errors()[0]
+    broken = first.get("ctx", {}).get("error")
+    place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
+    message = _explain(error, kind)
+    if first["type"] == "extra_forbidden":
+        message += f"; valid here: {', '.join(_fields(kind, list(first['loc'][:-1])))}"
+    return f"{path}, line {line_of(text, place)}: {message}"
+
+
+def line_of(text: str, place: Sequence[object]) -> int:
+    """1-based line of a TOML text on which the key that `place` leads to stands, else its table,
+    else 1.
+    """
+    wanted = tuple(str(part) for part in place if not str(part).isdecimal())
+    table: tuple[str, ...] = ()
+    best, best_length = 1, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]", line):
+            table = found = tuple(header[1].split("."))
+        elif key := re.match(r"\s*([\w.\-]+)\s*=", line):
+            found = (*table, *key[1].split("."))
+        else:
+            continue
+        if len(found) > best_length and found == wanted[: len(found)]:
+            best, best_length = number, len(found)
+    return best
+
+
+def _explain(error: ValidationError, kind: type[Table]) -> str:
+    """First broken rule: unknown keys get the nearest valid one, missing keys what they are."""
+    first = error.errors()[0]
+    *parents, key = first["loc"] or ("",)
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {where!r}{near(str(key), _fields(kind, parents))}"
+    if first["type"] == "missing":
+        return f"key {where!r} is missing: {_fields(kind, parents)[str(key)]}"
+    return re.sub(r"(Input|Tuple) should", "should", explain(error))
+
+
+def _fields(kind: type[Table], parents: list[Any]) -> dict[str, str]:
+    """Name and description of every key of the table that `parents` lead to."""
+    for parent in parents:
+        annotation = kind.model_fields[parent].annotation
+        kind = next(
+            t
+            for t in (annotation, *get_args(annotation))
+            if isinstance(t, type) and issubclass(t, Table)
+        )
+    return {name: field.description or "" for name, field in kind.model_fields.items()}
