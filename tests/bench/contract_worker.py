@@ -70,7 +70,8 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
-    from bench.train.loop import Input, Loop
+    from bench.train.input import Input
+    from bench.train.loop import Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
     return Loop(config, backend, network, samples)
@@ -83,7 +84,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     import torch
 
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
     loop = make_loop(config, backend, network, rank)
@@ -115,7 +116,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from torch.nn.functional import cross_entropy
 
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
     from bench.train.precision import autocast, parameter_dtype
 
     network = build_model(config, 10)

@@ -20,7 +20,9 @@ from bench.run import write_start
 from bench.tools.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.tools.overhead.summary import OWN_STEPS, PAIRS, STEPS
 from bench.train import device
-from bench.train.loop import Input, Loop, digest
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
 from bench.train.timing import HostStopwatch, time_steps
 
 
