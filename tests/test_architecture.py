@@ -16,6 +16,7 @@ ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} |
 ONLY_IN = {
     "horovod": {
         "bench/backends/hvd.py",
+        "bench/backends/hvd_start.py",
         "bench/tools/overhead/loops.py",
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
