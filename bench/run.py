@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from bench import backends, data, models
-from bench.backends import Backend
+from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
@@ -21,8 +21,11 @@ from bench.progress import result
 from bench.record import SCHEMA, RunLog
 from bench.streams import say
 from bench.train import device
-from bench.train import loop as train
+from bench.train.checks import check_samples, check_training
 from bench.train.device import Device
+from bench.train.input import Input
+from bench.train.loop import Loop
+from bench.train.measure import measure
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
@@ -50,21 +53,21 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         config, launch, log, backend, place, _workload(network, data.describe(config, images))
     )
     watch = place.stopwatch()
-    samples = train.Input(
+    samples = Input(
         config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device
     )
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    loop = None if config.loader_only else train.Loop(config, backend, network, samples)
+    loop = None if config.loader_only else Loop(config, backend, network, samples)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     pulse.enter(_first_phase(config), _counts(samples, loop))
     try:
-        train.measure(step, samples, backend, config, log, watch, pulse.window)
+        measure(step, samples, backend, config, log, watch, pulse.window)
     finally:
         pulse.close()
-    facts: dict[str, Any] = train.check_samples(samples, backend, config)
+    facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
-        facts = _joined(facts, train.check_training(loop, backend, config, network, images.classes))
+        facts = _joined(facts, check_training(loop, backend, config, network, images.classes))
     pulse.passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), _failed(facts)))
@@ -74,7 +77,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     return pulse.passed
 
 
-def _counts(samples: train.Input, loop: train.Loop | None) -> Callable[[], tuple[int, int]]:
+def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
     return lambda: (
         len(samples.wait_seconds),

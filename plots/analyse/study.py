@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import RunConfig
+from bench.config import Role, RunConfig, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, comparison, input_pipeline, scaling
@@ -21,18 +21,6 @@ from plots.analyse.coverage import Gap
 from plots.analyse.nodes import Calibrated, Calibration, calibrate
 from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
 from plots.read.runs import Loaded
-
-# What a reader must know before comparing a number with another page's, where it is not RunConfig's
-# default.
-UNUSUAL = (
-    "device",
-    "memory_format",
-    "compile",
-    "accumulate",
-    "clip_norm",
-    "preprocessing",
-    *comparability.EXCHANGE,
-)
 
 
 @dataclass(frozen=True)
@@ -188,8 +176,9 @@ def workload(a: Analysis) -> str:
     ]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
+    named = fields_with(Role.DISCLOSED)
     return ", ".join(
-        [*words, *(f"{k}={shared[k]}" for k in UNUSUAL if shared.get(k, usual(k)) != usual(k))]
+        [*words, *(f"{k}={shared[k]}" for k in named if shared.get(k, usual(k)) != usual(k))]
     )
 
 

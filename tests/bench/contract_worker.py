@@ -19,6 +19,7 @@ from typing import Any
 from bench.config import RunConfig, parse_argv
 from bench.launch import world as launching
 from bench.launch.resources import environment
+from tests.bench import fourth
 
 STEPS = 20
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
@@ -69,7 +70,8 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
-    from bench.train.loop import Input, Loop
+    from bench.train.input import Input
+    from bench.train.loop import Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
     return Loop(config, backend, network, samples)
@@ -82,7 +84,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     import torch
 
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
     loop = make_loop(config, backend, network, rank)
@@ -114,7 +116,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from torch.nn.functional import cross_entropy
 
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
     from bench.train.precision import autocast, parameter_dtype
 
     network = build_model(config, 10)
@@ -232,6 +234,7 @@ def main() -> None:
     out, argv = Path(sys.argv[1]), sys.argv[2:]
     shards = int(argv.pop(argv.index("--shards") + 1)) if "--shards" in argv else 0
     argv = [word for word in argv if word != "--shards"]
+    fourth.register()
     config, launch = parse_argv([*argv, "--dataset", "digits"]), launching.discover(os.environ)
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch

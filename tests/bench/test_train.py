@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bench.train.loop import loss_bounded
+from bench.train.checks import loss_bounded
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ from bench.config import RunConfig, UsageError
 from bench.launch import world as launch
 from bench.launch.resources import environment
 from bench.train import device
-from bench.train.loop import Input, Loop, digest
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
 from tests.bench.tiny import normalised
 
 MIB = 2**20

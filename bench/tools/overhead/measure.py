@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench import backends, data
-from bench.backends import Backend
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.launch import provenance
 from bench.launch.world import Launch
@@ -20,7 +20,9 @@ from bench.run import write_start
 from bench.tools.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.tools.overhead.summary import OWN_STEPS, PAIRS, STEPS
 from bench.train import device
-from bench.train.loop import Input, Loop, digest
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
 from bench.train.timing import HostStopwatch, time_steps
 
 
