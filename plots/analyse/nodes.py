@@ -267,7 +267,7 @@ def _scaling(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], l
             ]
             if pairs:
                 before, after = zip(*pairs, strict=True)
-                ratio = stats.paired_ratio(after, before).estimate
+                ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
                 rows.append(
                     scaled(curve, point, "same nodes", baseline, before, after, ratio, paired=True)
                 )

@@ -6,25 +6,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plots.analyse import comparison, coverage
+from plots.analyse import coverage
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import ranks
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, interval, ratio
+from plots.report.verdicts import sentence, sides, tally
 
 _LINES = 2  # comparisons that a terminal shows
-NOT_COMPARED = (
-    "Horovod and DDP were not compared: no block holds usable, comparable runs of both "
-    "on one transport."
-)
+
+
+def versus(a: Analysis) -> str:
+    """'Horovod against DDP'."""
+    return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 
 def headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
     if not a.comparisons:
-        return NOT_COMPARED
+        return (
+            f"{versus(a)}: not compared, as no block holds usable, comparable runs of both on one "
+            f"transport."
+        )
     return (
-        f"Horovod against DDP: {comparison.tally(a.comparisons, sizes=True)}; margin "
+        f"{versus(a)}: {tally(a.comparisons, sizes=True)}; margin "
         f"{100 * a.loaded.study.margin:g} %."
     )
 
@@ -49,11 +54,12 @@ def where(c: Comparison) -> str:
 def said(c: Comparison, a: Analysis) -> str:
     """Verdict, ratio with its interval, n and margin."""
     n = f", n = {c.paired.n}" if c.paired.estimate.shown else ""
+    over = " / ".join(reversed(sides(c.reference, c.candidate)))
     numbers = (
-        f"Horovod / DDP = {interval(c.paired.estimate, ratio)}{n}, margin "
+        f"{over} = {interval(c.paired.estimate, ratio)}{n}, margin "
         f"{100 * a.loaded.study.margin:g} %"
     )
-    return f"{comparison.sentence(c, a.loaded.study.margin, a.tests)}. {numbers}."
+    return f"{sentence(c, a.loaded.study.margin, a.tests)}. {numbers}."
 
 
 def missing(a: Analysis) -> str:

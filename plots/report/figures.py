@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from bench.study.stats import MIN_BLOCKS, Estimate
 from plots.analyse.comparability import without_exchange
-from plots.analyse.comparison import Comparison, label, tally
+from plots.analyse.comparison import Comparison
 from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST
 from plots.analyse.points import CURVES, NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
@@ -26,6 +26,7 @@ from plots.analyse.study import Analysis, machine, workload
 from plots.files import write
 from plots.report.axes import CELLS, bars, cut, dots, ends, is_log, look, ratio_ticks, reach
 from plots.report.format import clean, count, percent, rate, ratio, short
+from plots.report.verdicts import label, sides, tally
 
 _GREY = "#666666"
 _STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
@@ -439,7 +440,7 @@ def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
     """Each cell against itself at one rank: 1 by definition, so that its line starts where it is
     measured from.
     """
-    one = Estimate(1.0, None, None, 1)
+    one = Estimate(value=1.0, low=None, high=None, n=1)
     own = {r.baseline: r for r in rows if r.kind == "own"}
     return [replace(r, point=baseline, efficiency=one, speedup=one) for baseline, r in own.items()]
 
@@ -471,7 +472,7 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     ax.axvline(1, color=_GREY, linewidth=1)
     frame = reach(found, 1 / (1 + margin), 1 + margin)
     for i, (c, e) in enumerate(zip(rows, found, strict=True)):
-        style = look(c.cells[1], [c.cells[1]]) | {"markersize": 6, "capsize": 3}
+        style = look(c.candidate, [c.candidate]) | {"markersize": 6, "capsize": 3}
         ax.errorbar([e.value], [i], xerr=bars([e]), **style)
         _dots(ax, [(block, i) for block in dots(e)], style)
         _arrows(
@@ -493,17 +494,17 @@ def _ratio(a: Analysis, rows: list[Comparison]) -> Figure:
     ]
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
+    reference, candidate = sides(a.reference, a.candidate)
     ax.set_xlabel(
-        "images/s of Horovod over images/s of DDP, same transport, paired by block\n(left of 1: "
-        "DDP faster; right: Horovod)"
+        f"images/s of {candidate} over images/s of {reference}, same transport, paired by block\n"
+        f"(left of 1: {reference} faster; right: {candidate})"
     )
     ax.grid(visible=True, axis="x")
     ax.grid(visible=False, axis="y")
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
-    _words(
-        a, figure, f"Horovod against DDP: {tally(rows)}", subtitle, found, _cut_note(found, frame)
-    )
+    title = f"{candidate} against {reference}: {tally(rows)}"
+    _words(a, figure, title, subtitle, found, _cut_note(found, frame))
     return figure
 
 

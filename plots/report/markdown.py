@@ -31,6 +31,7 @@ from plots.report.format import (
     ratio,
     table,
 )
+from plots.report.verdicts import sentence, sides
 
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
 T = TypeVar("T")
@@ -231,7 +232,7 @@ def _answers(a: Analysis) -> list[str]:
         if len(compared) > 1
         else []
         if compared
-        else [answer.NOT_COMPARED]
+        else [answer.headline(a)]
     )
     lines += [f"**{answer.where(c)}:** {answer.said(c, a)}" for c in compared[:_MOST_ANSWERS]]
     lines += (
@@ -284,7 +285,7 @@ def _ratios(a: Analysis) -> str:
         "settings",
         *_columns(a),
         "curves",
-        "Horovod / DDP [95 %]",
+        f"{' / '.join(reversed(sides(a.reference, a.candidate)))} [95 %]",
         "90 % interval",
         "n",
         "verdict",
@@ -296,7 +297,7 @@ def _ratios(a: Analysis) -> str:
             if c.paired.ci90 is None or not c.paired.estimate.shown
             else f"[{ratio(c.paired.ci90[0])}, {ratio(c.paired.ci90[1])}]"
         )
-        said = comparison.sentence(c, a.loaded.study.margin, a.tests)
+        said = sentence(c, a.loaded.study.margin, a.tests)
         where = [
             c.world_size,
             c.samples_per_rank,

@@ -11,6 +11,7 @@ from plots.analyse.nodes import Calibrated
 from plots.analyse.points import Point
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis, machine, workload
+from plots.report.verdicts import sentence
 
 SCHEMA = 1
 
@@ -137,12 +138,11 @@ def _compared(c: comparison.Comparison, a: Analysis) -> dict[str, Any]:
     return {
         **where,
         "curves": list(c.curves),
-        "ratio": "images/s of Horovod over images/s of DDP",
         **asdict(c.paired),
         "half_width_ratio": c.half_width,
         "margin": a.loaded.study.margin,
         "verdict": c.verdict,
-        "verdict_text": comparison.sentence(c, a.loaded.study.margin, a.tests),
+        "verdict_text": sentence(c, a.loaded.study.margin, a.tests),
         "unequal_environments": list(c.unequal),
         "primary": c.primary,
         "holm_p": c.holm_p,
