@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from bench import backends, data, models
-from bench.backends import Backend
+from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat

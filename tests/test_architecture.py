@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
+GROUND |= {"bench.backends.catalogue"}
 ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} | GROUND}
 # third-party modules that only the named files may import
 ONLY_IN = {
@@ -29,6 +30,7 @@ ONLY_IN = {
 HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle", "bench/study"}
+TORCH_FREE |= {"bench/backends/__init__.py", "bench/backends/catalogue.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
 TORCH_FREE |= {f"bench/{name}.py" for name in ("command", "missing", "progress", "streams")}
 # the ranks' meeting, and what the doctor starts in a process of its own

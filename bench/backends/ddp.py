@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends import Reduction
+from bench.backends.protocol import Reduction
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from bench.backends import Reduction
 from bench.backends.hvd_compression import Wire, broadcast
+from bench.backends.protocol import Reduction
 from bench.config import MATCHED_BUCKET_MIB, RunConfig, UsageError
 from bench.launch.world import Launch, WrongWorld
 from bench.train.device import Device

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
-from bench.backends import Reduction
+from bench.backends.protocol import Reduction
 
 
 class Single:
     """The common baseline of every comparison."""
 
-    versions: dict[str, str] = {}  # noqa: RUF012  nothing is ever added to it
+    def __init__(self, *_: object) -> None:
+        self.versions: dict[str, str] = {}
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer

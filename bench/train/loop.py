@@ -13,7 +13,7 @@ from contextlib import nullcontext
 import torch
 from torch.nn.functional import cross_entropy
 
-from bench.backends import Backend
+from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.data import Batch
 from bench.record import RunLog

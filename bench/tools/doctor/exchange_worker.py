@@ -18,7 +18,7 @@ from bench.launch.world import Launch, discover
 if TYPE_CHECKING:
     import torch
 
-    from bench.backends import Backend
+    from bench.backends.protocol import Backend
 
 MARK = "doctor-trial "
 FLOATS = 2**20

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench import backends, data
-from bench.backends import Backend
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.launch import provenance
 from bench.launch.world import Launch

@@ -1,0 +1,150 @@
+"""What is known of each backend without loading it: one row each, and the only place that names it.
+
+A new backend is a file beside this one, a row here, and passing the contract test.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a cell is drawn, the same in every figure."""
+
+    colour: str
+    marker: str
+    marker_size: float
+    line_width: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendFacts:
+    """One backend. Field names are RunConfig's; environment variables are given by prefix."""
+
+    name: str  # on the command line, in a log, and before the '/' of a cell
+    label: str  # in a title
+    short_label: str  # in a sentence
+    implementation: str  # module:Class, a bench.backends.protocol.Backend
+    transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
+    # settings -> knobs that it takes with them
+    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # (field, value) -> why it cannot do that, and the way out
+    refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()  # whose versions a log records
+    env_prefixes: tuple[str, ...] = ()  # variables that this backend alone reads
+    env_harmless: tuple[str, ...] = ()  # of these, the ones that change nothing measured
+    env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
+    interface_variable: str | None = None  # names the network interface of its Gloo
+    looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
+    filled_marker: bool = True
+
+
+def _horovod_variables(*names: str) -> tuple[str, ...]:
+    return tuple("HOROVOD_" + name for name in names)
+
+
+# Colours: Okabe & Ito (2008), safe for colour-blind readers. Cells that agree lie on one another,
+# so what is drawn first is larger and open: DDP's markers hold Horovod's, its lines are wider.
+_ROWS = (
+    BackendFacts(
+        name="single",
+        label="single process",
+        short_label="single",
+        implementation="bench.backends.single:Single",
+        looks={"none": Look(colour="#000000", marker="+", marker_size=13.0, line_width=1.0)},
+    ),
+    BackendFacts(
+        name="ddp",
+        label="PyTorch DDP",
+        short_label="DDP",
+        implementation="bench.backends.ddp:Ddp",
+        transports=("mpi", "gloo", "nccl"),
+        knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
+        packages=("torch",),
+        env_prefixes=("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"),
+        interface_variable="GLOO_SOCKET_IFNAME",
+        looks={
+            "mpi": Look(colour="#0072B2", marker="o", marker_size=8.0, line_width=2.0),
+            "gloo": Look(colour="#56B4E9", marker="s", marker_size=10.5, line_width=2.5),
+            "nccl": Look(colour="#009E73", marker="v", marker_size=12.0, line_width=2.9),
+        },
+        filled_marker=False,
+    ),
+    BackendFacts(
+        name="horovod",
+        label="Horovod",
+        short_label="Horovod",
+        implementation="bench.backends.hvd:Horovod",
+        transports=("mpi", "gloo", "nccl"),
+        knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
+        refused={
+            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); use "
+            "--compression fp16"
+        },
+        packages=("horovod",),
+        env_prefixes=_horovod_variables(""),
+        env_harmless=_horovod_variables(
+            # places
+            *("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_"),
+            *("CONTROLLER", "CPU_OPERATIONS"),
+            # its build
+            *("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
+        ),
+        env_of_launch=_horovod_variables(
+            "RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_RENDEZVOUS_"
+        ),
+        interface_variable="HOROVOD_GLOO_IFACE",
+        looks={
+            "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),
+            "gloo": Look(colour="#E69F00", marker="D", marker_size=5.5, line_width=1.6),
+            "nccl": Look(colour="#CC79A7", marker="X", marker_size=7.0, line_width=1.8),
+        },
+    ),
+)
+CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
+REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
+
+
+def frameworks() -> tuple[str, ...]:
+    """Names of the backends that exchange gradients."""
+    return tuple(name for name, facts in CATALOGUE.items() if facts.transports)
+
+
+def cells() -> tuple[str, ...]:
+    """Everything that can be compared: 'single', 'ddp/mpi', ..."""
+    return tuple(
+        cell
+        for name, facts in CATALOGUE.items()
+        for cell in ([f"{name}/{transport}" for transport in facts.transports] or [name])
+    )
+
+
+def facts(cell: str) -> BackendFacts:
+    """The row of a cell's backend, or of a backend; raises KeyError where there is none."""
+    return CATALOGUE[cell.partition("/")[0]]
+
+
+def label(cell: str) -> str:
+    """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI' for 'ddp/mpi'."""
+    transport = cell.partition("/")[2]
+    over = f" over {_TRANSPORTS.get(transport, transport)}" if transport else ""
+    return facts(cell).label + over
+
+
+def look(cell: str) -> Look | None:
+    """How a cell is drawn; None for one without a look of its own, such as an old log's."""
+    backend, _, transport = cell.partition("/")
+    row = CATALOGUE.get(backend)
+    return row.looks.get(transport or "none") if row else None
+
+
+def implementation(name: str) -> Any:
+    """The class of a backend, loaded now."""
+    module, _, attribute = CATALOGUE[name].implementation.partition(":")
+    return getattr(importlib.import_module(module), attribute)

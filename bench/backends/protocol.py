@@ -1,0 +1,85 @@
+"""What a backend is: the mechanism by which gradients meet, never a policy.
+
+No learning rate, batch size, precision, data order, logging or timing belongs in a backend.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Protocol
+
+import torch
+
+Reduction = Literal["sum", "max", "min"]
+
+
+class Backend(Protocol):
+    """The synchronous data-parallel contract. Made by `load`; every method is called by all ranks,
+    in the same order.
+    """
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the libraries that carry the gradients, for the run log."""
+        ...
+
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        """The model and optimiser to train with; every rank starts from rank 0's parameters and
+        buffers.
+        """
+        ...
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        """Around forward and backward of every micro-batch of a step but the last: nothing is
+        exchanged.
+
+        A context and not an argument of `backward`: DDP decides in the forward pass whether this
+        backward exchanges.
+        """
+        ...
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Backward pass of this rank's mean loss; the exchange may overlap it."""
+        ...
+
+    def finish_backward(self) -> None:
+        """Every gradient is the mean over ranks from here on: the place to unscale and clip."""
+        ...
+
+    def step(self) -> None:
+        """One optimiser update from the gradients as they stand."""
+        ...
+
+    def zero_grad(self) -> None:
+        """Forget the gradients (set to None, in every backend alike)."""
+        ...
+
+    def sync_buffers(self) -> None:
+        """Every rank gets rank 0's buffers, such as BatchNorm's statistics:
+        call before evaluation.
+        """
+        ...
+
+    def exchange_bytes(self) -> list[int]:
+        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
+        decides as it goes.
+        """
+        ...
+
+    def all_reduce(self, value: float, op: Reduction) -> float:
+        """`value` reduced over ranks, in float64."""
+        ...
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's picklable `value`, by rank, on every rank."""
+        ...
+
+    def barrier(self) -> None:
+        """Return once every rank has called."""
+        ...
+
+    def close(self) -> None:
+        """Leave the process group; the backend is of no use afterwards."""
+        ...
