@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.record import read_run
 from bench.study.definition import Study
-from bench.study.plan import Run
+from bench.study.plan import Point, Run
 from bench.study.status import RunStatus
 from slurm.directives import Request
 from slurm.fit import CALIBRATIONS, START_S, Job, minutes
@@ -18,6 +18,8 @@ from slurm.fit import jobs as made_of
 from slurm.session import Work
 from slurm.site import Site
 from slurm.times import Times, of_other_studies, run_times
+
+Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
 # sd of the log ratio of two runs of a block: 5.8 % pooled over the 13 comparisons of this project's
 # own studies `local`, `local-again`, `local-transports` and `precision` (1.9 to 11.1 %, 73 degrees
@@ -40,7 +42,7 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     """
     jobs, site = work.jobs, work.request.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
-    measured = noise(work.statuses, assumed, site.noise)
+    measured = noise(work.statuses, work.study.pairs, assumed, site.noise)
     bought = precision(work.blocks, node_hours(jobs, times), measured, work.study.margin)
     left = len({job.block for job in jobs})
     rest = (
@@ -114,10 +116,7 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
 
     half = half_width(noise.sd, blocks)
     expect = "no interval from one block" if half is None else f"about ±{100 * half:.1f} %"
-    line = (
-        f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on a ratio of DDP and Horovod "
-        f"({noise.source})"
-    )
+    line = f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on each ratio ({noise.source})"
     if blocks < MIN_BLOCKS:
         return line + f"; fewer than {MIN_BLOCKS} blocks give no verdict"
     if half is not None and half > margin:
@@ -127,7 +126,10 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
 
 
 def noise(
-    statuses: Iterable[RunStatus], assumed: float | None, of_site: float | None = None
+    statuses: Iterable[RunStatus],
+    pairs: Pairs,
+    assumed: float | None,
+    of_site: float | None = None,
 ) -> Noise:
     """What the user says, else from this study's own finished pairs, else what the site file or
     this module assumes.
@@ -135,7 +137,7 @@ def noise(
     if assumed is not None:
         return Noise(assumed, f"a paired sd of {100 * assumed:g} % assumed")
     done = [status.run for status in statuses if status.state == "ok"]
-    measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done])
+    measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done], pairs)
     if measured is not None:
         sd, blocks = measured
         return Noise(
@@ -153,31 +155,23 @@ def noise(
     )
 
 
-def paired_sd(rates: Iterable[tuple[Run, float]]) -> tuple[float, int] | None:
-    """Pooled sd over blocks of ln(Horovod / DDP), and the most blocks a comparison has; None where
-    none has two.
+def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:
+    """Pooled sd over blocks of ln(candidate / reference), and the most blocks a comparison has.
+
+    None where none has two.
     """
-    cells: dict[tuple[object, ...], dict[tuple[str, int | None], float]] = {}
-    for run, rate in rates:
-        point, backend = run.point, run.config.backend
-        key = (
-            run.config.transport,
-            point.settings,
-            point.world_size,
-            point.batch_per_rank,
-            point.variant,
-        )
-        cells.setdefault(key, {})[backend, run.config.block] = math.log(rate)
+    logs = {(run.point, run.config.block): math.log(rate) for run, rate in rates}
+    by_point: dict[Point, list[float]] = {}
+    for reference, candidate in pairs:
+        for (point, block), log in logs.items():
+            other = replace(point, cell=reference), block
+            if point.cell == candidate and other in logs:
+                by_point.setdefault(point, []).append(log - logs[other])
     squares, freedom, most = 0.0, 0, 0
-    for values in cells.values():
-        pairs = [
-            log - values["ddp", block]
-            for (who, block), log in values.items()
-            if who == "horovod" and ("ddp", block) in values
-        ]
-        if len(pairs) < 2:
+    for differences in by_point.values():
+        if len(differences) < 2:
             continue
-        mean = sum(pairs) / len(pairs)
-        squares += sum((d - mean) ** 2 for d in pairs)
-        freedom, most = freedom + len(pairs) - 1, max(most, len(pairs))
+        mean = sum(differences) / len(differences)
+        squares += sum((d - mean) ** 2 for d in differences)
+        freedom, most = freedom + len(differences) - 1, max(most, len(differences))
     return (math.sqrt(squares / freedom), most) if freedom else None

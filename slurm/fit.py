@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.backends.catalogue import frameworks
 from bench.config import ON_DISK, UsageError
-from bench.study.definition import FRAMEWORKS, Study
+from bench.study.definition import Study
 from bench.study.files import check_plan
 from bench.study.plan import Run
 from slurm.site import Site
@@ -80,7 +81,7 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
 
 
 def _cell(cell: str, study: Study, site: Site) -> str:
-    if cell not in FRAMEWORKS:
+    if cell not in frameworks():
         return cell
     if site.transport == "none":
         raise UsageError(
@@ -125,7 +126,9 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
     """
     if fitted == study:
         return source
-    values = fitted.model_dump(mode="json", exclude_none=True)
+    # a pair that the author left to its default is left out
+    unnamed = {"reference", "candidate"} - fitted.model_fields_set
+    values = fitted.model_dump(mode="json", exclude_none=True, exclude=unnamed)
     tables = {key: value for key, value in values.items() if isinstance(value, dict)}
     tables |= {f"variants.{name}": fields for name, fields in tables.pop("variants").items()}
     lines = [

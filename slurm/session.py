@@ -75,7 +75,7 @@ class Work:
     @property
     def jobs(self) -> list[Job]:
         """The jobs of what is left to do, at a site with a scheduler."""
-        return jobs(not_comparable(self.statuses), self.request.site)
+        return jobs(not_comparable(self.statuses, self.study.pairs), self.request.site)
 
     def script(self) -> str:
         """The job script of what is left to do, at a site without a scheduler."""
@@ -121,20 +121,26 @@ def short(path: Path, follow: bool = True) -> Path:
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
 
 
-def not_comparable(statuses: Sequence[RunStatus]) -> list[Run]:
+def not_comparable(statuses: Sequence[RunStatus], pairs: Sequence[tuple[str, str]]) -> list[Run]:
     """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block
     that are.
 
     A pair is compared only if it ran in one allocation: another has other nodes, or finds them in
     another state.
     """
+    reference_of = {candidate: reference for reference, candidate in pairs}
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
-        config, point = status.run.config, status.run.point
-        alone = point.cell if config.backend == "single" else config.transport
-        groups.setdefault(
-            (config.block, point.world_size, point.batch_per_rank, point.settings, alone), []
-        ).append(status)
+        point = status.run.point
+        cell = reference_of.get(point.cell, point.cell)
+        key = (
+            status.run.config.block,
+            point.world_size,
+            point.batch_per_rank,
+            point.settings,
+            cell,
+        )
+        groups.setdefault(key, []).append(status)
     broken = [
         members
         for members in groups.values()

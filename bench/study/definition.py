@@ -6,25 +6,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
-from bench.config import Backend, Curve, RunConfig, Settings, Transport
-
-CELLS = (
-    "single",
-    *(
-        f"{b}/{t}"
-        for b in get_args(Backend)
-        if b != "single"
-        for t in get_args(Transport)
-        if t != "none"
-    ),
-)
-
-FRAMEWORKS = ("ddp", "horovod")  # as cells without a transport they travel on the site's
+from bench.backends.catalogue import CANDIDATE, REFERENCE, cells, frameworks
+from bench.config import Curve, RunConfig, Settings, Transport
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
@@ -141,8 +129,13 @@ class Study(Table):
     cells: tuple[str, ...] = Field(
         min_length=1,
         max_length=_MAX_LENGTH,
-        description="what is compared: single, and framework/transport; 'ddp' or 'horovod' alone: "
-        "over the site's",
+        description="what is measured: single, and framework/transport; a framework alone: over "
+        "the site's",
+    )
+    reference: str = Field(REFERENCE, description="framework or cell that others are compared with")
+    candidate: str = Field(
+        CANDIDATE,
+        description="framework or cell that is compared with it; frameworks on the same transport",
     )
     settings: Annotated[tuple[Settings, ...], BeforeValidator(_one_or_many)] = Field(
         ("shipped",),
@@ -234,9 +227,14 @@ class Study(Table):
         }
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The study's comparisons as cells: reference, candidate."""
+        return pairs(self.cells, self.reference, self.candidate)
+
+    @property
     def needs_site(self) -> bool:
         """Whether a site must fill something in before the study can be planned."""
-        return bool(self.nodes or self.up_to_nodes or set(FRAMEWORKS) & set(self.cells))
+        return bool(self.nodes or self.up_to_nodes or set(frameworks()) & set(self.cells))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -250,6 +248,22 @@ class Study(Table):
         ):
             rule(self)
         return self
+
+
+def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[str, str]]:
+    """(reference, candidate) for every comparison that `cells` hold.
+
+    Two frameworks meet on each transport that both have; two cells are one comparison.
+    """
+    if reference not in frameworks():
+        found = [(reference, candidate)]
+    else:
+        found = [
+            (cell, cell.replace(reference, candidate, 1))
+            for cell in cells
+            if cell.partition("/")[0] == reference
+        ]
+    return [pair for pair in found if set(pair) <= set(cells)]
 
 
 def near(name: str, valid: Iterable[str]) -> str:
@@ -288,9 +302,20 @@ def _check_lists(s: Study) -> None:
 
 
 def _check_cells(s: Study) -> None:
-    for cell in s.cells:
-        if cell not in CELLS + FRAMEWORKS:
-            raise ValueError(f"cells: {cell!r} is not one of {', '.join(CELLS)}{near(cell, CELLS)}")
+    known = cells() + frameworks()
+    named = [("cells", cell) for cell in s.cells]
+    named += [("reference", s.reference), ("candidate", s.candidate)]
+    for key, cell in named:
+        if cell not in known:
+            raise ValueError(
+                f"{key}: {cell!r} is not one of {', '.join(cells())}{near(cell, known)}"
+            )
+    kinds = {name in frameworks() for name in (s.reference, s.candidate)}
+    if s.reference == s.candidate or len(kinds) > 1:
+        raise ValueError(
+            f"candidate={s.candidate!r} and reference={s.reference!r} make no pair; name two "
+            f"frameworks, or two cells"
+        )
 
 
 def _check_curves(s: Study) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.backends.catalogue import REFERENCE
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
 from bench.study.definition import MAX_RUNS, OWNED_FIELDS, Study
 
@@ -107,26 +108,23 @@ def _variants(study: Study, cell: str) -> list[str]:
 
 
 def check_primary(study: Study) -> None:
-    """Raise UsageError unless the study's primary is exactly one comparison of DDP and Horovod."""
+    """Raise UsageError unless the study's primary is exactly one of its comparisons."""
     if (wanted := study.primary) is None:
         return
     asked = wanted.model_dump(exclude_none=True)
     same = asked.keys() - {"curve"}
+    references = {reference for reference, _ in study.pairs}
     found = [
         p
         for p in points(study)
-        if p.cell.startswith("ddp/")
-        and p.cell.replace("ddp", "horovod") in study.cells
-        and wanted.curve in p.curves
+        if p.cell in references and wanted.curve in p.curves
         if all(
             asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k))
             for k in same
         )
     ]
     if len(found) != 1:
-        names = (
-            ", ".join(p.name.removeprefix("ddp-") for p in found) or "none that this study plans"
-        )
+        names = ", ".join(p.name.partition("-")[2] for p in found) or "none that this study plans"
         cure = (
             "add transport, settings or batch_per_rank"
             if found
@@ -155,7 +153,7 @@ def _share(global_batch: int, world_size: int) -> int:
     """Batch per rank of a global batch, by RunConfig's own rule."""
     try:
         return make_config(
-            {"backend": "ddp", "world_size": world_size, "global_batch": global_batch}
+            {"backend": REFERENCE, "world_size": world_size, "global_batch": global_batch}
         ).samples_per_rank
     except UsageError as error:
         raise UsageError(f"strong.{error}") from None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig, UsageError
+from bench.study.plan import Run
 from slurm.fit import Job
 from slurm.session import Asked, Work, not_comparable, open_work
 from slurm.slurm_commands import queue
@@ -487,6 +488,11 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
     assert len(queued(cluster)) == most
 
 
+def runs_again(cluster: Cluster) -> list[Run]:
+    work = cluster.work()
+    return not_comparable(work.statuses, work.study.pairs)
+
+
 def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n001-b00")
     cluster.finish("n002-b00")
@@ -497,7 +503,7 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
             else "7"
         )
         edit(status.run.log, '"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1)
-    again = not_comparable(cluster.work().statuses)
+    again = runs_again(cluster)
     assert {(run.config.world_size, run.config.backend) for run in again} == {
         (4, "ddp"),
         (4, "horovod"),
@@ -506,13 +512,13 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
 
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n002-b00")
-    assert {run.config.world_size for run in not_comparable(cluster.work().statuses)} == {1, 2}
+    assert {run.config.world_size for run in runs_again(cluster)} == {1, 2}
     moved = next(
         s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp"
     )
     hostname = json.loads(moved.log.read_text().splitlines()[0])["host"]["ranks"][0]["hostname"]
     edit(moved.log, f'"hostname": "{hostname}"', '"hostname": "elsewhere"')
-    again = [run for run in not_comparable(cluster.work().statuses) if run.config.world_size == 4]
+    again = [run for run in runs_again(cluster) if run.config.world_size == 4]
     assert {run.config.backend for run in again} == {"ddp", "horovod"}
     assert len({run.point.batch_per_rank for run in again}) == 1
 
@@ -551,7 +557,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
         "the study names no expected_run_s)",
-        "1 blocks = 0.1 node-h, no interval from one block on a ratio of DDP and Horovod (a "
+        "1 blocks = 0.1 node-h, no interval from one block on each ratio (a "
         "paired sd of 5.8 % assumed, as on "
         "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give "
         "no verdict",

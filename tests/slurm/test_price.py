@@ -58,9 +58,9 @@ def test_the_half_width_is_that_of_a_t_interval() -> None:
 
 def test_the_price_says_what_it_buys() -> None:
     line = precision(8, 31.2, Noise(0.011, "assumed"), 0.02)
-    assert line == "8 blocks = 31 node-h, about ±0.9 % on a ratio of DDP and Horovod (assumed)"
+    assert line == "8 blocks = 31 node-h, about ±0.9 % on each ratio (assumed)"
     assert precision(8, 31.2, Noise(0.03, "x"), 0.02).endswith(
-        "±2.5 % on a ratio of DDP and Horovod (x); the margin of 2 % needs 12 blocks"
+        "±2.5 % on each ratio (x); the margin of 2 % needs 12 blocks"
     )
     assert precision(3, 2.0, Noise(0.01, "x"), 0.02).endswith(
         "; fewer than 6 blocks give no verdict"
@@ -86,13 +86,13 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
         )
     logs = [math.log(r) for r in point["w2-b8"]]
     mean = sum(logs) / 3
-    measured = paired_sd(rates)
+    measured = paired_sd(rates, study.pairs)
     assert measured is not None
     assert measured[0] == pytest.approx(
         math.sqrt(sum((x - mean) ** 2 for x in logs) / 4)
     )  # pooled with a point without noise
     assert measured[1] == 3
-    assert paired_sd(rates[:1]) is None
+    assert paired_sd(rates[:1], study.pairs) is None
 
 
 def test_noise_is_of_pairs_of_one_variant(tmp_path: Path) -> None:
@@ -101,7 +101,8 @@ def test_noise_is_of_pairs_of_one_variant(tmp_path: Path) -> None:
     runs = [
         run for block in plan(study, 2, tmp_path) for run in block if run.config.world_size == 2
     ]
-    measured = paired_sd((run, 200.0 if run.point.variant == "fast" else 100.0) for run in runs)
+    rates = [(run, 200.0 if run.point.variant == "fast" else 100.0) for run in runs]
+    measured = paired_sd(rates, study.pairs)
     assert measured == (0.0, 2)
 
 
@@ -110,14 +111,14 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     runs = plan(study, 1, tmp_path / "runs")[0]
     complete(runs[0].config)
     statuses = [look(run, False) for run in runs]
-    assert noise(statuses, None).sd == ASSUMED_NOISE
-    assert noise(statuses, None).source.startswith(
+    assert noise(statuses, study.pairs, None).sd == ASSUMED_NOISE
+    assert noise(statuses, study.pairs, None).source.startswith(
         "a paired sd of 5.8 % assumed, as on shared machines; "
     )
-    assert noise(statuses, None, 0.02).source.startswith(
+    assert noise(statuses, study.pairs, None, 0.02).source.startswith(
         "a paired sd of 2 % assumed, by the site file; "
     )
-    assert noise(statuses, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
+    assert noise(statuses, study.pairs, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
 
 
 def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:

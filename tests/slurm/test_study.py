@@ -38,6 +38,17 @@ BAD: list[tuple[str, str, str]] = [
         'cells = ["single", "single"]',
         "cells lists 'single' 2 times; once is enough, blocks repeat it",
     ),
+    (
+        "blocks",
+        'candidate = "horvod"',
+        f"candidate: 'horvod' is not one of {CELLS}; did you mean 'horovod'?",
+    ),
+    (
+        "blocks",
+        'reference = "ddp/mpi"',
+        "candidate='horovod' and reference='ddp/mpi' make no pair; name two frameworks, or two "
+        "cells",
+    ),
     ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
     (
         "scaling",
@@ -250,3 +261,14 @@ def test_unknown_files_name_themselves(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"'lokal' is not a known site ({SHIPPED_SITES}); did you mean 'local'?"
     )
+
+
+def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
+    cells = 'cells = ["single", "ddp/mpi", "ddp/gloo", "horovod/mpi"]'
+    assert small(tmp_path, cells=cells).pairs == [("ddp/mpi", "horovod/mpi")]
+    turned = cells + '\nreference = "horovod"\ncandidate = "ddp"'
+    assert small(tmp_path, cells=turned).pairs == [("horovod/mpi", "ddp/mpi")]
+    two = cells + '\nreference = "ddp/gloo"\ncandidate = "ddp/mpi"'
+    assert small(tmp_path, cells=two).pairs == [("ddp/gloo", "ddp/mpi")]
+    absent = cells + '\nreference = "ddp/gloo"\ncandidate = "horovod/gloo"'
+    assert small(tmp_path, cells=absent).pairs == []
