@@ -12,6 +12,7 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue"}
 ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} | GROUND}
+FIGURES = (ROOT / "plots" / "report" / "figures").glob("*.py")
 # third-party modules that only the named files may import
 ONLY_IN = {
     "horovod": {
@@ -25,7 +26,7 @@ ONLY_IN = {
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
     },
-    "matplotlib": {"plots/report/figures.py"},
+    "matplotlib": {p.relative_to(ROOT).as_posix() for p in FIGURES},
 }
 HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
