@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,14 @@ def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
 def test_what_is_measured_knows_no_tool(path: Path) -> None:
     if not name(path).startswith("bench/tools/") and name(path) not in KNOWS_THE_TOOLS:
         assert not any(below(module, {"bench.tools"}) for module in imports(path))
+
+
+def test_reports_name_no_framework() -> None:
+    """A new backend is a row of the catalogue: its labels and looks come from there."""
+    for path in (ROOT / "plots").rglob("*.*"):
+        if path.suffix in (".py", ".j2"):
+            found = re.search(r"(?i)\bddp\b|horovod", path.read_text())
+            assert found is None, f"{name(path)} names {found}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)

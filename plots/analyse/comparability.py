@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.backends.catalogue import CATALOGUE
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from plots.analyse.blocks import Block, block_name
 
@@ -64,6 +65,10 @@ TUNED = "tuned."
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 _ENV = "env."
+# a backend's own, where its launcher sets them in its runs alone
+_OF_LAUNCH = tuple(
+    prefix for row in CATALOGUE.values() if row.env_of_launch for prefix in row.env_prefixes
+)
 # Set by intent for the runs of one backend alone: compared all the same, and every such comparison
 # says so.
 OWN_ENV = "backend_env."
@@ -108,7 +113,7 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
         found[_CODE] = host[_CODE]
     else:  # not the commit: one that leaves the measuring code alone changes nothing
         found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
-    found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith("HOROVOD_")}
+    found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith(_OF_LAUNCH)}
     found |= {OWN_ENV + k: v for k, v in mapping(host, "backend_env").items()}
     if any(of_places := [mapping(r, "env") for r in of_ranks]):
         found[_ENV + "of single ranks"] = json.dumps(of_places)

@@ -4,11 +4,12 @@ of knowing more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bench.study import stats
+from bench.study.definition import pairs
 from bench.study.stats import Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
@@ -107,26 +108,12 @@ def compare(
 
 
 def _pairs(table: Table, reference: str, candidate: str) -> list[tuple[Point, Point]]:
-    """Points of two cells, whether or not both have them; on one transport unless two cells are
-    named.
-    """
-    cells = {p.cell for p in table.blocks}
-    named = "/" in reference and "/" in candidate
-    pairs = [
-        (a, b)
-        for a in _named(cells, reference)
-        for b in _named(cells, candidate)
-        if a != b and (named or a.partition("/")[2] == b.partition("/")[2])
-    ]
+    """The points of each two cells that are compared, whether or not both have them."""
     return sorted(
         (point, point._replace(cell=b))
-        for a, b in pairs
+        for a, b in pairs(sorted({p.cell for p in table.blocks}), reference, candidate)
         for point in {p._replace(cell=a) for p in table.blocks if p.cell in (a, b)}
     )
-
-
-def _named(cells: Iterable[str], name: str) -> list[str]:
-    return [cell for cell in cells if name in (cell, cell.partition("/")[0])]
 
 
 def _name_primary(rows: list[Comparison], primary: Primary | None) -> list[Comparison]:

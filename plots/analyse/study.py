@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.backends.catalogue import CANDIDATE, REFERENCE
 from bench.config import RunConfig
 from bench.study import stats
 from bench.study.stats import Estimate
@@ -117,8 +118,8 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
-    reference = getattr(loaded.study, "reference", "ddp")
-    candidate = getattr(loaded.study, "candidate", "horovod")
+    reference = getattr(loaded.study, "reference", REFERENCE)
+    candidate = getattr(loaded.study, "candidate", CANDIDATE)
     comparisons, no_comparison = comparison.compare(
         table,
         loaded.study.margin,

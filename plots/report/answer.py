@@ -17,7 +17,7 @@ _LINES = 2  # comparisons that a terminal shows
 
 
 def versus(a: Analysis) -> str:
-    """'Horovod against DDP'."""
+    """The candidate against the reference, in words."""
     return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
+from bench.backends.catalogue import label
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparison, coverage
@@ -51,6 +52,11 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
     loaded = a.loaded
     return environment.get_template("page.md.j2").render(
         study=loaded.study,
+        title=" against ".join(label(cell) for cell in (a.candidate, a.reference)),
+        versus=answer.versus(a),
+        reference=sides(a.reference, a.candidate)[0],
+        candidate=sides(a.reference, a.candidate)[1],
+        transport="" if "/" in a.reference else " on the same transport",
         answers=_answers(a),
         blocks=a.blocks,
         machine=escape(machine(raw.loaded.host)),
@@ -159,7 +165,8 @@ def _apart(a: Analysis) -> list[str]:
         )
     if any(f.get("compile") == "True" for f in facts):
         lines.append(
-            "`compile=True` takes away the overlap of Horovod's exchange with the backward pass."
+            "`compile=True` takes away the overlap of the backward pass with an exchange that "
+            "gradients' hooks start."
         )
     if found := sorted({f["compression"] for f in facts if f.get("compression", "none") != "none"}):
         lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.backends.catalogue import facts
 from bench.study import stats
 from bench.study.stats import Verdict
 from plots.analyse.comparison import Comparison
@@ -25,7 +26,6 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
     ),
     "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),
 }
-_LABELS = {"ddp": "DDP", "horovod": "Horovod"}
 
 
 def sides(reference: str, candidate: str) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def sides(reference: str, candidate: str) -> tuple[str, str]:
     backends = [name.partition("/")[0] for name in (reference, candidate)]
     if backends[0] == backends[1]:
         return reference, candidate
-    return _LABELS.get(backends[0], backends[0]), _LABELS.get(backends[1], backends[1])
+    return facts(reference).short_label, facts(candidate).short_label
 
 
 def sentence(c: Comparison, margin: float, tests: int) -> str:
@@ -66,7 +66,7 @@ def label(c: Comparison) -> str:
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
-    """All verdicts in one line: 'DDP faster at 22 of 26 points, equivalent at 4'; with `sizes` by
+    """All verdicts in one line: 'A faster at 22 of 26 points, equivalent at 4'; with `sizes` by
     how much the faster is.
     """
     groups: dict[str, list[Comparison]] = {}

@@ -246,7 +246,7 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
     text, values = page(variants), summary(variants)
     assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
     assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
-    assert "takes away the overlap of Horovod's exchange" in text
+    assert "takes away the overlap of the backward pass" in text
     assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + [
         "compile=True"
     ] * 5

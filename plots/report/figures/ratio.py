@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
-from plots.report.axes import bars, cut, dots, look, ratio_ticks, reach
+from plots.report.axes import bars, cut, dots, look, ratio_ticks, reach, transport_order
 from plots.report.figures.captions import caption, cut_note
 from plots.report.figures.style import GREY, draw_arrows, draw_dots
 from plots.report.format import ratio, short
@@ -19,8 +19,7 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     rows = sorted(
         rows,
         key=lambda c: (
-            c.transport != "mpi",
-            c.transport,
+            transport_order(c.transport),
             CURVES.index(c.curves[0]),
             c.world_size,
             c.samples_per_rank,
@@ -56,8 +55,9 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     ax.set_yticks(range(len(rows)), names, fontsize=8)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     reference, candidate = sides(a.reference, a.candidate)
+    transport = "" if "/" in a.reference else ", same transport"
     ax.set_xlabel(
-        f"images/s of {candidate} over images/s of {reference}, same transport, paired by block\n"
+        f"images/s of {candidate} over images/s of {reference}{transport}, paired by block\n"
         f"(left of 1: {reference} faster; right: {candidate})"
     )
     ax.grid(visible=True, axis="x")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from bench.study.stats import Estimate
 from plots.analyse.scaling import Scaled, Throughput, size
-from plots.report.axes import CELLS, bars, cut, dots, ends, is_log, look, reach
+from plots.report.axes import bars, cut, dots, ends, in_order, is_log, look, reach
 
 GREY = "#666666"
 
@@ -41,8 +41,8 @@ Row = TypeVar("Row", Throughput, Scaled)
 
 
 def cells_of(rows: Iterable[Throughput | Scaled]) -> list[str]:
-    found = {r.point.cell for r in rows}
-    return [c for c in CELLS if c in found] + sorted(found - set(CELLS))
+    """The cells of some rows, in the order of a legend."""
+    return in_order(r.point.cell for r in rows)
 
 
 def scale_axes(ax: Axes, values: Sequence[int], frame: tuple[float, float], log_y: bool) -> None:
