@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from bench.record import append_event
@@ -108,6 +109,17 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
     for row, s in zip(printed, values["step_times"], strict=True):
         e = s["median_seconds"]
         assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
+
+
+def test_tables_for_other_programs_hold_what_the_summary_does(study: Path) -> None:
+    values = summary(study)
+    for name, key in (("runs", "runs"), ("points", "throughput"), ("comparisons", "comparisons")):
+        table = pd.read_csv(study / f"{name}.csv", float_precision="round_trip")
+        assert len(table) == len(values[key]) > 0
+        column = {"runs": "images_per_s", "points": "images_per_s_value", "comparisons": "ratio"}
+        expected = [row[column[name].removesuffix("_value")] for row in values[key]]
+        expected = [e["value"] if isinstance(e, dict) else e for e in expected]
+        assert table[column[name]].tolist() == expected
 
 
 def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> None:
