@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue"}
 ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} | GROUND}
+FIGURES = (ROOT / "plots" / "report" / "figures").glob("*.py")
 # third-party modules that only the named files may import
 ONLY_IN = {
     "horovod": {
@@ -26,7 +28,7 @@ ONLY_IN = {
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
     },
-    "matplotlib": {"plots/report/figures.py"},
+    "matplotlib": {p.relative_to(ROOT).as_posix() for p in FIGURES},
 }
 HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
@@ -104,6 +106,14 @@ def test_heavy_libraries_stay_in_their_files(path: Path) -> None:
 def test_what_is_measured_knows_no_tool(path: Path) -> None:
     if not name(path).startswith("bench/tools/") and name(path) not in KNOWS_THE_TOOLS:
         assert not any(below(module, {"bench.tools"}) for module in imports(path))
+
+
+def test_reports_name_no_framework() -> None:
+    """A new backend is a row of the catalogue: its labels and looks come from there."""
+    for path in (ROOT / "plots").rglob("*.*"):
+        if path.suffix in (".py", ".j2"):
+            found = re.search(r"(?i)\bddp\b|horovod", path.read_text())
+            assert found is None, f"{name(path)} names {found}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)

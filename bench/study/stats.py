@@ -15,28 +15,30 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-MIN_BLOCKS = (
-    6  # below six pairs an exact sign flip cannot reach p < 0.05: the smallest p is 2 / 2^n
-)
+ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
+MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach ALPHA: the smallest p is 2 / 2^n
 MAX_BLOCKS = 10_000  # a block count beyond this is reported as out of reach
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
-Verdict = Literal["too few blocks", "equivalent", "small difference", "different", "inconclusive"]
+Verdict = Literal[
+    "too few blocks",
+    "equivalent",
+    "small difference",
+    "different",
+    "not after Holm",  # different by itself, and not among all that the study compares
+    "inconclusive",
+]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its 95 % interval over `n` blocks; `low` and `high` are None where n = 1 gives
-    no interval.
+    """A value with its 95 % interval over blocks, all in the value's own unit, none a logarithm."""
 
-    `blocks` are the values that it is the mean of, one per block, where they are paired or of one
-    point.
-    """
-
-    value: float
-    low: float | None
+    value: float  # geometric mean, ratio of such, or median
+    low: float | None  # ends of the interval; None where n = 1 gives none
     high: float | None
-    n: int
+    n: int  # blocks
+    # one value per block, where they are paired or of one point
     blocks: tuple[float, ...] = field(default=(), compare=False)
 
     @property
@@ -53,36 +55,35 @@ class Estimate:
     def times(self, factor: float) -> Estimate:
         """The same estimate in another unit."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
-        return Estimate(
-            self.value * factor, low, high, self.n, tuple(b * factor for b in self.blocks)
-        )
+        blocks = tuple(b * factor for b in self.blocks)
+        return Estimate(value=self.value * factor, low=low, high=high, n=self.n, blocks=blocks)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Paired:
-    """B against A, paired by block: ratio of geometric means, intervals, and exact checks beside
-    the t form.
+    """A ratio paired by block, with exact checks beside the t form; None where one block gives
+    none.
     """
 
-    ratio: float
-    n: int
-    sd_log: float | None
-    ci95: tuple[float, float] | None
-    ci90: tuple[float, float] | None
-    t: float | None
-    t_p: float | None
-    signflip_p: float | None
-    wilcoxon_p: float | None
-    ratios: tuple[float, ...] = ()
+    ratio: float  # ratio: exp of the mean log ratio
+    n: int  # blocks
+    ratios: tuple[float, ...] = ()  # ratios, one per block
+    sd_log: float | None = None  # log: standard deviation of the log ratio between blocks
+    ci95: tuple[float, float] | None = None  # ratios
+    ci90: tuple[float, float] | None = None  # ratios
+    t: float | None = None  # of the mean log ratio against 0
+    t_p: float | None = None  # p values, two-sided, of the log ratios
+    signflip_p: float | None = None
+    wilcoxon_p: float | None = None
 
     @property
     def estimate(self) -> Estimate:
         """The ratio with its 95 % interval."""
         low, high = self.ci95 or (None, None)
-        return Estimate(self.ratio, low, high, self.n, self.ratios)
+        return Estimate(value=self.ratio, low=low, high=high, n=self.n, blocks=self.ratios)
 
 
-def t_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
+def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float, float] | None:
     """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None for fewer
     than two values.
     """
@@ -99,44 +100,40 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
     bootstrap has 82-88 %.
     """
     logs = [math.log(v) for v in values]
-    low, high = t_interval(logs) or (None, None)
-    return Estimate(
-        math.exp(float(np.mean(logs))),
-        None if low is None else math.exp(low),
-        None if high is None else math.exp(high),
-        len(values),
-        tuple(values),
-    )
+    low, high = _exp(t_interval(logs)) or (None, None)
+    mean = math.exp(float(np.mean(logs)))
+    return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
 
 
-def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Paired:
-    """B over A from values that share a block, by position: exp of the mean log ratio with its t
-    intervals.
+def paired_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Paired:
+    """Ratio of values that share a block, by position: exp of the mean log ratio, t intervals.
 
     Hoefler & Belli 2015, rule 7 (compare statistically); the order inside a block is random (Abedi
     & Brecht 2017).
     """
-    d = np.log(np.asarray(b, float)) - np.log(np.asarray(a, float))
-    n, mean, ratios = len(d), float(np.mean(d)), tuple(np.exp(d).tolist())
+    d = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
+    n, mean, logs = len(d), float(np.mean(d)), d.tolist()
+    ratio, ratios = math.exp(mean), tuple(np.exp(d).tolist())
     if n < 2:
-        return Paired(math.exp(mean), n, None, None, None, None, None, None, None, ratios)
+        return Paired(ratio=ratio, n=n, ratios=ratios)
     sd = float(np.std(d, ddof=1))
     t = mean / (sd / math.sqrt(n)) if sd > 0 else math.copysign(math.inf, mean) if mean else 0.0
-    intervals = [t_interval(d.tolist(), level) or (mean, mean) for level in (0.95, 0.90)]
-    ci95, ci90 = ((math.exp(low), math.exp(high)) for low, high in intervals)
-    p = float(2 * stats.t.sf(abs(t), n - 1))
     return Paired(
-        math.exp(mean),
-        n,
-        sd,
-        ci95,
-        ci90,
-        t,
-        p,
-        signflip_p(d.tolist()),
-        wilcoxon_p(d.tolist()),
-        ratios,
+        ratio=ratio,
+        n=n,
+        ratios=ratios,
+        sd_log=sd,
+        ci95=_exp(t_interval(logs)),
+        ci90=_exp(t_interval(logs, 1 - 2 * ALPHA)),
+        t=t,
+        t_p=float(2 * stats.t.sf(abs(t), n - 1)),
+        signflip_p=signflip_p(logs),
+        wilcoxon_p=wilcoxon_p(logs),
     )
+
+
+def _exp(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if ends is None else (math.exp(ends[0]), math.exp(ends[1]))
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:
@@ -157,37 +154,40 @@ def wilcoxon_p(differences: Sequence[float]) -> float:
     return float(stats.wilcoxon(differences).pvalue) if np.any(differences) else 1.0
 
 
-def welch_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """B over A where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller
+def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
+    """Ratio where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller
     group's.
     """
-    logs = [np.log(np.asarray(x, float)) for x in (a, b)]
+    logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
     if n < 2:
-        return Estimate(math.exp(mean), None, None, n)
+        return Estimate(value=math.exp(mean), low=None, high=None, n=n)
     v = [float(x.var(ddof=1)) / len(x) for x in logs]
-    if sum(v) == 0:
-        return Estimate(math.exp(mean), math.exp(mean), math.exp(mean), n)
-    df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
-    half = float(stats.t.ppf(0.975, df)) * math.sqrt(sum(v))
-    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
+    half = 0.0
+    if sum(v) > 0:
+        df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
+        half = float(stats.t.ppf(1 - ALPHA / 2, df)) * math.sqrt(sum(v))
+    return Estimate(
+        value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), n=n
+    )
 
 
-def verdict(p: Paired, margin: float) -> Verdict:
-    """What the two intervals allow to say, with the margin fixed beforehand (two one-sided tests:
-    Schuirmann 1987).
+def decide(paired: Paired, margin: float, corrected_p: float | None = None) -> Verdict:
+    """What may be said of a pair, with the margin fixed beforehand (two one-sided tests: Schuirmann
+    1987).
 
-    "p > 0.05" is never "no difference": equality is claimed only where the 90 % interval lies
-    inside the margin.
+    `corrected_p` is t_p after Holm's correction; None where the comparison stands alone. "p > 0.05"
+    is never "no difference": equality is claimed only where the 90 % interval lies inside the
+    margin.
     """
-    if p.ci95 is None or p.ci90 is None or p.n < MIN_BLOCKS:
+    if paired.t_p is None or paired.ci90 is None or paired.n < MIN_BLOCKS:
         return "too few blocks"
-    inside = p.ci90[0] >= 1 / (1 + margin) and p.ci90[1] <= 1 + margin
-    excludes_one = not p.ci95[0] <= 1 <= p.ci95[1]
-    if inside:
-        return "small difference" if excludes_one else "equivalent"
-    return "different" if excludes_one else "inconclusive"
+    alone = paired.t_p < ALPHA  # just where the 95 % interval excludes 1
+    differs = alone and (corrected_p is None or corrected_p <= ALPHA)
+    if paired.ci90[0] >= 1 / (1 + margin) and paired.ci90[1] <= 1 + margin:
+        return "small difference" if differs else "equivalent"
+    return "different" if differs else "not after Holm" if alone else "inconclusive"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -200,7 +200,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def median_interval_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
+def median_interval_ranks(n: int, level: float = 1 - ALPHA) -> tuple[int, int] | None:
     """1-based ranks whose values bound the median, from exact binomial tails (Le Boudec 2010, table
     A.1); None for n <= 5.
     """
@@ -212,31 +212,31 @@ def median_estimate(values: Sequence[float]) -> Estimate:
     """Median with its exact rank interval, which does not exist for n <= 5."""
     x, ranks = sorted(values), median_interval_ranks(len(values))
     low, high = (x[ranks[0] - 1], x[ranks[1] - 1]) if ranks else (None, None)
-    return Estimate(float(np.median(x)), low, high, len(x))
+    return Estimate(value=float(np.median(x)), low=low, high=high, n=len(x))
 
 
-def blocks_for_half_width(sd_log: float, half_width: float, level: float = 0.95) -> int | None:
+def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
     """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width); None if more
     than 10,000.
     """
     target = math.log1p(half_width)
     return _first(
-        lambda n: float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2
+        lambda n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2
     )
 
 
-def half_width(sd_log: float, n: int, level: float = 0.95) -> float | None:
+def half_width(sd_log: float, n: int) -> float | None:
     """Relative half-width of the t interval that n blocks with this sd of log ratios give; None for
     fewer than two.
     """
     return (
-        math.expm1(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd_log / math.sqrt(n))
+        math.expm1(float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd_log / math.sqrt(n))
         if n > 1
         else None
     )
 
 
-def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = 0.05) -> float:
+def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = ALPHA) -> float:
     """Power of the paired two-sided t test of n blocks against a true log ratio (noncentral t;
     Cohen 1988).
     """
@@ -247,7 +247,7 @@ def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = 0.
 
 
 def power_equivalence(
-    sd_log: float, effect_log: float, margin: float, n: int, alpha: float = 0.05
+    sd_log: float, effect_log: float, margin: float, n: int, alpha: float = ALPHA
 ) -> float:
     """Power of two one-sided tests at n blocks, noncentral-t approximation (Phillips 1990; exact
     only near power 1).

@@ -36,6 +36,10 @@ TUNED = "tuned."
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 _ENV = "env."
+# a backend's own, where its launcher sets them in its runs alone
+_OF_LAUNCH = tuple(
+    prefix for row in CATALOGUE.values() if row.env_of_launch for prefix in row.env_prefixes
+)
 # Set by intent for the runs of one backend alone: compared all the same, and every such comparison
 # says so.
 OWN_ENV = "backend_env."

@@ -31,7 +31,7 @@ MAX_SCORE = 3.5  # modified z-score, 0.6745 x deviation / MAD (Iglewicz & Hoagli
 # and in 0.3 % of those of three; the first two alone in 5 to 7 %, and in 2 to 4 %.
 MOST = 0.75
 MIN_NODES = 4  # the spread of fewer says nothing: with three it is the smaller of two gaps
-DRIFT = 0.02  # as for a run's own level, see steady.py
+DRIFT_LIMIT = 0.02  # as for a run's own level, see steady.py
 _MAY_DIFFER = (
     *comparability.OF_THE_POINT,
     *comparability.EXCHANGE,
@@ -121,7 +121,7 @@ class Calibrated:
             d is not None
             and d.low is not None
             and d.high is not None
-            and _off(d.value, DRIFT)
+            and _off(d.value, DRIFT_LIMIT)
             and not d.low <= 1 <= d.high
         )
 
@@ -267,7 +267,7 @@ def _scaling(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], l
             ]
             if pairs:
                 before, after = zip(*pairs, strict=True)
-                ratio = stats.paired_ratio(after, before).estimate
+                ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
                 rows.append(
                     scaled(curve, point, "same nodes", baseline, before, after, ratio, paired=True)
                 )

@@ -172,7 +172,7 @@ def _held_apart(table: Table, a: Point, b: Point) -> dict[Block, list[str]]:
 
 
 def describe(point: Point) -> str:
-    """A point in words: 'ddp/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is
+    """A point in words: 'cell/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is
     one.
     """
     settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"

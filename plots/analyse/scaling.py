@@ -24,7 +24,7 @@ from plots.analyse.points import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Throughput:
     """Images/s of one point of one curve; `step_seconds` is its inverse times the images of a
     step.
@@ -39,7 +39,7 @@ class Throughput:
     input_share: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scaled:
     """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's
     own one rank, `same nodes` the plain process that calibrated the point's own nodes in its own
@@ -77,7 +77,13 @@ def throughput(table: Table) -> list[Throughput]:
             )
             rows.append(
                 Throughput(
-                    curve, point, images_per_s, seconds, sum(m.runs for m in means), (), waiting
+                    curve=curve,
+                    point=point,
+                    images_per_s=images_per_s,
+                    step_seconds=seconds,
+                    runs=sum(m.runs for m in means),
+                    flags=(),
+                    input_share=waiting,
                 )
             )
     return [replace(r, flags=_flags(_before(r, rows), r)) for r in rows]
@@ -157,7 +163,9 @@ def _scaled(
     if not before or (missing and not paired):
         return None, missing
     ratio = (
-        stats.paired_ratio(after, before).estimate if paired else stats.welch_ratio(after, before)
+        stats.paired_ratio(numerator=before, denominator=after).estimate
+        if paired
+        else stats.welch_ratio(numerator=before, denominator=after)
     )
     row = scaled(curve, point, kind, baseline, before, after, ratio, paired)
     how = (
@@ -202,4 +210,15 @@ def scaled(
         else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
     )
     flags = ("above 100 %",) if e.value > 1 else ()
-    return Scaled(curve, point, kind, baseline, rate, e, e.times(p), overhead, paired, flags)
+    return Scaled(
+        curve=curve,
+        point=point,
+        kind=kind,
+        baseline=baseline,
+        baseline_images_per_s=rate,
+        efficiency=e,
+        speedup=e.times(p),
+        step_overhead_seconds=overhead,
+        paired=paired,
+        flags=flags,
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.backends.catalogue import CANDIDATE, REFERENCE
 from bench.config import Role, RunConfig, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
@@ -23,7 +24,7 @@ from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
 from plots.read.runs import Loaded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepTimes:
     """Step time of the slowest rank at one point: medians over runs of each run's percentiles, and
     how many runs to look at.
@@ -39,7 +40,7 @@ class StepTimes:
     not_steady_runs: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Analysis:
     """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts,
     notes.
@@ -47,6 +48,8 @@ class Analysis:
 
     loaded: Loaded
     table: Table
+    reference: str  # cells or backends, as the study names them
+    candidate: str
     throughput: list[scaling.Throughput]
     efficiency: list[scaling.Scaled]
     comparisons: list[comparison.Comparison]
@@ -103,23 +106,31 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     table = tabulate(loaded.runs)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
+    reference = getattr(loaded.study, "reference", REFERENCE)
+    candidate = getattr(loaded.study, "candidate", CANDIDATE)
     comparisons, no_comparison = comparison.compare(
-        table, loaded.study.margin, loaded.study.primary
+        table,
+        loaded.study.margin,
+        loaded.study.primary,
+        reference=reference,
+        candidate=candidate,
     )
     return Analysis(
-        loaded,
-        table,
-        scaling.throughput(table),
-        efficiency,
-        comparisons,
-        gained,
-        no_comparison + no_gain + no_efficiency,
-        _step_times(loaded.runs),
-        comparability.compare_digests(loaded.runs),
-        comparability.varying(loaded.runs),
-        input_pipeline.measure(loaded.pipelines),
-        gaps.find(loaded.study, table),
-        None if calibrations is None else calibrate(calibrations, table),
+        loaded=loaded,
+        table=table,
+        reference=reference,
+        candidate=candidate,
+        throughput=scaling.throughput(table),
+        efficiency=efficiency,
+        comparisons=comparisons,
+        gains=gained,
+        not_compared=no_comparison + no_gain + no_efficiency,
+        step_times=_step_times(loaded.runs),
+        digests=comparability.compare_digests(loaded.runs),
+        varying=comparability.varying(loaded.runs),
+        pipelines=input_pipeline.measure(loaded.pipelines),
+        gaps=gaps.find(loaded.study, table),
+        calibrated=None if calibrations is None else calibrate(calibrations, table),
     )
 
 
@@ -136,14 +147,14 @@ def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
         steps, outliers = max(r["steps"] for r in group), sum(r["outlier_steps"] for r in group)
         rows.append(
             StepTimes(
-                point,
-                len(group),
-                median,
-                p95,
-                p99,
-                steps,
-                outliers,
-                sum(not r["steady"] for r in group),
+                point=point,
+                runs=len(group),
+                median_seconds=median,
+                p95_seconds=p95,
+                p99_seconds=p99,
+                steps_per_run=steps,
+                outlier_steps=outliers,
+                not_steady_runs=sum(not r["steady"] for r in group),
             )
         )
 

@@ -56,9 +56,7 @@ def measure(table: Table) -> tuple[list[Gain], list[NotCompared]]:
                     Gain(
                         point,
                         plainest,
-                        stats.paired_ratio(
-                            [1 / s for s in before], [1 / s for s in after]
-                        ).estimate,
+                        stats.paired_ratio(numerator=before, denominator=after).estimate,
                     )
                 )
     return sorted(gains, key=lambda g: (g.point.cell != "single", g.point)), missing

@@ -31,7 +31,7 @@ _BELONGS = (
     "jobs/*",
     "calibration/*",
 )
-_REPORT = ("report.md", "summary.json", "figures/*", report.CALIBRATION)  # made afresh
+_REPORT = ("report.md", "summary.json", "figures/*", "*.csv")  # made afresh
 
 
 def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:

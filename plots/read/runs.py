@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
+from bench.backends.catalogue import CANDIDATE, REFERENCE
 from bench.config import RunConfig, UsageError, explain
 from bench.record import Run, read_run
 from plots.analyse import comparability, steady_state
@@ -46,6 +47,8 @@ class Study(Plan):
     site: str = ""
     margin: float = Field(0.02, gt=0, lt=1)
     primary: Primary | None = None
+    reference: str = REFERENCE
+    candidate: str = CANDIDATE
 
 
 @dataclass(frozen=True)

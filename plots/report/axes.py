@@ -1,29 +1,27 @@
-"""Where things stand in a figure and how a cell looks: pure, so that figures.py only draws."""
+"""Where things stand in a figure and how a cell looks: pure, so that figures/ only draws."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bench.backends import catalogue
+from bench.backends.catalogue import Look
 from bench.study.stats import Estimate
 
-# Okabe & Ito (2008), safe for colour-blind readers; one colour AND one marker per cell, the same in
-# every figure. Cells that agree lie on one another at their true place, so what is drawn first is
-# larger and open: DDP's markers hold Horovod's, whose are filled, and its lines are wider. A
-# transport has one style of line.
-CELLS = {
-    "single": ("#000000", "+", 13.0, 1.0),
-    "ddp/mpi": ("#0072B2", "o", 8.0, 2.0),
-    "horovod/mpi": ("#D55E00", "^", 4.5, 1.2),
-    "ddp/gloo": ("#56B4E9", "s", 10.5, 2.5),
-    "horovod/gloo": ("#E69F00", "D", 5.5, 1.6),
-    "ddp/nccl": ("#009E73", "v", 12.0, 2.9),
-    "horovod/nccl": ("#CC79A7", "X", 7.0, 1.8),
-}
-_OTHERS = (("#999933", "h", 9.5, 2.2), ("#882255", "*", 7.5, 1.9), ("#44AA99", "p", 6.0, 1.7))
-_LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}
+_TRANSPORTS = ("", "mpi", "gloo", "nccl")  # the order of cells in legends and of rows
+# for a cell without a look of its own in the catalogue of backends
+_SPARE = tuple(
+    Look(colour=colour, marker=marker, marker_size=size, line_width=width)
+    for colour, marker, size, width in (
+        ("#999933", "h", 9.5, 2.2),
+        ("#882255", "*", 7.5, 1.9),
+        ("#44AA99", "p", 6.0, 1.7),
+    )
+)
+_LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}  # by transport
 # times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
 _LONGEST = 1.8
 _LOG_FROM = (
@@ -34,26 +32,38 @@ _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST_STEPS = 8
 
 
+def transport_order(transport: str) -> tuple[int, str]:
+    """Sorts transports; those that are not known go last."""
+    known = _TRANSPORTS.index(transport) if transport in _TRANSPORTS else len(_TRANSPORTS)
+    return known, transport
+
+
+def in_order(cells: Iterable[str]) -> list[str]:
+    """Cells as the catalogue lists them, transport by transport, then what it does not know."""
+    there = set(cells)
+    known = sorted(catalogue.cells(), key=lambda cell: transport_order(cell.partition("/")[2]))
+    return [cell for cell in known if cell in there] + sorted(there - set(known))
+
+
 def look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
     """How a cell's line, markers and bars look; one that has no look of its own takes the next of
     the spare ones.
     """
-    others = [c for c in cells if c not in CELLS]
-    colour, marker, points, width = (
-        CELLS[cell] if cell in CELLS else _OTHERS[others.index(cell) % len(_OTHERS)]
-    )
+    spare = [c for c in cells if catalogue.look(c) is None]
+    own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, _, transport = cell.partition("/")
+    facts = catalogue.CATALOGUE.get(backend)
     return {
-        "color": colour,
-        "marker": marker,
-        "markersize": points,
-        "markerfacecolor": "none" if backend == "ddp" else colour,
+        "color": own.colour,
+        "marker": own.marker,
+        "markersize": own.marker_size,
+        "markerfacecolor": own.colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
         "linestyle": _LINES.get(transport, "-"),
-        "linewidth": width,
+        "linewidth": own.line_width,
         "elinewidth": 0.9,
-        "capsize": 0.5 * points,  # wider than a marker that lies inside
-        "zorder": 3 - points / 20,
+        "capsize": 0.5 * own.marker_size,  # wider than a marker that lies inside
+        "zorder": 3 - own.marker_size / 20,
     }
 
 

@@ -1,41 +1,67 @@
-"""The calibration's section of the report, and calibration.csv with every single calibration
-unrounded.
-"""
+"""The calibration's section of the report: its tables, and what a reader must know."""
 
 from __future__ import annotations
 
-import csv as writer
-import io
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-from plots.analyse.nodes import DRIFT, FLOOR, MAX_SCORE, MIN_NODES, MOST, WHEN, Calibrated, Node
-from plots.report.format import count, interval, percent, rate, ratio, table
+from plots.analyse.nodes import (
+    DRIFT_LIMIT,
+    FLOOR,
+    MAX_SCORE,
+    MIN_NODES,
+    MOST,
+    WHEN,
+    Calibrated,
+    Calibration,
+)
+from plots.report.columns import Column, column
+from plots.report.format import count, interval, percent, rate, ratio
 
-_SHOWN = 24  # nodes, the slowest first; the rest are in the file
-_FIELDS = (
-    "job",
-    "allocation",
-    "when",
-    "node",
-    "host",
-    "samples_per_step",
-    "images_per_s",
-    "reason",
-    "log",
+SHOWN = 24  # nodes, the slowest first; the rest are in the file
+
+
+def _flag(word: str) -> Callable[[bool], str]:
+    return lambda raised: word if raised else "-"
+
+
+NODES = (
+    column("node", "node"),
+    column("samples_per_step", "images per step"),
+    column("images_per_s", "images/s, median", rate),
+    column("relative", "of the median node", percent),
+    column("score", "modified z", lambda z: f"{z:.1f}"),
+    column("calibrations", "calibrations"),
+    column("slow", "flag", _flag("slow")),
+)
+
+DRIFT = (
+    column("job", "job"),
+    column("allocation", "allocation"),
+    column("nodes", "nodes"),
+    column("ratio", "end / start", ratio),
+    column("most_node", "node that changed most"),
+    column("most_ratio", "its end / start", ratio),
+    column("warn", "flag", _flag("drift")),
 )
 
 
-def csv(c: Calibrated) -> str:
-    """One row for each calibration, usable or not."""
-    text = io.StringIO()
-    rows = writer.writer(text, lineterminator="\n")
-    rows.writerow(_FIELDS)
-    unknown = {"samples_per_step": "", "images_per_s": ""}
-    rows.writerows(
-        [unknown.get(f, getattr(one, f)) if one.reason else getattr(one, f) for f in _FIELDS]
-        for one in c.all
-    )
-    return text.getvalue()
+def _if_usable(name: str) -> Callable[[Calibration], Any]:
+    return lambda one: getattr(one, name) if one.usable else None
+
+
+CALIBRATIONS = (
+    column("job", "job"),
+    column("allocation", "allocation"),
+    column("when", " or ".join(WHEN)),
+    column("node", "node", lambda node: node or "all"),
+    column("host"),
+    Column(key="samples_per_step", title="", get=_if_usable("samples_per_step")),
+    Column(key="images_per_s", title="", get=_if_usable("images_per_s")),
+    column("reason", "reason", lambda reason: " ".join(reason.split())),
+    column("log"),
+)
 
 
 def exclude(c: Calibrated) -> str:
@@ -80,7 +106,7 @@ def _drift(c: Calibrated) -> list[str]:
             "Drift: not known, no node has a usable calibration at the start and at the end of "
             "one job."
         ]
-    rule = f"warned of beyond {percent(DRIFT)} where the interval excludes 1"
+    rule = f"warned of beyond {percent(DRIFT_LIMIT)} where the interval excludes 1"
     lines = [
         f"Drift inside jobs, images/s at the end over the start: {interval(c.drift, ratio)}, n = "
         f"{c.drift.n} jobs ({rule})."
@@ -104,79 +130,3 @@ def _missing(c: Calibrated) -> str:
     return f"usable: {count(usable, 'calibration')}" + (
         f", **{len(c.all) - usable} failed or are missing**." if usable < len(c.all) else "."
     )
-
-
-def nodes(c: Calibrated) -> str:
-    """The slowest nodes."""
-    head = [
-        "node",
-        "images per step",
-        "images/s, median",
-        "of the median node",
-        "modified z",
-        "calibrations",
-        "flag",
-    ]
-    more = (
-        [[f"{len(c.nodes) - _SHOWN} more in calibration.csv", *[""] * 6]]
-        if len(c.nodes) > _SHOWN
-        else []
-    )
-    return table(head, [*map(_node, c.nodes[:_SHOWN]), *more])
-
-
-def _node(n: Node) -> list[object]:
-    score = "-" if n.score is None else f"{n.score:.1f}"
-    return [
-        n.node,
-        n.samples_per_step,
-        rate(n.images_per_s),
-        percent(n.relative),
-        score,
-        n.calibrations,
-        "slow" if n.slow else "-",
-    ]
-
-
-def drift(c: Calibrated) -> str:
-    """Every job with both rounds."""
-    head = [
-        "job",
-        "allocation",
-        "nodes",
-        "end / start",
-        "node that changed most",
-        "its end / start",
-        "flag",
-    ]
-    return table(
-        head,
-        [
-            [
-                d.job,
-                d.allocation,
-                d.nodes,
-                ratio(d.ratio),
-                d.most_node,
-                ratio(d.most_ratio),
-                "drift" if d.warn else "-",
-            ]
-            for d in c.jobs
-        ],
-    )
-
-
-def unusable(c: Calibrated) -> str:
-    """What failed or is missing, and why."""
-    bad = [one for one in c.all if not one.usable]
-    rows = [
-        [
-            one.job or "-",
-            one.allocation or "-",
-            one.when or "-",
-            one.node or "all",
-            " ".join(one.reason.split()),
-        ]
-        for one in bad
-    ]
-    return table(["job", "allocation", " or ".join(WHEN), "node", "reason"], rows) if bad else ""

@@ -12,15 +12,17 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from bench.config import UsageError
-from plots.analyse.study import analyse
+from plots.analyse.study import Analysis, analyse
 from plots.files import write
 from plots.read import calibrations
 from plots.read.runs import Loaded, load
-from plots.report import answer, calibration_tables, figures
+from plots.report import answer, calibration_tables, figures, tables
+from plots.report.columns import csv, flat_csv
 from plots.report.markdown import markdown
-from plots.report.summary import summary
+from plots.report.summary import runs, summary
 
 CALIBRATION = "calibration.csv"
+TABLES = ("runs.csv", "points.csv", "comparisons.csv")
 
 
 class _Earlier(BaseModel):
@@ -30,8 +32,8 @@ class _Earlier(BaseModel):
 
 
 def make(folder: Path, out: Path) -> list[str]:
-    """Analyse a study's folder and write figures/, report.md, summary.json and calibration.csv into
-    `out`.
+    """Analyse a study's folder and write figures/, report.md, summary.json and the tables (.csv)
+    into `out`.
 
     Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
     """
@@ -54,13 +56,22 @@ def make(folder: Path, out: Path) -> list[str]:
             write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
         )
         if a.calibrated:
-            written.append(write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
+            text = csv(calibration_tables.CALIBRATIONS, a.calibrated.all)
+            written.append(write(out / CALIBRATION, text))
+        written += [write(out / name, text) for name, text in _tables(a).items()]
         page = write(out / "report.md", markdown(a, list(drawn)))
     except OSError as error:
         raise UsageError(
             f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
         ) from error
     return answer.terminal(a, page, len(written))
+
+
+def _tables(a: Analysis) -> dict[str, str]:
+    """The tables for other programs, by file name."""
+    compared = csv((*tables.ratios(a), *tables.CHECKS), a.comparisons)
+    texts = (flat_csv(runs(a), ()), csv(tables.THROUGHPUT, a.throughput), compared)
+    return dict(zip(TABLES, texts, strict=True))
 
 
 def _reasons(loaded: Loaded) -> str:

@@ -6,7 +6,6 @@ import math
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bench.study import stats
@@ -14,6 +13,7 @@ from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
 from plots.analyse.study import Analysis, analyse
 from plots.read.runs import load
+from plots.report import verdicts
 from tests.plots import logs
 
 
@@ -65,8 +65,8 @@ def test_the_true_ratio_comes_back(study: Analysis) -> None:
     assert c.half_width is not None
     assert c.half_width < 0.01
     assert (c.paired.n, c.verdict, c.curves) == (8, "different", ("weak", "strong"))
-    assert comparison.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
-    gain, low, high = comparison.gain(c)
+    assert verdicts.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
+    gain, low, high = c.gain
     assert low < gain < high
     assert low < 0.1 < high
 
@@ -120,7 +120,7 @@ def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
         None,
         None,
     )
-    assert comparison.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
+    assert verdicts.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
     assert all(
         (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
         for t in a.throughput
@@ -132,7 +132,7 @@ def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) ->
     a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
     c = compared(a)
     assert c.paired.ci95 is not None
-    assert comparison.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
+    assert verdicts.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
 
 
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
@@ -424,11 +424,23 @@ def test_a_primary_that_is_not_one_comparison_is_none(
     ] == [True]
 
 
-def paired(logs_of_ratio: list[float]) -> comparison.Comparison:
-    p = stats.paired_ratio(np.ones(len(logs_of_ratio)).tolist(), logs_of_ratio)
-    settle = stats.blocks_to_settle(p, 0.02)
+def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Comparison:
+    p = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
     return comparison.Comparison(
-        "mpi", "shipped", 2, 16, ("weak",), p, stats.verdict(p, 0.02), 0.01, settle, 0.0, None
+        reference="ddp/mpi",
+        candidate="horovod/mpi",
+        settings="shipped",
+        world_size=2,
+        samples_per_rank=16,
+        variant=(),
+        curves=("weak",),
+        paired=p,
+        half_width=0.0,
+        blocks_for_visible_effect=None,
+        unequal=(),
+        verdict=stats.decide(p, 0.02, holm_p),
+        holm_p=holm_p,
+        blocks_to_settle=stats.blocks_to_settle(p, 0.02),
     )
 
 
@@ -456,6 +468,6 @@ def paired(logs_of_ratio: list[float]) -> comparison.Comparison:
 )
 def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     c = paired(ratios)
-    assert re.sub(r"\d+ blocks", "N blocks", comparison.sentence(c, 0.02, 1)) == said
-    assert comparison.label(c) == label
-    assert "no difference" not in comparison.sentence(c, 0.02, 1)
+    assert re.sub(r"\d+ blocks", "N blocks", verdicts.sentence(c, 0.02, 1)) == said
+    assert verdicts.label(c) == label
+    assert "no difference" not in verdicts.sentence(c, 0.02, 1)

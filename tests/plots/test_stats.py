@@ -19,7 +19,7 @@ PAIRED = KNOWN["paired"]
 
 
 def pair(ratios: list[float]) -> stats.Paired:
-    return stats.paired_ratio([1.0] * len(ratios), ratios)
+    return stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
 
 
 def noise(seed: int, shape: tuple[int, ...], sd: float) -> np.ndarray:
@@ -51,11 +51,11 @@ def test_geometric_mean_is_the_t_interval_of_the_logs() -> None:
     found = stats.geometric_mean([math.exp(x / 100) for x in KNOWN["t_ci"]["x"]])
     logs = [100 * math.log(v) for v in (found.value, found.low or 0, found.high or 0)]
     assert logs == pytest.approx([KNOWN["t_ci"]["mean"], *KNOWN["t_ci"]["ci"]], abs=1e-9)
-    assert stats.geometric_mean([1.0]) == stats.Estimate(1.0, None, None, 1)
+    assert stats.geometric_mean([1.0]) == stats.Estimate(value=1.0, low=None, high=None, n=1)
 
 
 def test_paired_ratio() -> None:
-    p = stats.paired_ratio(PAIRED["ddp"], PAIRED["hvd"])
+    p = stats.paired_ratio(numerator=PAIRED["hvd"], denominator=PAIRED["ddp"])
     assert p.ratio == pytest.approx(PAIRED["geo_ratio"], abs=1e-9)
     assert p.ci95 == pytest.approx(PAIRED["ci95"], abs=1e-9)
     assert p.ci90 == pytest.approx(PAIRED["ci90"], abs=1e-9)
@@ -69,9 +69,9 @@ def test_verdicts_agree_with_two_one_sided_tests() -> None:
     """Known p values: the 90 % interval lies within a margin exactly if both one-sided tests reject
     at 5 % (Schuirmann 1987).
     """
-    p = stats.paired_ratio(PAIRED["ddp"], PAIRED["hvd"])
+    p = stats.paired_ratio(numerator=PAIRED["hvd"], denominator=PAIRED["ddp"])
     found = {
-        margin: stats.verdict(p, float(margin.rstrip("%")) / 100) for margin in PAIRED["tost_p"]
+        margin: stats.decide(p, float(margin.rstrip("%")) / 100) for margin in PAIRED["tost_p"]
     }
     assert found == {
         m: "small difference" if tost_p < 0.05 else "different"
@@ -81,17 +81,17 @@ def test_verdicts_agree_with_two_one_sided_tests() -> None:
 
 
 def test_one_pair_has_a_ratio_and_nothing_else() -> None:
-    p = stats.paired_ratio([2.0], [3.0])
+    p = stats.paired_ratio(numerator=[3.0], denominator=[2.0])
     assert p.ratio == pytest.approx(1.5)
-    assert p.estimate == stats.Estimate(p.ratio, None, None, 1)
+    assert p.estimate == stats.Estimate(value=p.ratio, low=None, high=None, n=1)
     assert (p.sd_log, p.ci95, p.ci90, p.signflip_p) == (None, None, None, None)
-    assert stats.verdict(p, 0.02) == "too few blocks"
+    assert stats.decide(p, 0.02) == "too few blocks"
 
 
 def test_identical_values_are_equivalent() -> None:
-    p = stats.paired_ratio([5.0] * 6, [5.0] * 6)
+    p = stats.paired_ratio(numerator=[5.0] * 6, denominator=[5.0] * 6)
     assert (p.ratio, p.ci95, p.signflip_p, p.wilcoxon_p) == (1.0, (1.0, 1.0), 1.0, 1.0)
-    assert stats.verdict(p, 0.02) == "equivalent"
+    assert stats.decide(p, 0.02) == "equivalent"
 
 
 def test_sign_flip_enumerates_every_vector() -> None:
@@ -120,14 +120,22 @@ def test_sign_flip_enumerates_every_vector() -> None:
     ],
 )
 def test_verdict_table(ratios: list[float], expected: str) -> None:
-    assert stats.verdict(pair(ratios), 0.02) == expected
+    assert stats.decide(pair(ratios), 0.02) == expected
+
+
+def test_a_corrected_p_decides_whether_a_difference_is_one() -> None:
+    clear, small = pair([1.10, 1.12, 1.11, 1.13, 1.09, 1.12]), pair([1.009, 1.011, 1.01] * 2)
+    assert stats.decide(clear, 0.02, stats.ALPHA) == "different"
+    assert stats.decide(clear, 0.02, 0.06) == "not after Holm"
+    assert stats.decide(small, 0.02, 0.06) == "equivalent"
+    assert stats.decide(pair([1.10, 0.92, 1.05] * 2), 0.02, 0.06) == "inconclusive"
 
 
 def test_margin_is_symmetric_in_the_ratio() -> None:
     ratios = [1.0185, 1.0190, 1.0195, 1.0188, 1.0192, 1.0190]
     assert (
-        stats.verdict(pair(ratios), 0.02)
-        == stats.verdict(pair([1 / r for r in ratios]), 0.02)
+        stats.decide(pair(ratios), 0.02)
+        == stats.decide(pair([1 / r for r in ratios]), 0.02)
         == "small difference"
     )
     below = [
@@ -138,7 +146,7 @@ def test_margin_is_symmetric_in_the_ratio() -> None:
         0.9802,
         0.9803,
     ]  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
-    assert stats.verdict(pair(below), 0.02) == "different"
+    assert stats.decide(pair(below), 0.02) == "different"
 
 
 def test_holm() -> None:
@@ -151,18 +159,20 @@ def test_median_interval_ranks() -> None:
     for n, ranks in KNOWN["median_ci_ranks_95"].items():
         assert stats.median_interval_ranks(int(n)) == (tuple(ranks) if ranks else None), n
     found = stats.median_estimate([9, 1, 2, 3, 4, 5, 6, 7, 8])
-    assert found == stats.Estimate(5.0, 2, 8, 9)
-    assert stats.median_estimate([3.0, 1.0]) == stats.Estimate(2.0, None, None, 2)
+    assert found == stats.Estimate(value=5.0, low=2, high=8, n=9)
+    assert stats.median_estimate([3.0, 1.0]) == stats.Estimate(value=2.0, low=None, high=None, n=2)
 
 
 def test_welch_ratio() -> None:
     known = KNOWN["efficiency_ci"]
-    e = stats.welch_ratio(known["x1"], known["x8"])
+    e = stats.welch_ratio(numerator=known["x8"], denominator=known["x1"])
     assert e.value / 8 == pytest.approx(known["E"], abs=1e-9)
     assert [v / 8 for v in (e.low or 0, e.high or 0)] == pytest.approx(
         known["welch_ci95"], abs=1e-9
     )
-    assert stats.welch_ratio([2.0], [2.0, 2.0]) == stats.Estimate(1.0, None, None, 1)
+    assert stats.welch_ratio(numerator=[2.0, 2.0], denominator=[2.0]) == stats.Estimate(
+        value=1.0, low=None, high=None, n=1
+    )
 
 
 def test_power_matches_what_the_study_design_assumes() -> None:
@@ -234,8 +244,7 @@ def test_equal_systems_are_called_different_in_five_percent() -> None:
             noise(4, (repeats, blocks), run_sd),
         )
         called = [
-            stats.verdict(stats.paired_ratio(x.tolist(), y.tolist()), 0.02)
-            in ("small difference", "different")
+            stats.decide(pair((y / x).tolist()), 0.02) in ("small difference", "different")
             for x, y in zip(np.exp(common + a), np.exp(common + b), strict=True)
         ]
         assert np.mean(called) == pytest.approx(0.05, abs=binomial_tolerance(0.05, repeats))
