@@ -16,6 +16,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.study.disk import write_whole
 from bench.study.stats import MIN_BLOCKS, Estimate
 from plots.analyse.comparability import without_exchange
 from plots.analyse.comparison import Comparison, label, tally
@@ -23,7 +24,6 @@ from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST
 from plots.analyse.points import CURVES, NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, machine, workload
-from plots.files import write
 from plots.report.axes import CELLS, bars, cut, dots, ends, is_log, look, ratio_ticks, reach
 from plots.report.format import clean, count, percent, rate, ratio, short
 
@@ -95,7 +95,7 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
             for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 data = io.BytesIO()
                 figure.savefig(data, format=ending, dpi=200, metadata=metadata)
-                written.append(write(folder / f"{name}.{ending}", data.getvalue()))
+                written.append(write_whole(folder / f"{name}.{ending}", data.getvalue()))
     return written
 
 

@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from bench.config import UsageError
+from bench.study.disk import write_whole
 from plots.analyse.study import analyse
-from plots.files import write
 from plots.read import calibrations
 from plots.read.runs import Loaded, load
 from plots.report import answer, calibration_tables, figures
@@ -51,16 +51,22 @@ def make(folder: Path, out: Path) -> list[str]:
         _remove_stale(out, set(drawn))
         written = figures.save(drawn, out / "figures")
         written.append(
-            write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
+            write_whole(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
         )
         if a.calibrated:
-            written.append(write(out / CALIBRATION, calibration_tables.csv(a.calibrated)))
-        page = write(out / "report.md", markdown(a, list(drawn)))
+            written.append(
+                write_whole(out / CALIBRATION, _text(calibration_tables.csv(a.calibrated)))
+            )
+        page = write_whole(out / "report.md", _text(markdown(a, list(drawn))))
     except OSError as error:
         raise UsageError(
             f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
         ) from error
     return answer.terminal(a, page, len(written))
+
+
+def _text(page: str) -> bytes:
+    return page.encode(errors="replace")  # names of files may hold what is no character
 
 
 def _reasons(loaded: Loaded) -> str:
