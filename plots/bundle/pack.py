@@ -4,7 +4,6 @@ archive.
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import io
 import json
@@ -17,9 +16,9 @@ from pathlib import Path, PurePath
 
 from bench.config import UsageError
 from bench.record import Run, read_run
+from bench.study.disk import take_lock, write_whole
 from plots.bundle import check
 from plots.bundle.manifest import NAME, manifest
-from plots.files import write
 from plots.report import write as report
 
 _BELONGS = (
@@ -120,12 +119,8 @@ def _nobody_works_in(folder: Path) -> Iterator[None]:
         yield
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                f"{folder}: a job of this study is running; wait for it or stop it"
-            ) from None
+        if not take_lock(file, alone=False):
+            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it")
         yield
 
 
@@ -152,14 +147,8 @@ def _refuse_changed(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _write(target: Path, data: bytes, force: bool) -> None:
-    try:
-        if not force and target.exists() and target.read_bytes() != data:
-            raise UsageError(
-                f"{target} is there with other contents; replace it with --force, or name another "
-                f"--out"
-            )
-        write(target, data)
-    except OSError as error:
+    if not force and target.exists() and target.read_bytes() != data:
         raise UsageError(
-            f"{target} cannot be written: {error.strerror}; choose another --out"
-        ) from None
+            f"{target} is there with other contents; replace it with --force, or name another --out"
+        )
+    write_whole(target, data)
