@@ -1,6 +1,4 @@
-"""What it is trained on: the data set by its name, this rank's batches of it, and what the run log
-says of them.
-"""
+"""The data set by its name, this rank's batches of it, and what the run log says of them."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "
 
 
 def load_images(config: RunConfig, local_rank: int = 0) -> Images:
-    """The data set of `config`; what must be downloaded is downloaded by local rank 0. Raises
-    UsageError if it cannot be had.
-    """
+    """The data set of `config`; local rank 0 downloads it. Raises UsageError if it is missing."""
     images = _load(config, local_rank)
     if images.samples is not None and images.samples < config.samples_per_step:
         raise UsageError(
@@ -63,8 +59,9 @@ class _RankSteps(Sampler[list[int]]):
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """Hands the user's mistake over as a value: raised in a loading process it would arrive as the
-    text of a traceback.
+    """Hands a user's mistake over as a value.
+
+    Raised in a loading process, it would arrive as the text of a traceback.
     """
 
     def __init__(self, images: Images) -> None:
@@ -82,8 +79,8 @@ def batches(
 ) -> Iterator[Batch]:
     """This rank's batches: the union over ranks is the step's global batch.
 
-    Without end; with preprocessing=outside, those of the run's steps, all made before this returns,
-    `made_one` called for each.
+    Endless. With preprocessing=outside, the batches of the run's steps, all made before this
+    returns; `made_one` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -119,7 +116,7 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 
 
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
-    """What the run log says of the data: the remainder dropped in each epoch included."""
+    """What the run log says of the data, with the remainder that each epoch drops."""
     samples = images.samples
     facts: dict[str, int | str | bool | None] = {
         "samples": samples,

@@ -13,9 +13,7 @@ from bench.data.dataset import Batch, image_dtype
 
 
 class Synthetic(Dataset[Batch]):
-    """Endless random images: sample i is a function of the seed and i alone, whatever the number of
-    ranks.
-    """
+    """Endless random images: sample i is a function of the seed and i alone."""
 
     classes = 1000
     samples = None
@@ -38,8 +36,9 @@ class Synthetic(Dataset[Batch]):
 
 
 class Digits(Dataset[Batch]):
-    """scikit-learn's 1,797 handwritten digits (UCI Optical Recognition test set, 8 x 8 grey),
-    enlarged, three channels.
+    """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged, three channels.
+
+    They are the test set of UCI's Optical Recognition of Handwritten Digits.
     """
 
     classes = 10

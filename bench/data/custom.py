@@ -22,11 +22,10 @@ with suppress(
 
 
 class Own(Dataset[Batch]):
-    """What the factory made: it gives whole batches (bench.data.Images), or is map-style: len, [i]
-    -> (image, label).
+    """What the user's factory made: whole batches (bench.data.Images) or map-style samples.
 
-    torch's random numbers are those of (seed, epoch, i) while map-style sample i is made, so
-    torchvision's transforms repeat.
+    While sample i is made, torch's random numbers are those of (seed, epoch, i), so torchvision's
+    transforms repeat.
     """
 
     def __init__(self, config: RunConfig, made: Any) -> None:
@@ -93,7 +92,7 @@ def _label(name: str, index: int, label: Any) -> int:
 
 
 def _is_count(value: Any) -> bool:
-    """True is 1 to Python, but nobody's number of classes or samples."""
+    """True for a whole number; True itself is 1 to Python, but no number of classes."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

@@ -1,8 +1,7 @@
-"""Ctrl-C and SIGTERM end a run in a recorded state, even while the main thread is stuck inside a
-collective.
+"""Ctrl-C and SIGTERM end a run with a record, even while the main thread is in a collective.
 
 Python runs signal handlers on the main thread only, which may be waiting in C for a rank that is
-gone. The wake-up pipe is written by the C-level handler at once, and a thread of our own reads it.
+gone. The C-level handler writes to the wake-up pipe at once, and a thread of our own reads it.
 """
 
 from __future__ import annotations

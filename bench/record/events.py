@@ -1,6 +1,4 @@
-"""The structure of a run log's events: what each line must hold, checked strictly while it is
-parsed; more is allowed.
-"""
+"""Structure of a run log's events: required fields, checked strictly; more are allowed."""
 
 from __future__ import annotations
 
@@ -157,9 +155,7 @@ class Damaged(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One line as an event with at least the fields above. Raises NoEvent or Damaged, with the
-    first reason.
-    """
+    """One line as an event with at least the fields above. Raises NoEvent or Damaged."""
     try:
         event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
         return event
@@ -173,9 +169,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def doubled_key(line: bytes) -> str | None:
-    """The first key that an object of this JSON line holds twice: readers disagree on which of the
-    two counts.
-    """
+    """The first key that is twice in an object of this line: readers differ on which counts."""
     doubled: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:
