@@ -92,9 +92,8 @@ def batches(
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    made = _without_mistakes(
-        iter(loader)
-    )  # the loading processes start here, not in the first step
+    # the loading processes start here, not in the first step
+    made = _without_mistakes(iter(loader))
     if config.preprocessing == "inside":
         return made
     kept = []

@@ -20,9 +20,8 @@ from bench.config import RunConfig
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
 
-PADDING = (
-    4  # pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
-)
+# pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
+PADDING = 4
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
@@ -94,9 +93,8 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
     """Each of [n, 3, h, w] padded with black, cropped and mirrored as its row says."""
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
-    windows = np.lib.stride_tricks.sliding_window_view(
-        padded, (height, width), axis=(2, 3)
-    )  # all crops, none copied yet
+    # all crops, none copied yet
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     down, right, mirrored = rows.T
     cropped: Pixels = windows[np.arange(len(pixels)), :, down, right]
     mirror = mirrored.astype(bool)

@@ -50,9 +50,8 @@ class Digits(Dataset[Batch]):
         grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
-        self._images = enlarged.expand(
-            -1, 3, -1, -1
-        )  # a view: the three channels share their memory
+        # a view: the three channels share their memory
+        self._images = enlarged.expand(-1, 3, -1, -1)
         self._labels = torch.from_numpy(labels)
         self.samples = len(self._labels)
 

@@ -15,9 +15,8 @@ from bench.data.augment import sample_random
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.models import import_torchvision
 
-with suppress(
-    UsageError
-):  # here, because a loading process must do it before it meets the user's transforms, as we must
+# here, because a loading process must do it before it meets the user's transforms, as we must
+with suppress(UsageError):
     import_torchvision()
 
 

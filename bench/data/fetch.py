@@ -71,14 +71,13 @@ def provide(
     if local_rank:
         _wait(source, folder, wait_s)
         return
+    # torchvision, tarfile and urllib raise what they like; the way out is the same
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f".{source.dataset}.lock", wait_s):
             if source.missing(folder):  # another launch may have brought them while this one waited
                 _download(source, folder)
-    except (
-        Exception
-    ) as error:  # torchvision, tarfile and urllib raise what they like; the way out is the same
+    except Exception as error:
         reason = str(error) or type(error).__name__
         raise UsageError(
             f"dataset={source.dataset} is not in data_dir and cannot be downloaded ({reason}): "

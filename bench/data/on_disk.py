@@ -160,9 +160,8 @@ def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
     path = folder / file.name
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # the parsers' remarks on old or broken files; what came of it is checked below
+            # the parsers' remarks on old or broken files; what came of it is checked below
+            warnings.simplefilter("ignore")
             pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None

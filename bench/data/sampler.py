@@ -64,7 +64,6 @@ def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
         # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the
         # reshuffled order's key
         order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
-        for step in range(
-            samples // config.samples_per_step
-        ):  # as many on every rank, also where parts differ by one
+        # as many on every rank, also where parts differ by one
+        for step in range(samples // config.samples_per_step):
             yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)

@@ -15,9 +15,8 @@ from bench.config.rules import DIGITS_SAMPLES
 from bench.launch.resources import GLOO_INTERFACE
 from bench.launch.world import Launch
 
-LOADER_BYTES = (
-    150 * 2**20
-)  # what a loading process that has imported torch keeps to itself; 153 MiB measured
+# what a loading process that has imported torch keeps to itself; 153 MiB measured
+LOADER_BYTES = 150 * 2**20
 _PREFETCHED = 2  # batches that torch asks of each loading process ahead of time
 _STEP_BYTES = 48  # a step's loss, its seconds and its wait, kept until the end
 
@@ -61,9 +60,8 @@ def parts(config: RunConfig) -> list[Part]:
     """
     number_bytes = 8 if config.precision == "float64" else 4
     image = 3 * config.image_size**2 * number_bytes
-    batch = (
-        config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
-    )  # labels, and the step's order
+    # labels, and the step's order
+    batch = config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
     kept = (
         config.steps if config.preprocessing == "outside" else 1 + _PREFETCHED * config.num_workers
     )

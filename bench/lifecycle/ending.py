@@ -27,9 +27,8 @@ from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
 FAILED, INPUT_ERROR = 1, 2
-RANK_0_SPEAKS_S = (
-    2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
-)
+# a launcher ends all ranks when one leaves, so the one that speaks goes first
+RANK_0_SPEAKS_S = 2.0
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
@@ -70,9 +69,8 @@ class Ending:
 
     def told(self, number: int) -> NoReturn:
         """A signal arrived."""
-        if (
-            self._rank and self._leaving.locked()
-        ):  # rank 0 has spoken, and the launcher ends the others
+        # rank 0 has spoken, and the launcher ends the others
+        if self._rank and self._leaving.locked():
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
@@ -129,9 +127,8 @@ class Ending:
 
     def _record(self, error: BaseException) -> None:
         message, wrong_input = describe(error), isinstance(error, UsageError)
-        if (
-            not wrong_input and "DataLoader worker" not in message
-        ):  # torch's own words, where it has noticed first
+        # torch's own words, where it has noticed first
+        if not wrong_input and "DataLoader worker" not in message:
             ended = [child.pid for child in loading_processes() if state(child.pid) == ENDED]
             message += "".join(f"; loading process {pid} has ended" for pid in ended)
         gone = [] if wrong_input else self._record_vanished()
@@ -144,9 +141,8 @@ class Ending:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
             if self._rank:
-                time.sleep(
-                    RANK_0_SPEAKS_S
-                )  # if it fails as well, its launcher ends this rank before it repeats the line
+                # if it fails as well, its launcher ends this rank before it repeats the line
+                time.sleep(RANK_0_SPEAKS_S)
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
             if wrong_input and (own := getattr(error, "trace", "")):
@@ -270,9 +266,8 @@ def describe(error: BaseException) -> str:
             line = f"raised ({_raised_at(error)})"
         else:
             lines = str(error).strip().splitlines() or [""]
-            if found := _IN_LOADER.match(
-                lines[0]
-            ):  # torch puts the loading process's own error last
+            # torch puts the loading process's own error last
+            if found := _IN_LOADER.match(lines[0]):
                 return f"{lines[-1]} (in {found[1]})"
             line = lines[0]
     except BaseException:

@@ -30,9 +30,8 @@ class Pulse:
         self._phase, self._ticks = "loading torch", 0
         self._counts: Callable[[], tuple[int, int]] | None = None
         self.rates: list[float] = []  # images/s of the windows so far
-        self.passed = (
-            False  # an `end` that says ok is written: whatever happens now, the record is complete
-        )
+        # an `end` that says ok is written: whatever happens now, the record is complete
+        self.passed = False
 
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
         """Start a phase; `counts` gives the batches received and the steps done."""
@@ -58,7 +57,6 @@ class Pulse:
 
     def beat(self) -> Beat:
         """The progress now."""
-        pieces = self._ticks + len(
-            sys.modules
-        )  # loading torch from a busy file system may take minutes, module by module
+        # loading torch from a busy file system may take minutes, module by module
+        pieces = self._ticks + len(sys.modules)
         return Beat(self._phase, pieces, *(self._counts() if self._counts else (None, None)))

@@ -11,9 +11,8 @@ from typing_extensions import (
     TypedDict,
 )  # pydantic's own; it accepts the standard library's from Python 3.12 on
 
-MOST_TEXT = (
-    4096  # characters of a name; nothing that names a machine, a version or a file is longer
-)
+# characters of a name; nothing that names a machine, a version or a file is longer
+MOST_TEXT = 4096
 MOST_INTEGER = 2**63
 _MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 

@@ -122,9 +122,8 @@ def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str,
         for line in said
         if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line)
     )
-    if (
-        errors and errors[0].get("type") == WrongWorld.__name__
-    ):  # later ones may only miss a rank that has failed
+    # later ones may only miss a rank that has failed
+    if errors and errors[0].get("type") == WrongWorld.__name__:
         yield "wrong world", _error(errors[0])
 
 
