@@ -193,7 +193,9 @@ def _read(path: Path) -> str:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError for an interface that this host lacks; Gloo would not name it."""
+    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort, or
+    fail without the name.
+    """
     for name in GLOO_INTERFACE:
         if any(part not in existing for part in env.get(name, "").split(",") if part):
             raise UsageError(
