@@ -22,7 +22,9 @@ MAKE = re.compile(r"\bmake ([a-z][a-z-]+)")
 FUNCTION_IN = re.compile(r"`(\w*[a-z]\w*)`(?: in | \| )\[[^]]*\]\(([^)\s]+\.py)\)")
 MADE_BY_THE_USER = ("results/mine", "results/STUDY")
 # named already, not merged yet
-COMING = {"bench/launch/launcher.py", "bench/backends/catalogue.py"}
+COMING = {"bench/launch/launcher.py", "bench/backends/catalogue.py", "bench/backends/protocol.py"}
+COMING |= {"bench/train/measure.py", "tests/bench/study/test_stats.py"}
+COMING |= {"plots/report/figures/__init__.py", "plots/report/figures/throughput.py"}
 COMING |= {"decide", "synchronize_gradients"}
 
 
@@ -65,8 +67,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 @every_present_page
 def test_paths_are_there(page: Path) -> None:
     for path in NAMED_PATH.findall(page.read_text()):
-        if not path.startswith(MADE_BY_THE_USER) and path not in COMING:
-            assert list(ROOT.glob(path)) or list(page.parent.glob(path)), path
+        if path.startswith(MADE_BY_THE_USER) or any(path in coming for coming in COMING):
+            continue
+        assert list(ROOT.glob(path)) or list(page.parent.glob(path)), path
 
 
 @every_present_page
@@ -96,7 +99,7 @@ def test_commands_exist(page: Path) -> None:
 
 def test_what_was_coming_has_not_come() -> None:
     """Take out of COMING what fails here."""
-    assert not [path for path in COMING if "/" in path and (ROOT / path).exists()]
+    assert not [path for path in COMING if (ROOT / path).exists()]
     assert "decide" not in functions(ROOT / "bench/study/stats.py")
     assert "synchronize_gradients" not in functions(ROOT / "bench/backends/hvd.py")
 
