@@ -22,8 +22,7 @@ def load_images(config: RunConfig, local_rank: int = 0) -> Images:
     if images.samples is not None and images.samples < config.samples_per_step:
         raise UsageError(
             f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has "
-            f"{images.samples}; "
-            "use a smaller batch"
+            f"{images.samples}; use a smaller batch"
         )
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(

@@ -68,8 +68,7 @@ class Own(Dataset[Batch]):
         if not image.is_floating_point() or image.shape != (3, size, size):
             raise UsageError(
                 f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not "
-                f"floats [3, {size}, {size}]; "
-                "scale it in the factory, or set --image-size"
+                f"floats [3, {size}, {size}]; scale it in the factory, or set --image-size"
             )
         if not 0 <= label < self.classes:
             raise UsageError(

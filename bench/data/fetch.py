@@ -90,9 +90,8 @@ def _wait(source: Published, folder: Path, wait_s: float) -> None:
     while source.missing(folder):
         if time.monotonic() > end:
             raise UsageError(
-                f"dataset={source.dataset}: local rank 0 did not bring "
-                f"{source.missing(folder)[0]} within {wait_s:g} s: "
-                f"{source.instruction(folder)}"
+                f"dataset={source.dataset}: local rank 0 did not bring {source.missing(folder)[0]} "
+                f"within {wait_s:g} s: {source.instruction(folder)}"
             )
         time.sleep(_POLL_S)
 

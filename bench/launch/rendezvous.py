@@ -94,9 +94,8 @@ def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
     ):  # torch's own errors of the network are kinds of the latter
         raise WrongWorld(
             f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there "
-            f"within "
-            f"{timeout.total_seconds():g} s; start through torchrun, or unset "
-            f"TORCHELASTIC_USE_AGENT_STORE"
+            f"within {timeout.total_seconds():g} s; start through torchrun, or unset "
+            "TORCHELASTIC_USE_AGENT_STORE"
         ) from None
 
 
@@ -148,10 +147,9 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
             return store
         time.sleep(_POLL_S)
     raise WrongWorld(
-        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did "
-        f"all {launch.size} ranks start, "
-        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer "
-        "--rendezvous-timeout-s"
+        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all "
+        f"{launch.size} ranks start, with the same options, and do they all see that folder? use "
+        "--rendezvous-dir or a longer --rendezvous-timeout-s"
     )
 
 
@@ -176,8 +174,7 @@ def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, fold
         if time.monotonic() > deadline:
             raise WrongWorld(
                 f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; "
-                f"did all of them start, with "
-                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or "
-                f"a longer --rendezvous-timeout-s"
+                "did all of them start, with the same options, and do they all see "
+                f"{str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
             )
         time.sleep(_POLL_S)

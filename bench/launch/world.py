@@ -136,8 +136,7 @@ def _require_agent(source: str, env: Mapping[str, str]) -> None:
         how = f"{name}={value!r} is no port" if value else f"{name} is not"
         raise UsageError(
             f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {how}: a half-set launch; start "
-            f"through torchrun, or unset "
-            "TORCHELASTIC_USE_AGENT_STORE"
+            "through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
         )
 
 
@@ -150,8 +149,7 @@ def _require_nobody(env: Mapping[str, str]) -> None:
         if name in env and "SLURM_JOB_ID" not in env:
             raise UsageError(
                 f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, "
-                f"size and place on the node); "
-                f"use mpirun, srun or torchrun, or unset {name}"
+                f"size and place on the node); use mpirun, srun or torchrun, or unset {name}"
             )
 
 
@@ -174,8 +172,7 @@ def _launch(source: str, values: list[int], key: str) -> Launch:
     if not (0 <= rank < size and 0 <= local_rank < local_size <= size):
         raise UsageError(
             f"{source} says rank {rank} of {size}, local rank {local_rank} of {local_size}: "
-            f"impossible; "
-            "unset launch variables left over in the environment"
+            "impossible; unset launch variables left over in the environment"
         )
     return Launch(source, rank, size, local_rank, local_size, key)
 
@@ -240,8 +237,7 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
     if launch.source != "none":
         raise WrongWorld(
             f"world_size={world_size} was asked for, but {launch.source} started {launch.size} "
-            f"ranks; "
-            f"use --world-size {launch.size} or start {world_size} ranks"
+            f"ranks; use --world-size {launch.size} or start {world_size} ranks"
         )
     asked = env.get("SLURM_NTASKS", "")
     forgot = (
@@ -255,9 +251,8 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
         else f"mpirun -n {world_size} --bind-to none"
     )
     raise WrongWorld(
-        f"world_size={world_size} was asked for, but this process is alone (no launcher known "
-        f"here started it){forgot}; "
-        f"start it as: {launcher} python -m bench ..."
+        f"world_size={world_size} was asked for, but this process is alone (no launcher known here "
+        f"started it){forgot}; start it as: {launcher} python -m bench ..."
     )
 
 
@@ -266,7 +261,6 @@ def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
     if mpi_size != launch.size:
         raise WrongWorld(
             f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of "
-            f"{mpi_size}: this launcher "
-            "does not start this MPI; use the mpirun that belongs to it, or srun --mpi=pmix, or "
-            "--transport gloo"
+            f"{mpi_size}: this launcher does not start this MPI; use the mpirun that belongs to "
+            "it, or srun --mpi=pmix, or --transport gloo"
         )
