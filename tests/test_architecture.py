@@ -12,7 +12,12 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue"}
-ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} | GROUND}
+STARTS_RANKS = {"bench.launch.launcher"}
+ALLOWED = {
+    "bench": {"bench"},
+    "slurm": {"slurm"} | GROUND | STARTS_RANKS,
+    "plots": {"plots"} | GROUND,
+}
 FIGURES = (ROOT / "plots" / "report" / "figures").glob("*.py")
 # third-party modules that only the named files may import
 ONLY_IN = {

@@ -706,17 +706,6 @@ def test_mpirun_of_the_environment_calls_the_users(tmp_path: Path) -> None:
     assert not (tmp_path / "bin" / "ompi_info").exists()
 
 
-def test_root_may_start_ranks_and_users_settings_stay() -> None:
-    as_root = steps.mpirun_environment({"PRTE_MCA_rmaps_default_mapping_policy": "core"}, root=True)
-    assert as_root["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
-    assert as_root["PRTE_MCA_rmaps_default_mapping_policy"] == "core"
-    assert "OMPI_ALLOW_RUN_AS_ROOT" not in steps.mpirun_environment({}, root=False)
-    assert (
-        steps.mpirun_environment({"HOROVOD_CONTROLLER": "gloo"}, root=False)["HOROVOD_CONTROLLER"]
-        == "mpi"
-    )
-
-
 def test_steps_see_their_own_commands_and_no_other_pythons_modules(tmp_path: Path) -> None:
     env = {
         "PATH": "/usr/bin",

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.launch import launcher
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from bench.record import RunLog
@@ -153,23 +154,9 @@ def launch(config: RunConfig, module: list[str]) -> None:
     # left alone, some processes, bare or not, give memory back and fetch it again in every step:
     # noise between processes that hides what is looked for
     keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
-    launcher = [
-        "mpirun",
-        "-n",
-        str(config.world_size),
-        "--bind-to",
-        "none",
-        "--map-by",
-        ":OVERSUBSCRIBE",
-        sys.executable,
-    ]
-    env = {
-        **os.environ,
-        **keep_memory,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }
-    command = [*launcher, "-m", *module, *config.to_argv()]
+    env = {**os.environ, **keep_memory, **launcher.root_variables()}
+    ranks = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
+    command = [*ranks, sys.executable, "-m", *module, *config.to_argv()]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.launch import launcher
 from bench.tools.setup import pair, prerequisites, wheels
 from bench.tools.setup.runner import Runner
 from bench.tools.setup.state import Pins, ordinary_requirements, save_state
@@ -78,22 +79,6 @@ def step_environment(
     own |= {"MPI_HOME": own_mpi_home(chosen)} if chosen["MPI_HOME"] else {}
     own |= {"HOROVOD_CXX": chosen["HOROVOD_CXX"]} if chosen["HOROVOD_CXX"] else {}
     return {name: value for name, value in env.items() if name not in foreign} | own
-
-
-def mpirun_environment(env: Mapping[str, str], root: bool) -> dict[str, str]:
-    """Lets two ranks start anywhere: as root in a container, and on a single core (Open MPI 4 and 5
-    each in its words).
-    """
-    own = {
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }
-    own |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if root else {}
-    return {
-        **own,
-        **{name: env[name] for name in own if name in env and not name.startswith("HOROVOD")},
-    }
 
 
 @dataclass
@@ -255,9 +240,16 @@ class Setup:
     def verify(self) -> None:
         with self.runner.step("two ranks under mpirun") as result:
             python = self.venv / "bin" / "python"
+            mpirun = launcher.command(
+                "mpirun",
+                2,
+                program=self.venv / "bin" / "mpirun",
+                args=launcher.ON_THIS_MACHINE,
+            )
+            env = {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
             output = self.runner.run(
-                [self.venv / "bin" / "mpirun", "-n", "2", python, HERE / "verify.py", "2"],
-                env=mpirun_environment(self.runner.env, root=os.geteuid() == 0),
+                [*mpirun, python, HERE / "verify.py", "2"],
+                env={**env, **launcher.root_variables(self.runner.env)},
                 cure=MPI_CURE,
                 timeout_seconds=MPI_TIMEOUT_SECONDS,
             )
