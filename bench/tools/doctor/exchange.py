@@ -46,12 +46,6 @@ def alone(cells: Sequence[str], options: Options, mpirun: bool, say: Say) -> Ite
             )
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
         env = {**os.environ, **mpirun_environment(os.environ, root)}
-        # the variables of Horovod that set-up's own check needs would be this try's too
-        env = {
-            name: value
-            for name, value in env.items()
-            if name in os.environ or not name.startswith("HOROVOD_")
-        }
         ended = process.run(
             [*launcher, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s
         )
