@@ -21,11 +21,6 @@ COMMAND = re.compile(r"python -m ([\w.]+)(?: ([a-z]+)\b)?")
 MAKE = re.compile(r"\bmake ([a-z][a-z-]+)")
 FUNCTION_IN = re.compile(r"`(\w*[a-z]\w*)`(?: in | \| )\[[^]]*\]\(([^)\s]+\.py)\)")
 MADE_BY_THE_USER = ("results/mine", "results/STUDY")
-# named already, not merged yet
-COMING = {"bench/launch/launcher.py", "bench/backends/catalogue.py", "bench/backends/protocol.py"}
-COMING |= {"bench/train/measure.py", "tests/bench/study/test_stats.py"}
-COMING |= {"plots/report/figures/__init__.py", "plots/report/figures/throughput.py"}
-COMING |= {"decide", "synchronize_gradients"}
 
 
 def name(page: Path) -> str:
@@ -57,8 +52,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, fragment = link.partition("#")
         target = page.parent / path if path else page
-        inside = target.resolve().relative_to(ROOT).as_posix()
-        assert target.exists() or inside in COMING, link
+        assert target.exists(), link
         if fragment:
             headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
             assert fragment in map(anchor, headings), link
@@ -67,7 +61,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @every_present_page
 def test_paths_are_there(page: Path) -> None:
     for path in NAMED_PATH.findall(page.read_text()):
-        if path.startswith(MADE_BY_THE_USER) or any(path in coming for coming in COMING):
+        if path.startswith(MADE_BY_THE_USER):
             continue
         assert list(ROOT.glob(path)) or list(page.parent.glob(path)), path
 
@@ -76,7 +70,7 @@ def test_paths_are_there(page: Path) -> None:
 def test_functions_are_where_they_are_said_to_be(page: Path) -> None:
     for function, link in FUNCTION_IN.findall(page.read_text()):
         path = page.parent / link
-        if path.exists() and function not in COMING:
+        if path.exists():
             assert function in functions(path), f"{function} in {link}"
 
 
@@ -95,13 +89,6 @@ def test_commands_exist(page: Path) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     quoted = " ".join(re.findall(r"`[^`]*`|^```.*?^```", text, re.M | re.S))
     assert set(MAKE.findall(quoted)) <= set(targets)
-
-
-def test_what_was_coming_has_not_come() -> None:
-    """Take out of COMING what fails here."""
-    assert not [path for path in COMING if (ROOT / path).exists()]
-    assert "decide" not in functions(ROOT / "bench/study/stats.py")
-    assert "synchronize_gradients" not in functions(ROOT / "bench/backends/hvd.py")
 
 
 def test_the_readme_is_one_page() -> None:
