@@ -25,7 +25,7 @@ MADE_BY_THE_USER = ("results/mine", "results/STUDY")
 COMING = {"bench/launch/launcher.py", "bench/backends/catalogue.py", "bench/backends/protocol.py"}
 COMING |= {"bench/train/measure.py", "tests/bench/study/test_stats.py"}
 COMING |= {"plots/report/figures/__init__.py", "plots/report/figures/throughput.py"}
-COMING |= {"slurm/driver/__init__.py"}
+COMING |= {"slurm/driver/__init__.py", "bench/instrument/__init__.py", "plots/analyse/runs.py"}
 COMING |= {"decide", "synchronize_gradients"}
 
 
