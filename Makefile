@@ -63,5 +63,5 @@ slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait,
 
 clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"
-	rm -rf .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .mypy_cache .ruff_cache .pytest_cache build horovod_vs_ddp.egg-info
 	find . -name __pycache__ -type d -not -path './results/*' -prune -exec rm -rf {} +

@@ -5,11 +5,18 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
+
+import plots.__main__
+import slurm.__main__
+from bench.config import parse_argv
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots", "results", "tests")
@@ -89,6 +96,32 @@ def test_commands_exist(page: Path) -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     quoted = " ".join(re.findall(r"`[^`]*`|^```.*?^```", text, re.M | re.S))
     assert set(MAKE.findall(quoted)) <= set(targets)
+
+
+def lines(page: Path, module: str) -> list[list[str]]:
+    """The words after `-m MODULE` of every command that a page shows in a block of its own."""
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S))
+    found = re.findall(rf"^.*?-m {module} (.*)$", blocks, re.M)
+    return [shlex.split(words, comments=True) for words in found]
+
+
+@every_present_page
+def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
+    for words in lines(page, "bench"):
+        if words[0] != "doctor":
+            parse_argv(words)
+
+
+@every_present_page
+def test_the_options_that_are_shown_exist(page: Path) -> None:
+    apps = {"slurm": slurm.__main__.app, "plots": plots.__main__.app}
+    for module, app in apps.items():
+        for words in lines(page, module):
+            command: Any = typer.main.get_command(app)
+            while words and words[0] in getattr(command, "commands", {}):
+                command, words = command.commands[words[0]], words[1:]
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= known, words
 
 
 def test_the_readme_is_one_page() -> None:
