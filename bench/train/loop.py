@@ -63,7 +63,7 @@ class Loop:
         )
         if not self._steps and not self._config.unused_parameters:
             self._require_gradients()
-        self._backend.finish_backward()
+        self._backend.synchronize_gradients()
         if self._config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
         self._backend.step()
@@ -84,7 +84,7 @@ class Loop:
         size, parts = self._config.samples_per_microbatch, self._config.accumulate
         total = torch.zeros((), device=images.device, dtype=images.dtype)
         for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):
-            with nullcontext() if index == parts - 1 else self._backend.accumulating():
+            with nullcontext() if index == parts - 1 else self._backend.no_sync():
                 total = total + self._backward(*part, parts)
         return total
 

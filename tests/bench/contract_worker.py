@@ -89,17 +89,17 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
     loop = make_loop(config, backend, network, rank)
     gradients: list[torch.Tensor] = []
-    finish = backend.finish_backward
+    finish = backend.synchronize_gradients
 
     def finish_and_note() -> None:
         finish()
         if not gradients:
             gradients.extend(p.grad.clone() for p in network.parameters() if p.grad is not None)
 
-    backend.finish_backward = finish_and_note
+    backend.synchronize_gradients = finish_and_note
     for _ in range(STEPS):
         loop.step()
-    backend.finish_backward = finish
+    backend.synchronize_gradients = finish
     return {
         "gradients": gradients,
         "digests": backend.gather(digest(network)),
@@ -194,7 +194,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     state_after_wrap = backend.gather(not optimizer.state)
     start = backend.gather([p.detach().clone() for p in network.parameters()])
     wrapped(torch.ones(2, 3, 8, 8)).sum().backward()
-    backend.finish_backward()
+    backend.synchronize_gradients()
     with torch.no_grad():
         for buffer in network.buffers():
             buffer.fill_(rank + 1)
@@ -207,8 +207,8 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     backend.barrier()
     waited = backend.gather(time.perf_counter() - before)
     return {
-        "reduced": {op: backend.all_reduce(rank + 1, op) for op in ("sum", "max", "min")},
-        "third": backend.all_reduce(1 / 3, "max"),
+        "reduced": {op: backend.reduce_scalar(rank + 1, op) for op in ("sum", "max", "min")},
+        "third": backend.reduce_scalar(1 / 3, "max"),
         "gathered": backend.gather({"rank": rank, "text": "x" * rank}),
         "start": start,
         "no_state_after_wrap": state_after_wrap,

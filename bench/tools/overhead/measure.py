@@ -42,7 +42,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     by_hand, by_hand_network = bare_loop(config, launch.rank)
     for step in (loop.step, by_hand):
         _time(step, config.warmup_steps)
-    equal = backend.all_reduce(float(digest(network) == digest(by_hand_network)), "min") == 1.0
+    equal = backend.reduce_scalar(float(digest(network) == digest(by_hand_network)), "min") == 1.0
     bare = bare_step(loop._model, loop._optimizer, bare_batches(config, launch.rank))
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
@@ -68,7 +68,7 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
     _time(step, config.warmup_steps)
     for index in range(config.windows):
         backend.barrier()
-        seconds = backend.all_reduce(_time(step, config.steps_per_window), "max")
+        seconds = backend.reduce_scalar(_time(step, config.steps_per_window), "max")
         log.write("window", index=index, steps=config.steps_per_window, seconds=seconds)
     log.write("end", status="ok", peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()))
     del step, model  # they hold the wrapped model, which must be gone before its process group
@@ -90,7 +90,7 @@ def _take_turns(
         seconds = {}
         for name in order:
             backend.barrier()
-            seconds[name] = backend.all_reduce(_time(steps[name], STEPS), "max")
+            seconds[name] = backend.reduce_scalar(_time(steps[name], STEPS), "max")
         log.write("pair", index=index, order=order, seconds=seconds)
 
 
@@ -115,7 +115,7 @@ def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
     loss function is in it.
     """
     meter = _Meter()
-    names = ("zero_grad", "backward", "finish_backward", "step")
+    names = ("zero_grad", "backward", "synchronize_gradients", "step")
     saved = {name: getattr(backend, name) for name in names}
     model, batches = loop._model, samples._batches
     for name, call in saved.items():
@@ -125,4 +125,4 @@ def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
     for name, call in saved.items():
         setattr(backend, name, call)
     loop._model, samples._batches = model, batches
-    return backend.all_reduce(1 - meter.seconds / seconds, "max")
+    return backend.reduce_scalar(1 - meter.seconds / seconds, "max")
