@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, parse_argv
+from bench.instrument import Silent
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from tests.bench import fourth
@@ -66,7 +67,9 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     return batches(whole, rank, load_images(whole))
 
 
-def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
+def make_loop(
+    config: RunConfig, backend: Any, network: Any, rank: int, observer: Any = None
+) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
@@ -74,34 +77,36 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
     from bench.train.loop import Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
-    return Loop(config, backend, network, samples)
+    return Loop(config, backend, network, samples, observer)
+
+
+class FirstGradients(Silent):
+    """Keeps the first step's gradients as they are after the exchange."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+        self.found: list[Any] = []
+
+    def gradients_ready(self) -> None:
+        if not self.found:
+            gradients = [p.grad for p in self._network.parameters()]
+            self.found = [g.clone() for g in gradients if g is not None]
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's
     must win.
     """
-    import torch
-
     from bench.models import build_model
     from bench.train.checks import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
-    loop = make_loop(config, backend, network, rank)
-    gradients: list[torch.Tensor] = []
-    finish = backend.synchronize_gradients
-
-    def finish_and_note() -> None:
-        finish()
-        if not gradients:
-            gradients.extend(p.grad.clone() for p in network.parameters() if p.grad is not None)
-
-    backend.synchronize_gradients = finish_and_note
+    first = FirstGradients(network)
+    loop = make_loop(config, backend, network, rank, first)
     for _ in range(STEPS):
         loop.step()
-    backend.synchronize_gradients = finish
     return {
-        "gradients": gradients,
+        "gradients": first.found,
         "digests": backend.gather(digest(network)),
         "parameters": [p.detach().clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
