@@ -59,13 +59,13 @@ class Ddp:
             self._model.register_comm_hook(None, _exchange_as(wire))
         return self._model, optimizer
 
-    def accumulating(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         return self._model.no_sync()
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
 
-    def finish_backward(self) -> None:
+    def synchronize_gradients(self) -> None:
         pass  # DDP's backward returns with the mean in place
 
     def step(self) -> None:
@@ -85,7 +85,7 @@ class Ddp:
         sizes = self._model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         tensor = torch.tensor([value], dtype=torch.float64)
         dist.all_reduce(tensor, _OPS[op])
         return tensor.item()
@@ -96,7 +96,7 @@ class Ddp:
         return values
 
     def barrier(self) -> None:
-        self.all_reduce(
+        self.reduce_scalar(
             0.0, "sum"
         )  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
 

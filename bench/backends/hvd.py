@@ -60,13 +60,13 @@ class Horovod:
         self._optimizer.defaults = optimizer.defaults
         return model, self._optimizer
 
-    def accumulating(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         return nullcontext()  # Horovod counts the backward passes itself
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
 
-    def finish_backward(self) -> None:
+    def synchronize_gradients(self) -> None:
         """Wait for the exchange: before this, clipping or unscaling would race with it."""
         idle = self._unused_everywhere() if self._config.unused_parameters else []
         self._optimizer.synchronize()
@@ -77,7 +77,7 @@ class Horovod:
 
     def step(self) -> None:
         # Horovod's own step would wait once more, and run every hook on the step twice;
-        # finish_backward has waited
+        # synchronize_gradients has waited
         super(type(self._optimizer), self._optimizer).step()  # type: ignore[misc]  # the class is made at run time
 
     def zero_grad(self) -> None:
@@ -90,7 +90,7 @@ class Horovod:
         """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
         return [sum(_size(p) for p in group) for group in self._matched_buckets()]
 
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         ops = {"sum": self._hvd.Sum, "max": self._hvd.Max, "min": self._hvd.Min}
         tensor = torch.tensor([value], dtype=torch.float64)
         return float(self._hvd.allreduce(tensor, op=ops[op], name="scalar").item())

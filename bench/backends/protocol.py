@@ -31,7 +31,7 @@ class Backend(Protocol):
         """
         ...
 
-    def accumulating(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         """Around forward and backward of every micro-batch of a step but the last: nothing is
         exchanged.
 
@@ -44,7 +44,7 @@ class Backend(Protocol):
         """Backward pass of this rank's mean loss; the exchange may overlap it."""
         ...
 
-    def finish_backward(self) -> None:
+    def synchronize_gradients(self) -> None:
         """Every gradient is the mean over ranks from here on: the place to unscale and clip."""
         ...
 
@@ -68,7 +68,7 @@ class Backend(Protocol):
         """
         ...
 
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         """`value` reduced over ranks, in float64."""
         ...
 

@@ -24,13 +24,13 @@ class Single:
         self._optimizer = optimizer
         return model, optimizer
 
-    def accumulating(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def backward(self, loss: torch.Tensor) -> None:
         loss.backward()
 
-    def finish_backward(self) -> None:
+    def synchronize_gradients(self) -> None:
         pass
 
     def step(self) -> None:
@@ -45,7 +45,7 @@ class Single:
     def exchange_bytes(self) -> list[int]:
         return []
 
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         return float(value)
 
     def gather(self, value: Any) -> list[Any]:

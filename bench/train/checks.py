@@ -18,7 +18,7 @@ _EXPLODED = 10  # times the loss at the start
 
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
     """Did every rank get its samples? Needs every rank's call."""
-    sampled = backend.all_reduce(data.samples, "sum")
+    sampled = backend.reduce_scalar(data.samples, "sum")
     right = (
         sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
     )
@@ -33,8 +33,8 @@ def check_training(
     """
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
-    finite = backend.all_reduce(float(all(math.isfinite(loss) for loss in losses)), "min")
-    bounded = backend.all_reduce(
+    finite = backend.reduce_scalar(float(all(math.isfinite(loss) for loss in losses)), "min")
+    bounded = backend.reduce_scalar(
         float(loss_bounded(losses, config.steps_per_window, classes)), "min"
     )
     return {
@@ -43,8 +43,8 @@ def check_training(
             "loss_bounded": bounded == 1.0,
             "parameters_equal": len(set(digests)) == 1,
         },
-        "first_loss": backend.all_reduce(losses[0], "sum") / config.world_size,
-        "last_loss": backend.all_reduce(losses[-1], "sum") / config.world_size,
+        "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
+        "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
         "parameters_sha256": digests[0],
     }
 

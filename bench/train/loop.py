@@ -11,8 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
+from bench.instrument import Observer, Silent
 from bench.train import precision
+from bench.train.diagnosis import require_fit, require_gradients
 from bench.train.input import Input
 
 
@@ -22,9 +24,15 @@ class Loop:
     """
 
     def __init__(
-        self, config: RunConfig, backend: Backend, network: torch.nn.Module, data: Input
+        self,
+        config: RunConfig,
+        backend: Backend,
+        network: torch.nn.Module,
+        data: Input,
+        observer: Observer | None = None,
     ) -> None:
         self._config, self._backend, self._network, self._input = config, backend, network, data
+        self._observer = observer or Silent()
         optimizer = torch.optim.SGD(
             network.parameters(),
             lr=config.learning_rate(0),
@@ -36,12 +44,11 @@ class Loop:
             # the network and not what wraps it: DDP's forward pass is then not traced, and can hold
             # any process group
             network.compile()
-        self._model, self._optimizer = backend.wrap(network, optimizer)
-        self._model.train()
+        self.model, self.optimizer = backend.wrap(network, optimizer)
+        self.model.train()
         self._autocast = precision.autocast(config)
         self._steps = 0  # taken so far
-        # one tensor for all: thousands of small ones would lie about in the memory that the steps
-        # need
+        # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device
         )
@@ -52,8 +59,9 @@ class Loop:
         return self._steps
 
     def step(self) -> None:
+        self._observer.step_begin(self._steps)
         images, labels = self._input.step()
-        for group in self._optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
         self._backend.zero_grad()
         loss = (
@@ -62,21 +70,25 @@ class Loop:
             else self._backward(images, labels)
         )
         if not self._steps and not self._config.unused_parameters:
-            self._require_gradients()
-        self._backend.finish_backward()
+            require_gradients(self._network, self._config)
+        self._backend.synchronize_gradients()
+        self._observer.gradients_ready()
         if self._config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
         self._backend.step()
         self.losses[self._steps] = loss
         self._steps += 1
+        self._observer.step_end()
 
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
         with self._autocast:
             loss = cross_entropy(self._forward(images), labels)
+        self._observer.forward_done()
         if parts > 1:
             loss = loss / parts
         self._backend.backward(loss)
+        self._observer.backward_done()
         return loss.detach()
 
     def _accumulate(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -84,47 +96,15 @@ class Loop:
         size, parts = self._config.samples_per_microbatch, self._config.accumulate
         total = torch.zeros((), device=images.device, dtype=images.dtype)
         for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):
-            with nullcontext() if index == parts - 1 else self._backend.accumulating():
+            with nullcontext() if index == parts - 1 else self._backend.no_sync():
                 total = total + self._backward(*part, parts)
         return total
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         try:
-            output: torch.Tensor = self._model(images)
+            output: torch.Tensor = self.model(images)
         except Exception:
             if not self._steps:
-                self._blame_the_model(images)
+                require_fit(self._network, self._config, images)
             raise
         return output
-
-    def _blame_the_model(self, images: torch.Tensor) -> None:
-        """Raise UsageError where a torchvision model fails without any backend too: it does not fit
-        this input.
-        """
-        if ":" in self._config.model:
-            return  # whoever wrote the model wants the traceback
-        try:
-            self._network(images)
-        except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise UsageError(
-                f"model={self._config.model} cannot train on a batch of shape "
-                f"{list(images.shape)} ({reason}); "
-                "choose another --image-size, batch or --model"
-            ) from None
-
-    def _require_gradients(self) -> None:
-        """Raise UsageError where the first step left a parameter without gradient: frameworks then
-        do different things.
-        """
-        idle = [
-            name
-            for name, p in self._network.named_parameters()
-            if p.requires_grad and p.grad is None
-        ]
-        if idle:
-            raise UsageError(
-                f"model={self._config.model} left {len(idle)} parameter(s) without gradient, such "
-                f"as {idle[0]}: "
-                "freeze them (requires_grad=False), or use --unused-parameters"
-            )

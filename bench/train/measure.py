@@ -30,7 +30,7 @@ def measure(
     for index in range(config.windows):
         backend.barrier()
         window = time_steps(step, config.steps_per_window, watch)
-        seconds = backend.all_reduce(window.seconds, "max")
+        seconds = backend.reduce_scalar(window.seconds, "max")
         _record(backend, log, "window", index, window.step_seconds)
         waited = backend.gather(sum(data.wait_seconds[-config.steps_per_window :]))
         log.write(

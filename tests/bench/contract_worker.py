@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, parse_argv
+from bench.instrument import Silent
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from tests.bench import fourth
@@ -66,7 +67,9 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     return batches(whole, rank, load_images(whole))
 
 
-def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
+def make_loop(
+    config: RunConfig, backend: Any, network: Any, rank: int, observer: Any = None
+) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
@@ -74,34 +77,36 @@ def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
     from bench.train.loop import Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
-    return Loop(config, backend, network, samples)
+    return Loop(config, backend, network, samples, observer)
+
+
+class FirstGradients(Silent):
+    """Keeps the first step's gradients as they are after the exchange."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+        self.found: list[Any] = []
+
+    def gradients_ready(self) -> None:
+        if not self.found:
+            gradients = [p.grad for p in self._network.parameters()]
+            self.found = [g.clone() for g in gradients if g is not None]
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's
     must win.
     """
-    import torch
-
     from bench.models import build_model
     from bench.train.checks import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
-    loop = make_loop(config, backend, network, rank)
-    gradients: list[torch.Tensor] = []
-    finish = backend.finish_backward
-
-    def finish_and_note() -> None:
-        finish()
-        if not gradients:
-            gradients.extend(p.grad.clone() for p in network.parameters() if p.grad is not None)
-
-    backend.finish_backward = finish_and_note
+    first = FirstGradients(network)
+    loop = make_loop(config, backend, network, rank, first)
     for _ in range(STEPS):
         loop.step()
-    backend.finish_backward = finish
     return {
-        "gradients": gradients,
+        "gradients": first.found,
         "digests": backend.gather(digest(network)),
         "parameters": [p.detach().clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
@@ -194,7 +199,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     state_after_wrap = backend.gather(not optimizer.state)
     start = backend.gather([p.detach().clone() for p in network.parameters()])
     wrapped(torch.ones(2, 3, 8, 8)).sum().backward()
-    backend.finish_backward()
+    backend.synchronize_gradients()
     with torch.no_grad():
         for buffer in network.buffers():
             buffer.fill_(rank + 1)
@@ -207,8 +212,8 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     backend.barrier()
     waited = backend.gather(time.perf_counter() - before)
     return {
-        "reduced": {op: backend.all_reduce(rank + 1, op) for op in ("sum", "max", "min")},
-        "third": backend.all_reduce(1 / 3, "max"),
+        "reduced": {op: backend.reduce_scalar(rank + 1, op) for op in ("sum", "max", "min")},
+        "third": backend.reduce_scalar(1 / 3, "max"),
         "gathered": backend.gather({"rank": rank, "text": "x" * rank}),
         "start": start,
         "no_state_after_wrap": state_after_wrap,

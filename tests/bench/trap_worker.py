@@ -87,7 +87,7 @@ def fresh(make: Callable[[int], nn.Module] = normalised) -> nn.Module:
 def train_one_step(world: World, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
     world.backend.zero_grad()
     world.backend.backward(world.loss(model, dtype))
-    world.backend.finish_backward()
+    world.backend.synchronize_gradients()
     world.backend.step()
 
 
@@ -163,7 +163,7 @@ def clipping(world: World) -> dict[str, Any]:
     other = fresh(_Wide)
     world.cured(other)
     world.backend.backward(world.loss(other))
-    world.backend.finish_backward()
+    world.backend.synchronize_gradients()
     norm = float(nn.utils.clip_grad_norm_(other.parameters(), 0.01))
     world.backend.step()
     return {
@@ -229,7 +229,7 @@ def refused_unused(world: World) -> dict[str, Any]:
     try:
         loop.step()
     except UsageError as error:
-        world.backend.finish_backward()  # drain, so that the next trap starts clean
+        world.backend.synchronize_gradients()  # drain, so that the next trap starts clean
         return {"message": str(error)}
     return {"message": ""}
 
@@ -264,10 +264,10 @@ def accumulation(world: World) -> dict[str, Any]:
     raw = attempt(lambda: world.loss(model).backward())
     other = fresh()
     world.cured(other, accumulate=2)
-    with world.backend.accumulating():
+    with world.backend.no_sync():
         world.backend.backward(world.loss(other) / 2)
     world.backend.backward(world.loss(other) / 2)
-    world.backend.finish_backward()
+    world.backend.synchronize_gradients()
     world.backend.step()
     return {"raw": raw, "equal": world.equal(other)}
 

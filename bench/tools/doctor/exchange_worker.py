@@ -62,13 +62,13 @@ def _steps(
     for _ in range(count):
         backend.zero_grad()
         backend.backward(model(rows).sum())
-        backend.finish_backward()
+        backend.synchronize_gradients()
         assert weights.grad is not None
         mean = weights.grad[0, 0].item()  # waits for the device as well
         if mean != (size + 1) / 2:
             raise RuntimeError(f"the mean of rank + 1 over {size} ranks came out as {mean}")
         backend.step()
-    return backend.all_reduce(time.perf_counter() - started, "max") / count
+    return backend.reduce_scalar(time.perf_counter() - started, "max") / count
 
 
 def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:

@@ -5,7 +5,6 @@ the figures.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import random
 import subprocess
@@ -20,7 +19,6 @@ from bench.launch.resources import environment
 from bench.record import RunLog
 from bench.tools import overhead
 from bench.tools.overhead.summary import (
-    OWN_STEPS,
     PAIRS,
     STEPS,
     Turns,
@@ -110,14 +108,7 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        # as many steps as our loop takes there: its turns, and OWN_STEPS more for its own share
-        config = _config(
-            cell,
-            path,
-            warmup_steps=5,
-            windows=PAIRS + math.ceil(OWN_STEPS / STEPS),
-            steps_per_window=STEPS,
-        )
+        config = _config(cell, path, warmup_steps=5, windows=PAIRS, steps_per_window=STEPS)
         launch(config, ["bench.tools.overhead", "--rank", "turns"])
         assert config.log_path is not None
         launches.append(Turns(config.log_path))
