@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.backends.catalogue import interface_variables
 from bench.config import UsageError
 from bench.study.definition import Study
 from slurm.fit import Job, minutes
@@ -169,7 +170,7 @@ def exports(site: Site) -> dict[str, str]:
     name = site.network.ifname
     wire = {
         "NCCL_SOCKET_IFNAME": name,
-        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"), name.split(",")[0]),
+        **dict.fromkeys(interface_variables(), name.split(",")[0]),
     }
     return {**(wire if name else {}), **site.env}
 

@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
+from bench.backends.catalogue import CANDIDATE
 from bench.config import UsageError
 from bench.study.definition import Table
 from bench.study.folder import write_whole
@@ -123,7 +124,7 @@ def _keys(kind: type[Table], prefix: str, values: Mapping[str, Any]) -> list[str
         if isinstance(nested, type) and issubclass(nested, Table):
             tables += ["", f"[{name}]  # {field.description}", *_keys(nested, f"{name}.", values)]
         elif name == "env_per_backend":
-            tables += ["", f"# [{name}.horovod]  # {field.description}", '# NAME = "value"']
+            tables += ["", f"# [{name}.{CANDIDATE}]  # {field.description}", '# NAME = "value"']
         elif name == "env":
             tables += ["", f"[{name}]  # {field.description}", '# NAME = "value"']
         else:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.config import RunConfig, UsageError, make_config
+from bench.config import Role, RunConfig, UsageError, fields_with, make_config
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import Run, points
 from slurm.directives import (
@@ -34,7 +34,6 @@ TEMPLATES = Path(__file__).parent / "templates"
 # Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and
 # names the study once.
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
-_OF_A_BLOCK = {"seed", "block", "position", "log_path"}  # all in which two runs of a point differ
 
 
 def render_job(
@@ -235,15 +234,16 @@ def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
 
 
 def _one_of_each(runs: Sequence[Run]) -> list[Run]:
-    """One run of every point: only `_OF_A_BLOCK` differs between its runs."""
+    """One run of every point: its runs differ in fields of Role.PER_RUN alone."""
     return list({run.point: run for run in runs}.values())
 
 
 def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
+    per_run = fields_with(Role.PER_RUN)
     fixed = {
-        run.point: {n: run.config.to_words(n) for n in names if n not in _OF_A_BLOCK}
+        run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
         for run in _one_of_each(runs)
     }
     blocks: dict[int, dict[str, Any]] = {}

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.config import Transport
 from bench.study.definition import Broken, Float, Table
 from slurm.tables import (
@@ -59,8 +60,7 @@ class Site(Table):
     )
     transport: Transport = Field(
         "none",
-        description="what a study's 'ddp' and 'horovod' travel on if it does not say: nccl, mpi, "
-        "gloo",
+        description="what a study's frameworks travel on if it does not say: nccl, mpi, gloo",
     )
     slurm_min_version: Line = Field(
         "", description="oldest Slurm that the options below need, for people"
@@ -92,7 +92,7 @@ class Site(Table):
     env: dict[EnvName, Line] = Field(
         default_factory=dict, description="environment variables exported for every run"
     )
-    env_per_backend: dict[Literal["ddp", "horovod"], dict[EnvName, Line]] = Field(
+    env_per_backend: dict[str, dict[EnvName, Line]] = Field(
         default_factory=dict,
         description="the same for one backend's runs alone; the report then says so at every ratio",
     )
@@ -259,6 +259,12 @@ def _asked_for(s: Site) -> Iterator[tuple[str, str]]:
 
 def _check_env(s: Site) -> None:
     for backend, variables in s.env_per_backend.items():
+        if backend not in frameworks():
+            raise Broken(
+                f"env_per_backend.{backend}",
+                f"env_per_backend.{backend}: a backend is one of {', '.join(frameworks())}",
+            )
+        facts = CATALOGUE[backend]
         for name in variables:
             key = f"env_per_backend.{backend}.{name}"
             if name in s.env:
@@ -267,7 +273,6 @@ def _check_env(s: Site) -> None:
                     f"{key}: {name} is also in env, which is for all backends; write it in one of "
                     f"the two",
                 )
-            if name.startswith("HOROVOD_"):
-                raise Broken(
-                    key, f"{key}: Horovod's settings are the study's: fusion_mib, cycle_ms"
-                )
+            if name.startswith(facts.env_prefixes):
+                knobs = ", ".join(facts.knobs.get("tuned", ()))
+                raise Broken(key, f"{key}: {facts.short_label}'s settings are the study's: {knobs}")

@@ -41,6 +41,7 @@ class BackendFacts:
     env_harmless: tuple[str, ...] = ()  # of these, the ones that change nothing measured
     env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
     interface_variable: str | None = None  # names the network interface of its Gloo
+    code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
     looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
     filled_marker: bool = True
 
@@ -69,6 +70,7 @@ _ROWS = (
         packages=("torch",),
         env_prefixes=("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"),
         interface_variable="GLOO_SOCKET_IFNAME",
+        code_folders=("/torch/distributed/", "/torch/nn/parallel/"),
         looks={
             "mpi": Look(colour="#0072B2", marker="o", marker_size=8.0, line_width=2.0),
             "gloo": Look(colour="#56B4E9", marker="s", marker_size=10.5, line_width=2.5),
@@ -100,6 +102,7 @@ _ROWS = (
             "RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_RENDEZVOUS_"
         ),
         interface_variable="HOROVOD_GLOO_IFACE",
+        code_folders=("/horovod/",),
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),
             "gloo": Look(colour="#E69F00", marker="D", marker_size=5.5, line_width=1.6),
@@ -128,6 +131,20 @@ def cells() -> tuple[str, ...]:
 def facts(cell: str) -> BackendFacts:
     """The row of a cell's backend, or of a backend; raises KeyError where there is none."""
     return CATALOGUE[cell.partition("/")[0]]
+
+
+def takers(knob: str) -> str:
+    """Who takes a knob, and with which settings: 'DDP (tuned), Horovod (matched)'."""
+    return ", ".join(
+        f"{row.short_label} ({' or '.join(settings)})"
+        for row in CATALOGUE.values()
+        if (settings := [name for name, knobs in row.knobs.items() if knob in knobs])
+    )
+
+
+def interface_variables() -> tuple[str, ...]:
+    """Variables that name the network interface of a framework's Gloo."""
+    return tuple(v for row in CATALOGUE.values() if (v := row.interface_variable))
 
 
 def label(cell: str) -> str:

@@ -17,19 +17,29 @@ from typing import Any, NoReturn, Self, get_args
 from pydantic import ValidationError, model_validator
 
 from bench import version
-from bench.config.fields import MATCHED_BUCKET_MIB, Backend, Curve, Fields, Settings, Transport
+from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
+from bench.config.fields import (
+    MATCHED_BUCKET_MIB,
+    Curve,
+    Fields,
+    Settings,
+    Transport,
+    fields_with,
+)
+from bench.config.roles import Role
 from bench.config.rules import ON_DISK, check, require_text
 
 __all__ = [
     "MATCHED_BUCKET_MIB",
     "ON_DISK",
-    "Backend",
     "Curve",
+    "Role",
     "RunConfig",
     "Settings",
     "Transport",
     "UsageError",
     "explain",
+    "fields_with",
     "make_config",
     "parse_argv",
     "read_fields",
@@ -61,7 +71,7 @@ class RunConfig(Fields):
         if (
             isinstance(data, dict)
             and data.get("transport") is None
-            and data.get("backend") in ("ddp", "horovod")
+            and data.get("backend") in frameworks()
         ):
             return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
         return data
@@ -120,8 +130,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def _value_hint(annotation: Any) -> str | None:
-    choices = get_args(annotation)
+def _value_hint(name: str, annotation: Any) -> str | None:
+    choices = tuple(CATALOGUE) if name == "backend" else get_args(annotation)
     return (
         "{" + ",".join(choices) + "}"
         if choices and all(isinstance(c, str) for c in choices)
@@ -135,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="python -m bench [--config FILE] [options]    or: python -m bench doctor [options]",
         description="Measure one configuration, alone or under mpirun, srun or torchrun, and "
         "write one run log.",
-        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend ddp --world-size 2 "
-        "--batch-per-rank 16",
+        epilog="example: mpirun -n 2 --bind-to none python -m bench --backend "
+        f"{REFERENCE} --world-size 2 --batch-per-rank 16",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -163,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         else:
             group.add_argument(
-                flag, help=text, metavar=_value_hint(field.annotation) or name.upper()
+                flag, help=text, metavar=_value_hint(name, field.annotation) or name.upper()
             )
     return parser
 

@@ -1,13 +1,15 @@
-"""The fields that define one run, each with its unit, and what follows from them by arithmetic."""
+"""The fields that define one run, each with its role and unit, and what follows by arithmetic."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-Backend = Literal["single", "ddp", "horovod"]
+from bench.backends.catalogue import CATALOGUE, takers
+from bench.config.roles import Role, field
+
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
@@ -15,9 +17,16 @@ Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 
 MATCHED_BUCKET_MIB = 25.0
-_MOST = (
-    10**9
-)  # of anything that is counted: more is a slip, and some arithmetic on it would end in a traceback
+# of anything that is counted: more is a slip, and some arithmetic on it would end in a traceback
+_MOST = 10**9
+
+_CELL, _KNOB = Role.CELL | Role.PLANNED, Role.CELL | Role.KNOB
+_SIZE = Role.POINT | Role.PLANNED
+_WORK, _METHOD = Role.WORK, Role.METHOD
+_DISCLOSED = Role.WORK | Role.DISCLOSED
+_EXCHANGE = _DISCLOSED | Role.EXCHANGE
+_PLAN = Role.BOOKKEEPING | Role.PLANNED
+_ORDER = _PLAN | Role.PER_RUN
 
 
 def _split_commas(value: object) -> object:
@@ -43,184 +52,191 @@ class Fields(BaseModel):
         "study": "set by python -m slurm for the runs of a study",
     }
 
-    backend: Backend = Field(
-        "single", description="who averages the gradients: nobody (one process), DDP or Horovod"
+    backend: str = field(
+        _CELL,
+        "single",
+        f"what averages the gradients: {', '.join(CATALOGUE)} (one process: nothing)",
     )
-    transport: Transport = Field(
+    transport: Transport = field(
+        _CELL,
         "none",
-        description="wire the gradients travel on; 'none' for single, else mpi (the CPU's "
-        "default), gloo, or nccl (CUDA)",
+        "wire the gradients travel on; 'none' for single, else mpi (the CPU's default), gloo, "
+        "or nccl (CUDA)",
     )
-    settings: Settings = Field(
+    settings: Settings = field(
+        _CELL,
         "shipped",
-        description="'shipped': each framework's own defaults; 'matched': equal bucket bytes, no "
-        "buffer broadcast in a step; "
-        "'tuned': a knob of the framework set by hand",
+        "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
+        "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
-    model: str = Field(
+    model: str = field(
+        _WORK,
         "resnet50",
-        description="a torchvision classification model, or package.module:factory(num_classes) "
-        "for your own",
+        "a torchvision classification model, or package.module:factory(num_classes) for your own",
     )
-    dataset: str = Field(
+    dataset: str = field(
+        _WORK,
         "synthetic",
-        description="'synthetic': fresh random images per step; 'digits': scikit-learn's "
-        "handwritten digits; 'svhn', 'cifar10', "
-        "'cifar100', 'imagefolder' (a folder per class, as ImageNet's train/): from data_dir; "
-        "package.module:factory(config) "
-        "for your own",
+        "'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten "
+        "digits; 'svhn', 'cifar10', 'cifar100', 'imagefolder' (a folder per class, as "
+        "ImageNet's train/): from data_dir; package.module:factory(config) for your own",
     )
-    data_dir: Path | None = Field(
+    data_dir: Path | None = field(
+        Role.METHOD | Role.PER_BLOCK | Role.FOLDER,
         None,
-        description="folder of a data set that lives on disk; refused by the two built-in data "
-        "sets, which need none",
+        "folder of a data set that lives on disk; refused by the two built-in data sets, which "
+        "need none",
     )
-    download: bool = Field(
-        True, description="fetch svhn, cifar10 or cifar100 into data_dir where it is missing"
-    )
-    augment: bool = Field(
+    download: bool = field(
+        Role.METHOD | Role.PER_BLOCK,
         True,
-        description="the data set's standard augmentation, seeded; built-in data sets have none",
+        "fetch svhn, cifar10 or cifar100 into data_dir where it is missing",
     )
-    sharding: Literal["reshuffled", "fixed"] = Field(
+    augment: bool = field(
+        _WORK, True, "the data set's standard augmentation, seeded; built-in data sets have none"
+    )
+    sharding: Literal["reshuffled", "fixed"] = field(
+        _WORK,
         "reshuffled",
-        description="which samples a rank sees: 'reshuffled' over all ranks every epoch, or one "
-        "'fixed' part of its own, in a "
-        "new order every epoch",
+        "which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' "
+        "part of its own, in a new order every epoch",
     )
-    preprocessing: Literal["inside", "outside"] = Field(
+    preprocessing: Literal["inside", "outside"] = field(
+        _DISCLOSED,
         "inside",
-        description="'inside' the clock, or 'outside': every batch of the run is made and kept in "
-        "memory beforehand",
+        "'inside' the clock, or 'outside': every batch of the run is made and kept in memory "
+        "beforehand",
     )
-    loader_only: bool = Field(
-        False, description="measure the input pipeline alone: batches are made, nothing is trained"
+    loader_only: bool = field(
+        _METHOD, False, "measure the input pipeline alone: batches are made, nothing is trained"
     )
-    image_size: int = Field(
-        32, ge=8, le=2**16, description="edge of the square input image, pixels"
+    image_size: int = field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
+    global_batch: int | None = field(
+        _SIZE, None, "images per step over all ranks (strong scaling)", ge=1, le=_MOST
     )
-    global_batch: int | None = Field(
-        None, ge=1, le=_MOST, description="images per step over all ranks (strong scaling)"
+    batch_per_rank: int | None = field(
+        _SIZE, None, "images per step on each rank (weak scaling)", ge=1, le=_MOST
     )
-    batch_per_rank: int | None = Field(
-        None, ge=1, le=_MOST, description="images per step on each rank (weak scaling)"
+    world_size: int = field(
+        _SIZE, 1, "ranks this run must have; any other number is an error", ge=1, le=_MOST
     )
-    world_size: int = Field(
-        1, ge=1, le=_MOST, description="ranks this run must have; any other number is an error"
+    device: Literal["cpu", "cuda"] = field(
+        _DISCLOSED, "cpu", "where the model lives; 'cuda' is ROCm's name in torch as well"
     )
-    device: Literal["cpu", "cuda"] = Field(
-        "cpu", description="where the model lives; 'cuda' is ROCm's name in torch as well"
-    )
-    precision: Precision = Field(
+    precision: Precision = field(
+        _WORK,
         "float32",
-        description="float32 (TF32 off), tf32 (CUDA), float64; bf16-mixed: autocast, weights and "
-        "gradients in float32; bf16: "
-        "weights, activations and gradients",
+        "float32 (TF32 off), tf32 (CUDA), float64; bf16-mixed: autocast, weights and gradients "
+        "in float32; bf16: weights, activations and gradients",
     )
-    memory_format: Literal["contiguous", "channels_last"] = Field(
-        "contiguous", description="layout of weights and activations"
+    memory_format: Literal["contiguous", "channels_last"] = field(
+        _DISCLOSED, "contiguous", "layout of weights and activations"
     )
-    compile: bool = Field(
-        False, description="torch.compile the model (takes away Horovod's overlap: compare apart)"
+    compile: bool = field(
+        _DISCLOSED,
+        False,
+        "torch.compile the model (may take away the exchange's overlap: compare apart)",
     )
-    accumulate: int = Field(
+    accumulate: int = field(
+        _DISCLOSED,
         1,
+        "micro-batches of a step; each has batch_per_rank / accumulate images",
         ge=1,
         le=_MOST,
-        description="micro-batches of a step; each has batch_per_rank / accumulate images",
     )
-    clip_norm: float | None = Field(
-        None, gt=0, description="clip the gradients to this global L2 norm after the exchange"
+    clip_norm: float | None = field(
+        _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
     )
-    compression: Literal["none", "fp16", "bf16"] = Field(
-        "none", description="type in which float32 gradients travel"
+    compression: Literal["none", "fp16", "bf16"] = field(
+        _EXCHANGE, "none", "type in which float32 gradients travel"
     )
-    sync_batchnorm: bool = Field(
+    sync_batchnorm: bool = field(
+        _EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA, where frameworks have it)"
+    )
+    unused_parameters: bool = field(
+        _WORK,
         False,
-        description="BatchNorm statistics over all ranks (CUDA, where both frameworks have it)",
+        "the model leaves parameters out of some steps; without this such a model is refused",
     )
-    unused_parameters: bool = Field(
-        False,
-        description="the model leaves parameters out of some steps; without this such a model is "
-        "refused",
-    )
-    base_lr: float = Field(
+    base_lr: float = field(
+        _WORK,
         0.1,
+        "learning rate per 256 images; the one rule: lr = base_lr * global batch / 256",
         gt=0,
-        description="learning rate per 256 images; the one rule: lr = base_lr * global batch / 256",
     )
-    max_lr: float | None = Field(
+    max_lr: float | None = field(
+        _WORK,
         None,
+        "the learning rate never rises above this; for studies of throughput, whose largest "
+        "batches diverge",
         gt=0,
-        description="the learning rate never rises above this; for studies of throughput, whose "
-        "largest batches diverge",
     )
-    lr_warmup_steps: int = Field(
+    lr_warmup_steps: int = field(
+        _WORK, 0, "steps over which the learning rate rises linearly to that value", ge=0, le=_MOST
+    )
+    momentum: float = field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
+    weight_decay: float = field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
+    nesterov: bool = field(_WORK, False, "Nesterov momentum")
+    warmup_steps: int = field(
+        _METHOD, 10, "steps before the first window, recorded but not counted", ge=3, le=_MOST
+    )
+    windows: int = field(_METHOD, 4, "timed windows", ge=1, le=_MOST)
+    steps_per_window: int = field(_METHOD, 5, "optimiser updates in a window", ge=1, le=_MOST)
+    seed: int = field(
+        Role.METHOD | Role.PER_BLOCK | Role.PLANNED | Role.PER_RUN,
         0,
+        "seed of the initial weights, the data and its order",
         ge=0,
-        le=_MOST,
-        description="steps over which the learning rate rises linearly to that value",
+        lt=2**62,
     )
-    momentum: float = Field(0.9, ge=0, lt=1, description="SGD momentum")
-    weight_decay: float = Field(1e-4, ge=0, description="SGD weight decay (L2)")
-    nesterov: bool = Field(False, description="Nesterov momentum")
-    warmup_steps: int = Field(
-        10, ge=3, le=_MOST, description="steps before the first window, recorded but not counted"
-    )
-    windows: int = Field(4, ge=1, le=_MOST, description="timed windows")
-    steps_per_window: int = Field(5, ge=1, le=_MOST, description="optimiser updates in a window")
-    seed: int = Field(
-        0, ge=0, lt=2**62, description="seed of the initial weights, the data and its order"
-    )
-    threads: int = Field(1, ge=1, le=4096, description="compute threads of each rank")
-    num_workers: int = Field(
+    threads: int = field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
+    num_workers: int = field(
+        _WORK,
         0,
+        "data-loading processes of each rank; 0 loads in the training process",
         ge=0,
         le=4096,
-        description="data-loading processes of each rank; 0 loads in the training process",
     )
-    bucket_mib: float | None = Field(
+    bucket_mib: float | None = field(
+        _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", gt=0, le=2**20
+    )
+    fusion_mib: float | None = field(
+        _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
+    )
+    cycle_ms: float | None = field(
+        _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
+    )
+    log_path: Path | None = field(
+        _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
+    )
+    rendezvous_dir: Path | None = field(
+        Role.BOOKKEEPING | Role.FOLDER,
         None,
-        gt=0,
-        le=2**20,
-        description="MiB per gradient exchange: DDP's bucket cap; with settings=matched, of both "
-        "frameworks",
+        "folder all ranks see, where they find each other; default: the log's folder, or /tmp "
+        "on one node",
     )
-    fusion_mib: float | None = Field(
-        None, ge=0, le=2**20, description="Horovod's fusion threshold, MiB (its default: 128)"
+    rendezvous_timeout_s: float = field(
+        Role.BOOKKEEPING, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
     )
-    cycle_ms: float | None = Field(
-        None, gt=0, le=10_000, description="Horovod's cycle time, ms (its default: 1)"
-    )
-    log_path: Path | None = Field(
-        None, description="run log to create (JSON lines); without it nothing is kept"
-    )
-    rendezvous_dir: Path | None = Field(
-        None,
-        description="folder all ranks see, where they find each other; default: the log's folder, "
-        "or /tmp on one node",
-    )
-    rendezvous_timeout_s: float = Field(
-        60.0, ge=0.1, le=86_400, description="seconds to wait for the other ranks"
-    )
-    stall_timeout_s: float = Field(
+    stall_timeout_s: float = field(
+        Role.BOOKKEEPING,
         600.0,
+        "seconds without a finished step, or phase of the start, after which the run is ended "
+        "as failed",
         ge=1,
         le=86_400,
-        description="seconds without a finished step, or phase of the start, after which the run "
-        "is ended as failed",
     )
-    study: str | None = Field(None, description="name of the study this run belongs to")
-    block: int | None = Field(
-        None, ge=0, le=_MOST, description="index of the block this run belongs to"
+    study: str | None = field(_PLAN, None, "name of the study this run belongs to")
+    block: int | None = field(
+        _ORDER, None, "index of the block this run belongs to", ge=0, le=_MOST
     )
-    position: int | None = Field(
-        None, ge=0, le=_MOST, description="place of this run in its block's random order"
+    position: int | None = field(
+        _ORDER, None, "place of this run in its block's random order", ge=0, le=_MOST
     )
-    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = Field(
+    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = field(
+        _PLAN,
         (),
-        description="curves of the study that this run is a point of, comma-separated: weak, "
-        "strong, batch",
+        "curves of the study that this run is a point of, comma-separated: weak, strong, batch",
     )
 
     @property
@@ -269,3 +285,12 @@ class Fields(BaseModel):
         """
         rise = min(1.0, (step + 1) / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0
         return self.peak_learning_rate * rise
+
+
+def fields_with(role: Role) -> tuple[str, ...]:
+    """Names of the fields that have all of `role`, in their order."""
+    return tuple(
+        name
+        for name, info in Fields.model_fields.items()
+        if any(role in found for found in info.metadata if isinstance(found, Role))
+    )

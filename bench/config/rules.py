@@ -1,14 +1,16 @@
 """Which fields of a run go together: every rule names the value, the reason and the way out.
 
-What one framework cannot do as the other does it is refused here, rather than measured as if it
-were the same.
+What one framework cannot do as others do is refused here, rather than measured as if it were the
+same.
 """
 
 from __future__ import annotations
 
 import unicodedata
 
-from bench.config.fields import Fields
+from bench.backends.catalogue import CATALOGUE, frameworks, takers
+from bench.config.fields import Fields, fields_with
+from bench.config.roles import Role
 
 DIGITS_SAMPLES = 1797
 BUILT_IN = ("synthetic", "digits")  # need no folder
@@ -37,15 +39,22 @@ def check(c: Fields) -> None:
 
 
 def _world(c: Fields) -> None:
-    if c.backend == "single" and (c.world_size != 1 or c.transport != "none"):
+    if c.backend not in CATALOGUE:
+        raise ValueError(f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}")
+    transports = CATALOGUE[c.backend].transports
+    if not transports and (c.world_size != 1 or c.transport != "none"):
         raise ValueError(
-            f"backend=single is one process without transport, not world_size={c.world_size} "
-            f"transport={c.transport}; "
-            "use --backend ddp or horovod"
+            f"backend={c.backend} is one process without transport, not world_size={c.world_size} "
+            f"transport={c.transport}; use --backend {' or '.join(frameworks())}"
         )
-    if c.backend != "single" and c.transport == "none":
+    if transports and c.transport == "none":
         raise ValueError(
-            f"backend={c.backend} needs a transport; use --transport mpi, gloo or nccl"
+            f"backend={c.backend} needs a transport; use --transport {' or '.join(transports)}"
+        )
+    if transports and c.transport not in transports:
+        raise ValueError(
+            f"backend={c.backend} has no transport={c.transport}; use --transport "
+            f"{' or '.join(transports)}"
         )
 
 
@@ -116,13 +125,7 @@ def _device(c: Fields) -> None:
         )
     if c.sync_batchnorm and c.device == "cpu":
         raise ValueError(
-            "sync_batchnorm needs device=cuda: neither torch nor Horovod has it for the CPU; "
-            "leave it out"
-        )
-    if c.sync_batchnorm and c.backend == "single":
-        raise ValueError(
-            "sync_batchnorm with backend=single has no other rank's statistics to join; leave it "
-            "out"
+            "sync_batchnorm needs device=cuda: no framework has it for the CPU; leave it out"
         )
 
 
@@ -139,25 +142,25 @@ def _precision(c: Fields) -> None:
 
 
 def _exchange(c: Fields) -> None:
-    if c.compression != "none" and c.backend == "single":
-        raise ValueError(
-            f"compression={c.compression} is about the exchange, and backend=single has none; "
-            f"leave it out"
-        )
+    facts = CATALOGUE[c.backend]
+    for name in fields_with(Role.EXCHANGE):
+        if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
+            raise ValueError(
+                f"{name}={getattr(c, name)} is about the exchange, and backend={c.backend} has "
+                f"none; leave it out"
+            )
+    for (name, value), reason in facts.refused.items():
+        if getattr(c, name) == value:
+            raise ValueError(f"{name}={value}: {reason}")
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
         raise ValueError(
             f"compression={c.compression} is for float32 gradients, not those of "
             f"precision={c.precision}; leave it out"
         )
-    if c.compression == "bf16" and c.backend == "horovod":
-        raise ValueError(
-            "compression=bf16: Horovod 0.28 cannot add bfloat16 (its issue 4047); use "
-            "--compression fp16"
-        )
     if c.compile and c.unused_parameters:
         raise ValueError(
-            "compile and unused_parameters: DDP's search for unused parameters does not see into "
-            "a compiled graph"
+            "compile and unused_parameters: a search for unused parameters does not see into a "
+            "compiled graph"
         )
 
 
@@ -165,33 +168,16 @@ def _knobs(c: Fields) -> None:
     """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be
     recorded without effect.
     """
-    given = [
-        knob for knob in ("bucket_mib", "fusion_mib", "cycle_ms") if getattr(c, knob) is not None
-    ]
-    if "bucket_mib" in given and not (
-        c.backend == "ddp" or (c.backend == "horovod" and c.settings == "matched")
-    ):
-        raise ValueError(
-            f"bucket_mib is DDP's knob and backend={c.backend} lacks it (horovod takes it with "
-            f"settings=matched)"
-        )
-    for knob in ("fusion_mib", "cycle_ms"):
-        if knob in given and c.backend != "horovod":
+    given = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) is not None]
+    taken = CATALOGUE[c.backend].knobs
+    for knob in given:
+        if knob not in taken.get(c.settings, ()):
             raise ValueError(
-                f"{knob} is Horovod's knob and backend={c.backend} lacks it; leave it out"
+                f"{knob} has no effect with backend={c.backend} settings={c.settings}, but with "
+                f"{takers(knob)}; leave it out, or change --settings"
             )
-        if knob in given and c.settings == "matched":
-            raise ValueError(
-                f"{knob} does not go with settings=matched, where bucket_mib sets the bytes; use "
-                f"--settings tuned"
-            )
-    if given and c.settings == "shipped":
-        raise ValueError(
-            f"{given[0]} does not go with settings=shipped, the framework's own defaults; use "
-            f"--settings tuned"
-        )
     if not given and c.settings == "tuned":
+        knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         raise ValueError(
-            "settings=tuned sets at least one of bucket_mib (ddp), fusion_mib, cycle_ms "
-            "(horovod); none is given"
+            f"settings=tuned sets at least one knob of backend={c.backend} ({knobs}); none is given"
         )

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bench.config import RunConfig
+from bench.config import Role, RunConfig, fields_with
 
-# folders may have another name on each node; all else decides what is measured, or which run of a
-# study this is
-_OF_A_NODE = {"log_path", "rendezvous_dir", "data_dir"}
 _CURES = {
     "code_sha256": "bring the same files to every node",
     "versions": "start every rank in the same environment of packages",
@@ -23,7 +20,7 @@ _OPTIONS = "start every rank with the same options"
 
 def shared_fields(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain values, without the folders that may differ between nodes."""
-    return config.model_dump(mode="json", exclude=_OF_A_NODE)
+    return config.model_dump(mode="json", exclude={*fields_with(Role.FOLDER)})
 
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:

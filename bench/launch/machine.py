@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
 from bench.config.rules import DIGITS_SAMPLES
-from bench.launch.resources import GLOO_INTERFACE
 from bench.launch.world import Launch
 
 LOADER_BYTES = (
@@ -120,7 +120,7 @@ def parts(config: RunConfig) -> list[Part]:
         found.append(
             Part(
                 f"fusion_mib={config.fusion_mib:g}",
-                "Horovod's fusion buffer takes",
+                "the fusion buffer takes",
                 fusion,
                 "use a smaller one",
             )
@@ -211,7 +211,7 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
     """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort, or
     fail without the name.
     """
-    for name in GLOO_INTERFACE:
+    for name in interface_variables():
         if any(part not in existing for part in env.get(name, "").split(",") if part):
             raise UsageError(
                 f"{name}={env[name]!r} names no interface of this host; unset it, or name one of "

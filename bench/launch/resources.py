@@ -7,15 +7,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from bench.backends.catalogue import CATALOGUE, interface_variables
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
-
-# Horovod's variables that name a place or belong to its build; every other one changes what it does
-_PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_", "CONTROLLER", "CPU_OPERATIONS")
-_BUILD = ("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK")
-_HARMLESS = tuple("HOROVOD_" + name for name in (*_PLACES, *_BUILD))
-GLOO_INTERFACE = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")  # torch's Gloo and Horovod's
-_TORCH_DEBUG = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL")
 
 
 def require_unmodified(env: Mapping[str, str]) -> None:
@@ -23,12 +17,13 @@ def require_unmodified(env: Mapping[str, str]) -> None:
     whichever is to run.
     """
     for name in sorted(env):
-        if name in _TORCH_DEBUG or (name.startswith("HOROVOD_") and not name.startswith(_HARMLESS)):
-            raise UsageError(
-                f"{name}={env[name]!r} would change one framework unseen; unset it "
-                "(with --settings tuned, --fusion-mib and --cycle-ms set Horovod's, --bucket-mib "
-                "DDP's)"
-            )
+        for row in CATALOGUE.values():
+            if name.startswith(row.env_prefixes) and not name.startswith(row.env_harmless):
+                flags = " and ".join("--" + k.replace("_", "-") for k in row.knobs.get("tuned", ()))
+                raise UsageError(
+                    f"{name}={env[name]!r} would change one framework unseen; unset it (with "
+                    f"--settings tuned, {flags} set {row.short_label}'s)"
+                )
 
 
 def environment(
@@ -39,18 +34,19 @@ def environment(
 
     Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
     leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
-    from the computation, so that even an idle Horovod costs 60-90 %; a value the user has set
+    from the computation, so that even an idle framework costs 60-90 %; a value the user has set
     stays, and either way the run log records it.
     """
     threads = str(config.threads)
     changes = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
         changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    given = next((env[name] for name in GLOO_INTERFACE if name in env), None)
+    names = interface_variables()
+    given = next((env[name] for name in names if name in env), None)
     if interface := given or ("lo" if launch.local_size == launch.size else None):
-        # the same wire for both, also where only one is named: horovodrun names Horovod's.
-        # Horovod's takes no list
-        changes |= {name: interface.split(",")[0] for name in GLOO_INTERFACE if name not in env}
+        # the same wire for all, also where a launcher names one framework's alone; not every one
+        # takes a list
+        changes |= {name: interface.split(",")[0] for name in names if name not in env}
     return changes
 
 

@@ -15,6 +15,7 @@ from types import FrameType
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from bench.backends.catalogue import CATALOGUE
 from bench.config import RunConfig
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Beat
@@ -25,7 +26,7 @@ _LIBRARIES = tuple(
 )
 # Code that waits for other ranks. DDP's forward pass runs the user's model below itself, so these
 # two frames say nothing.
-_EXCHANGES = ("/torch/distributed/", "/torch/nn/parallel/", "/horovod/")
+_EXCHANGES = tuple(folder for row in CATALOGUE.values() for folder in row.code_folders)
 _AROUND_THE_MODEL = ("forward", "_run_ddp_forward")
 _STALE_S = 60.0  # clocks of nodes may differ by as much
 

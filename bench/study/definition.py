@@ -12,27 +12,20 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from bench.backends.catalogue import CANDIDATE, REFERENCE, cells, frameworks
-from bench.config import Curve, RunConfig, Settings, Transport
+from bench.config import Curve, Role, RunConfig, Settings, Transport, fields_with
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
+    **dict.fromkeys(fields_with(Role.PLANNED), "leave it out"),
     "backend": "list it in cells",
-    "transport": "list it in cells, as in 'ddp/mpi'",
+    "transport": f"list it in cells, as in {cells()[1]!r}",
     "settings": "write settings at the top of the study",
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
     "world_size": "write world_sizes at the top of the study",
     "seed": "write seed at the top of the study",
     "study": "it is the study's name",
-    "block": "leave it out",
-    "position": "leave it out",
-    "curves": "leave it out",
-    "log_path": "leave it out",
 }
-
-# Fields of [run] that `single` takes no part in, as it exchanges nothing: the common baseline runs
-# without them.
-EXCHANGE_FIELDS = ("compression", "sync_batchnorm")
 
 _NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # part of the names of files and jobs
 
@@ -222,9 +215,8 @@ class Study(Table):
         `single`, which exchanges nothing.
         """
         values = {**self.run, **self.variants.get(variant, {})}
-        return {
-            name: value for name, value in values.items() if not (alone and name in EXCHANGE_FIELDS)
-        }
+        unseen = fields_with(Role.EXCHANGE) if alone else ()
+        return {name: value for name, value in values.items() if name not in unseen}
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

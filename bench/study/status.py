@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.config import RunConfig, UsageError
+from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
 from bench.study.plan import Point, Run
 
@@ -69,7 +69,7 @@ def _difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; where it looked for its peers does
     not matter.
     """
-    for name in RunConfig.model_fields.keys() - {"log_path", "rendezvous_dir"}:
+    for name in RunConfig.model_fields.keys() - {*fields_with(Role.BOOKKEEPING | Role.FOLDER)}:
         if getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
     return ""

@@ -13,47 +13,18 @@ from typing import Any
 import pandas as pd
 
 from bench.backends.catalogue import CATALOGUE
-from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from bench.config import MATCHED_BUCKET_MIB, Role, RunConfig, fields_with
 from plots.analyse.blocks import Block, block_name
 
 Facts = Mapping[str, str]
 
-# What names the compared thing, the point or the file. Every other field of RunConfig, also one
-# added later, is work.
-_CELL = {"backend", "transport", "settings", "bucket_mib", "fusion_mib", "cycle_ms"}
-_POINT = {"world_size", "global_batch", "batch_per_rank"}
-_PLACE = {
-    "log_path",
-    "rendezvous_dir",
-    "rendezvous_timeout_s",
-    "stall_timeout_s",
-    "study",
-    "block",
-    "position",
-    "curves",
-}
-# How it was measured, not what, or where the data lay: runs that differ in these are no variants of
-# each other.
-_MEASURED = {
-    "seed",
-    "warmup_steps",
-    "windows",
-    "steps_per_window",
-    "data_dir",
-    "download",
-    "loader_only",
-}
-PER_BLOCK = (
-    "seed",
-    "data_dir",
-    "download",
-)  # equal inside a block; each job may have a scratch folder of its own
-# What may be varied inside one study: every field of the work but those.
-VARIED = tuple(k for k in RunConfig.model_fields if k not in _CELL | _POINT | _PLACE | _MEASURED)
-EXCHANGE = (
-    "compression",
-    "sync_batchnorm",
-)  # one process alone exchanges nothing and is the baseline of every such variant
+_CELL = fields_with(Role.CELL)
+_ASKED = {*fields_with(Role.WORK), *fields_with(Role.METHOD)}  # what two compared runs have alike
+PER_BLOCK = fields_with(Role.PER_BLOCK)
+VARIED = fields_with(Role.WORK)  # what may differ inside one study
+# one process alone exchanges nothing and is the baseline of every variant of these
+EXCHANGE = fields_with(Role.EXCHANGE)
+_OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 _RANK_FACTS = {
     "hostname": "hostnames",
     "cpu": "cpu",
@@ -65,10 +36,6 @@ TUNED = "tuned."
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 _ENV = "env."
-# a backend's own, where its launcher sets them in its runs alone
-_OF_LAUNCH = tuple(
-    prefix for row in CATALOGUE.values() if row.env_of_launch for prefix in row.env_prefixes
-)
 # Set by intent for the runs of one backend alone: compared all the same, and every such comparison
 # says so.
 OWN_ENV = "backend_env."
@@ -85,9 +52,7 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
     are equal is the claim. Facts that a log does not have are left out; only what both runs state
     is compared.
     """
-    work = {
-        k: v for k, v in config.model_dump(mode="json").items() if k not in _CELL | _POINT | _PLACE
-    }
+    work = config.model_dump(mode="json", include=_ASKED)
     work |= {
         "samples_per_rank": config.samples_per_rank,
         "samples_per_step": config.samples_per_step,
@@ -96,7 +61,7 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
         work["bucket_mib"] = config.bucket_mib or MATCHED_BUCKET_MIB
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
     if config.settings == "tuned":
-        work |= {TUNED + k: getattr(config, k) for k in ("bucket_mib", "fusion_mib", "cycle_ms")}
+        work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 
@@ -113,7 +78,8 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
         found[_CODE] = host[_CODE]
     else:  # not the commit: one that leaves the measuring code alone changes nothing
         found |= {f"git.{k}": v for k, v in mapping(host, "git").items() if k != "commit"}
-    found |= {_ENV + k: v for k, v in mapping(host, "env").items() if not k.startswith(_OF_LAUNCH)}
+    env = mapping(host, "env").items()
+    found |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
     found |= {OWN_ENV + k: v for k, v in mapping(host, "backend_env").items()}
     if any(of_places := [mapping(r, "env") for r in of_ranks]):
         found[_ENV + "of single ranks"] = json.dumps(of_places)
@@ -221,7 +187,7 @@ def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
 
 def _training(found: Facts) -> tuple[tuple[str, str], ...]:
     """The part of the facts that decides the numbers of a training."""
-    names = RunConfig.model_fields.keys() - _CELL | {"samples_per_rank", "samples_per_step"}
+    names = RunConfig.model_fields.keys() - {*_CELL} | {"samples_per_rank", "samples_per_step"}
     return tuple(sorted((k, v) for k, v in found.items() if k in names))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from bench.backends.catalogue import CANDIDATE, REFERENCE
-from bench.config import RunConfig
+from bench.config import Role, RunConfig, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, comparison, input_pipeline, scaling
@@ -23,18 +23,6 @@ from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.read.calibrations import Calibration
-
-# What a reader must know before comparing a number with another page's, where it is not RunConfig's
-# default.
-UNUSUAL = (
-    "device",
-    "memory_format",
-    "compile",
-    "accumulate",
-    "clip_norm",
-    "preprocessing",
-    *comparability.EXCHANGE,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,8 +184,9 @@ def workload(a: Analysis) -> str:
     ]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
+    named = fields_with(Role.DISCLOSED)
     return ", ".join(
-        [*words, *(f"{k}={shared[k]}" for k in UNUSUAL if shared.get(k, usual(k)) != usual(k))]
+        [*words, *(f"{k}={shared[k]}" for k in named if shared.get(k, usual(k)) != usual(k))]
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bench.config import explain
+from bench.config import Role, explain, fields_with
 from bench.record import Run, allocation
 from plots.analyse.comparability import EXCHANGE, VARIED
 from plots.bundle.promise import Words, broken, promised, unlike, varied
@@ -158,7 +158,7 @@ def _doubled(logs: Logs) -> Iterator[str]:
     measured: dict[object, str] = {}
     for path, run in logs.items():
         if run.config is not None:
-            key = run.config.model_dump_json(exclude={"log_path", "rendezvous_dir"})
+            key = run.config.model_dump_json(exclude={*fields_with(Role.BOOKKEEPING | Role.FOLDER)})
             if (other := seen.setdefault(key, path)) != path:
                 yield f"{path} and {other} are one and the same run"
             elif (

@@ -19,6 +19,7 @@ from typing import Any
 from bench.config import RunConfig, parse_argv
 from bench.launch import world as launching
 from bench.launch.resources import environment
+from tests.bench import fourth
 
 STEPS = 20
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
@@ -232,6 +233,7 @@ def main() -> None:
     out, argv = Path(sys.argv[1]), sys.argv[2:]
     shards = int(argv.pop(argv.index("--shards") + 1)) if "--shards" in argv else 0
     argv = [word for word in argv if word != "--shards"]
+    fourth.register()
     config, launch = parse_argv([*argv, "--dataset", "digits"]), launching.discover(os.environ)
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch

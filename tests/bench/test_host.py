@@ -231,5 +231,5 @@ def test_the_measuring_code_is_told_apart_without_git(tmp_path: Path) -> None:
         digest(train="step()", data__order="a", more=""),
     ]
     assert len({one, *others}) == 5
-    tools = {"setup__steps": "x", "doctor__ranks": "x", "overhead__loops": "x"}
+    tools = {"tools__setup__steps": "x", "tools__doctor__ranks": "x", "study__plan": "x"}
     assert digest(train="step()", data__order="a", **tools) == one, "no run loads these"

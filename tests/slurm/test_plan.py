@@ -5,10 +5,14 @@ stable under more blocks.
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from bench.backends.catalogue import CATALOGUE
 from bench.config import Curve
 from bench.study.files import read_study
 from bench.study.plan import Point, Run, plan, points
 from slurm.load import find_study
+from tests.bench.fourth import FOURTH
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
@@ -167,3 +171,17 @@ def test_one_process_alone_has_no_variants_of_the_exchange(tmp_path: Path) -> No
     ]
     assert [variant for cell, variant in found if cell == "single"] == ["plain"]
     assert [variant for cell, variant in found if cell == "ddp/mpi"] == ["plain", "half"]
+
+
+def test_a_backend_of_ones_own_is_planned_against_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CATALOGUE, "fourth", FOURTH)
+    cells = 'cells = ["single", "fourth/gloo", "horovod/gloo"]'
+    study = small(tmp_path, cells=f'{cells}\nreference = "horovod"\ncandidate = "fourth"')
+    assert study.pairs == [("horovod/gloo", "fourth/gloo")]
+    runs = [r for r in flat(plan(study, 1, RUNS)) if r.point.cell == "fourth/gloo"]
+    assert {(r.config.backend, r.config.transport, r.config.world_size) for r in runs} == {
+        ("fourth", "gloo", 1),
+        ("fourth", "gloo", 2),
+    }

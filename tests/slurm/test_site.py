@@ -139,7 +139,7 @@ BAD: list[tuple[str, str, int, str]] = [
         "max_minutes = 60",
         'max_minutes = 60\n[env_per_backend.mxnet]\nX = "1"',
         22,
-        "env_per_backend.mxnet.[key]='mxnet': should be 'ddp' or 'horovod'",
+        "env_per_backend.mxnet: a backend is one of ddp, horovod",
     ),
     (
         'partition = "gpu"',

@@ -149,7 +149,8 @@ BAD: list[tuple[str, str, str]] = [
     (
         "windows",
         "cycle_ms = 1.0",
-        "run.cycle_ms is Horovod's knob and backend=ddp lacks it; leave it out (at ddp-mpi-w2-b8)",
+        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned); "
+        "leave it out, or change settings (at ddp-mpi-w2-b8)",
     ),
     (
         "seed",

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.backends.catalogue import CATALOGUE
 from bench.launch.world import Launch
 from bench.tools.doctor import process
 from bench.tools.doctor.exchange_worker import MARK
@@ -46,11 +47,12 @@ def alone(cells: Sequence[str], options: Options, mpirun: bool, say: Say) -> Ite
             )
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
         env = {**os.environ, **mpirun_environment(os.environ, root)}
-        # the variables of Horovod that set-up's own check needs would be this try's too
+        # a framework's variables that set-up's own check needs would be this try's too
+        own = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
         env = {
             name: value
             for name, value in env.items()
-            if name in os.environ or not name.startswith("HOROVOD_")
+            if name in os.environ or not name.startswith(own)
         }
         ended = process.run(
             [*launcher, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s

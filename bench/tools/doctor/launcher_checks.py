@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.launch.world import Launch
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
@@ -47,7 +48,7 @@ def world(launch: Launch, asked: int | None) -> list[Finding]:
 
 def library(launch: Launch, mpi: str, env: Mapping[str, str]) -> list[Finding]:
     """Does this launcher start this MPI? If not, each rank would be a world of its own."""
-    gloo = "--cells ddp/gloo,horovod/gloo"
+    gloo = f"--cells {','.join(f'{name}/gloo' for name in frameworks())}"
     if launch.source in NO_MPI:
         return [ok("MPI", f"{launch.source} starts no MPI ({mpi}): Gloo only")]
     if launch.source == "srun":
@@ -117,5 +118,8 @@ def cells(launch: Launch, asked: Sequence[str] | None, gpus: int) -> list[str]:
     local = 2 if launch.source == "none" else launch.local_size
     transports += ["nccl"] if gpus >= local else []
     return [
-        f"{framework}/{transport}" for transport in transports for framework in ("ddp", "horovod")
+        f"{name}/{transport}"
+        for transport in transports
+        for name in frameworks()
+        if transport in CATALOGUE[name].transports
     ]

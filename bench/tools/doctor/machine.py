@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.backends.catalogue import interface_variables
 from bench.config import UsageError
-from bench.launch.resources import GLOO_INTERFACE, require_unmodified
+from bench.launch.resources import require_unmodified
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 from bench.tools.setup import pair
 
@@ -152,7 +153,8 @@ def interfaces(
     must agree.
     """
     found: list[Finding] = []
-    named = {name: env[name] for name in (*GLOO_INTERFACE, "NCCL_SOCKET_IFNAME") if env.get(name)}
+    of_gloo = interface_variables()
+    named = {name: env[name] for name in (*of_gloo, "NCCL_SOCKET_IFNAME") if env.get(name)}
     for name, value in named.items():
         if not _exists(name, value, existing):
             text = f"{name}={value!r} names no interface of this host"
@@ -169,13 +171,14 @@ def interfaces(
                     f"{', '.join(other for other in existing if other != 'lo')}",
                 )
             )
-    torch, horovod = (named.get(name) for name in GLOO_INTERFACE)
-    if torch and horovod and horovod not in torch.split(","):
-        text = (
-            f"{GLOO_INTERFACE[0]}={torch!r} but {GLOO_INTERFACE[1]}={horovod!r}: the "
-            f"frameworks would use different wires"
-        )
-        found.append(warning("interface", text, "give both the same"))
+    first, *others = [name for name in of_gloo if name in named] or [""]
+    for name in others:
+        if named[name] not in named[first].split(","):
+            text = (
+                f"{first}={named[first]!r} but {name}={named[name]!r}: the frameworks would use "
+                f"different wires"
+            )
+            found.append(warning("interface", text, "give both the same"))
     names = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
     return found or [ok("interface", f"{names}; here are {', '.join(existing)}")]
 

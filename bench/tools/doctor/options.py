@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bench.backends.catalogue import cells as known_cells
 from bench.config import UsageError, make_config
-
-CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo", "ddp/nccl", "horovod/nccl")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def parse(argv: list[str]) -> Options:
         help="compute threads of each rank (default: 1)",
     )
     cells = (
-        f"what to try, comma-separated, of {', '.join(CELLS)}; default: all that can be; "
+        f"what to try, comma-separated, of {', '.join(_exchanging())}; default: all that can be; "
         f"--cells= tries none"
     )
     parser.add_argument("--cells", type=_cells, help=cells)
@@ -100,8 +99,12 @@ def _seconds(text: str) -> float:
 
 
 def _cells(text: str) -> tuple[str, ...]:
-    cells = tuple(filter(None, text.split(",")))
+    cells, known = tuple(filter(None, text.split(","))), _exchanging()
     for cell in cells:
-        if cell not in CELLS:
-            raise argparse.ArgumentTypeError(f"{cell!r} is none of {', '.join(CELLS)}")
+        if cell not in known:
+            raise argparse.ArgumentTypeError(f"{cell!r} is none of {', '.join(known)}")
     return cells
+
+
+def _exchanging() -> list[str]:
+    return [cell for cell in known_cells() if "/" in cell]
