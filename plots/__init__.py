@@ -1,1 +1,32 @@
 """Run logs to statistics, figures and a report; needs no torch and starts nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def load_runs(folder: Path | str) -> pd.DataFrame:
+    """The usable training runs of a study's folder, one row each, for a notebook.
+
+    The same table as runs.csv. Raises UsageError where there are no logs. Columns:
+
+    - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
+      folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
+      (images), `warmup_steps`, `curves` (weak, strong, batch), `seed`, `study`
+    - where: `block` (-1: none), `position` in it, `allocation` (the scheduler's job), `hosts`,
+      `log` (its file)
+    - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
+      ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
+      slowest rank of each step), `steps` (timed), `input_share` (of the time, waiting for batches)
+    - how sure: `steady`, `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the
+      steps over the first, minus 1), `outlier_steps`, `exit_code`, `parameters_sha256` (at the end)
+
+    Compare cells inside blocks: the machine's speed drifts between them.
+    """
+    from plots.analyse.runs import load, tidy
+
+    return tidy(load(Path(folder)))

@@ -113,6 +113,21 @@ def test_what_is_measured_knows_no_tool(path: Path) -> None:
         assert not any(below(module, {"bench.tools"}) for module in imports(path))
 
 
+# a reader knows no analysis, an analysis no report: readers of other tools' logs can share both
+KNOWS_NOT = {
+    "plots/read/": {"plots.analyse", "plots.report", "plots.bundle"},
+    "plots/analyse/": {"plots.report", "plots.bundle"},
+    "plots/report/": {"plots.bundle"},
+}
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_reading_stands_below_analysis_and_analysis_below_reports(path: Path) -> None:
+    for room, above in KNOWS_NOT.items():
+        if name(path).startswith(room):
+            assert not any(below(module, above) for module in imports(path))
+
+
 def test_reports_name_no_framework() -> None:
     """A new backend is a row of the catalogue: its labels and looks come from there."""
     for path in (ROOT / "plots").rglob("*.*"):

@@ -36,10 +36,6 @@ TUNED = "tuned."
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 # recorded where it changes speed; a variable that is not there is unset, which is a fact too
 _ENV = "env."
-# a backend's own, where its launcher sets them in its runs alone
-_OF_LAUNCH = tuple(
-    prefix for row in CATALOGUE.values() if row.env_of_launch for prefix in row.env_prefixes
-)
 # Set by intent for the runs of one backend alone: compared all the same, and every such comparison
 # says so.
 OWN_ENV = "backend_env."
@@ -157,28 +153,31 @@ def varying(runs: pd.DataFrame) -> list[str]:
     return differences(runs["facts"], (), (*OF_THE_POINT, "seed", *VARIED))
 
 
-def variants(runs: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+def variants(cells: Iterable[str], facts: Iterable[Facts]) -> list[tuple[str, ...]]:
     """Per run the fields in which a folder's runs differ, as 'field=value'; what concerns the
     exchange not for `single`.
     """
-    same = shared(runs)
-    return [tuple(f"{k}={v}" for k, v in _varied(run).items() if k not in same) for run in runs]
+    varied = list(map(_varied, cells, facts))
+    same = _same(varied)
+    return [tuple(f"{k}={v}" for k, v in run.items() if k not in same) for run in varied]
 
 
-def shared(runs: Sequence[Mapping[Any, Any]]) -> Facts:
+def shared(cells: Iterable[str], facts: Iterable[Facts]) -> Facts:
     """The varied fields that have one value in all runs they mean anything in."""
+    return _same(map(_varied, cells, facts))
+
+
+def _same(varied: Iterable[Facts]) -> Facts:
     values: dict[str, set[str]] = defaultdict(set)
-    for run in runs:
-        for k, v in _varied(run).items():
+    for run in varied:
+        for k, v in run.items():
             values[k].add(v)
     return {k: next(iter(v)) for k, v in values.items() if len(v) == 1}
 
 
-def _varied(run: Mapping[Any, Any]) -> dict[str, str]:
-    alone = run["cell"] == "single"
-    return {
-        k: run["facts"][k] for k in VARIED if k in run["facts"] and not (alone and k in EXCHANGE)
-    }
+def _varied(cell: str, facts: Facts) -> dict[str, str]:
+    alone = cell == "single"
+    return {k: facts[k] for k in VARIED if k in facts and not (alone and k in EXCHANGE)}
 
 
 def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
@@ -222,14 +221,11 @@ def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
     checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
         groups: dict[tuple[Block, object], dict[str, str]] = defaultdict(dict)
-        for row in runs.to_dict("records"):
-            if (
-                row["world_size"] == world_size
-                and row["parameters_sha256"]
-                and _bits_must_agree(row["facts"])
-            ):
-                group = groups[Block(row["block"], row["allocation"]), _training(row["facts"])]
-                group[f"{row['cell']} ({row['log']})"] = row["parameters_sha256"]
+        rows: Any = runs[runs["world_size"] == world_size].itertuples()
+        for row in rows:
+            if row.parameters_sha256 and _bits_must_agree(row.facts):
+                group = groups[Block(row.block, row.allocation), _training(row.facts)]
+                group[f"{row.cell} ({row.log})"] = row.parameters_sha256
         several = {k: g for k, g in groups.items() if len({name.split()[0] for name in g}) > 1}
         wrong = tuple(
             f"{block_name(k[0])}: {', '.join(sorted(g))}"

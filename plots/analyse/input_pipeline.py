@@ -7,16 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.blocks import Block
+
+_SHOWN = ("dataset=", "num_workers=")  # have columns of their own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pipeline:
     """Images/s of one configuration of the input pipeline over blocks; `variant` is what tells it
     from the others.
@@ -34,26 +34,28 @@ def measure(runs: pd.DataFrame) -> list[Pipeline]:
     """One row per configuration, averaged as training runs are: on time inside a block, then over
     blocks on logs.
     """
-    rows: list[dict[Any, Any]] = runs.to_dict("records")
-    shown = ("dataset=", "num_workers=")
-    groups: dict[tuple[Any, ...], list[dict[Any, Any]]] = {}
-    for row, variant in zip(rows, comparability.variants(rows), strict=True):
-        facts, other = row["facts"], tuple(word for word in variant if not word.startswith(shown))
-        groups.setdefault(
-            (facts["dataset"], row["samples_per_rank"], facts["num_workers"], other), []
-        ).append(row)
+    if runs.empty:
+        return []
+    told = comparability.variants(runs["cell"], runs["facts"])
+    keyed = runs.assign(
+        dataset=[facts["dataset"] for facts in runs["facts"]],
+        num_workers=[facts["num_workers"] for facts in runs["facts"]],
+    )
+    keyed["variant"] = [tuple(w for w in words if not w.startswith(_SHOWN)) for words in told]
+    grouped: Any = keyed.groupby(["dataset", "samples_per_rank", "num_workers", "variant"])
     return [
-        Pipeline(dataset, batch, workers, other, _images_per_s(group), len(group))
-        for (dataset, batch, workers, other), group in sorted(groups.items())
+        Pipeline(
+            dataset=dataset,
+            samples_per_rank=int(batch),
+            num_workers=workers,
+            variant=variant,
+            images_per_s=_images_per_s(rows),
+            runs=len(rows),
+        )
+        for (dataset, batch, workers, variant), rows in grouped
     ]
 
 
-def _images_per_s(rows: list[dict[Any, Any]]) -> Estimate:
-    blocks: dict[Block, list[float]] = {}
-    for row in rows:
-        blocks.setdefault(Block(row["block"], row["allocation"]), []).append(
-            row["step_seconds_mean"]
-        )
-    return stats.geometric_mean(
-        [rows[0]["samples_per_step"] / float(np.mean(seconds)) for seconds in blocks.values()]
-    )
+def _images_per_s(rows: pd.DataFrame) -> Estimate:
+    seconds = rows.groupby(["block", "allocation"], sort=False)["step_seconds_mean"].mean()
+    return stats.geometric_mean((rows["samples_per_step"].iloc[0] / seconds).tolist())

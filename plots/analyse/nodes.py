@@ -19,8 +19,8 @@ from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
 from plots.analyse.points import NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
 from plots.analyse.scaling import Scaled, scaled
+from plots.read.calibrations import WHEN, Calibration
 
-WHEN = ("start", "end")
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
 # rule on the spread alone would name nodes that cost nothing, and a floor alone would name half a
 # system.
@@ -37,31 +37,6 @@ _MAY_DIFFER = (
     *comparability.EXCHANGE,
     "cpu",
 )  # nodes of a job may be of several kinds: these are the same ones
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """One plain process on one node, as its job recorded it; `reason` says why it gives no number,
-    '' if it does.
-
-    `node` is the scheduler's name of the node, '' where a whole round is missing; `host` is its
-    own, by which runs know it.
-    """
-
-    job: str
-    allocation: str
-    when: str
-    node: str
-    host: str = ""
-    log: str = ""
-    reason: str = ""
-    images_per_s: float = math.nan
-    samples_per_step: int = 0
-    facts: comparability.Facts | None = None
-
-    @property
-    def usable(self) -> bool:
-        return not self.reason
 
 
 @dataclass(frozen=True)
@@ -167,7 +142,7 @@ def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
     rounds = {(c.allocation, c.when) for c in found}
     reason = "not there: the job ended before it, or is still running"
     return [
-        Calibration(job, a, when, "", reason=reason)
+        Calibration(job=job, allocation=a, when=when, node="", reason=reason)
         for a, job in held.items()
         for when in WHEN
         if (a, when) not in rounds

@@ -9,11 +9,10 @@ neither do variants, such as two precisions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from plots.analyse import comparability
@@ -47,7 +46,7 @@ class Point(NamedTuple):
         }[curve]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BlockMean:
     """One point in one block: mean seconds of a step over its repeats."""
 
@@ -94,49 +93,38 @@ class NotCompared:
     reason: str
 
 
+def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
+    """The runs of each point, in order of their first logs."""
+    settings = runs["settings"].where(runs["cell"] != "single", NO_SETTINGS)
+    rest = [runs[name] for name in ("cell", "world_size", "samples_per_rank", "variant")]
+    grouped: Any = runs.groupby([settings, *rest], sort=False)
+    for (tuning, cell, world_size, batch, variant), rows in grouped:
+        yield Point(tuning, cell, int(world_size), int(batch), variant), rows
+
+
 def tabulate(runs: pd.DataFrame) -> Table:
     """Average the repeats of every point inside every block."""
-    groups: dict[Point, dict[Block, list[Mapping[Any, Any]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    curves: dict[Point, set[str]] = defaultdict(set)
-    for row in runs.to_dict("records"):
-        point = point_of(row)
-        groups[point][Block(row["block"], row["allocation"])].append(row)
-        curves[point].update(row["curves"])
-    blocks = {
-        point: {b: _block_mean(rows) for b, rows in sorted(found.items())}
-        for point, found in groups.items()
-    }
-    return Table(blocks, {p: frozenset(c) for p, c in curves.items()})
+    blocks: dict[Point, dict[Block, BlockMean]] = {}
+    curves: dict[Point, frozenset[str]] = {}
+    for point, rows in by_point(runs):
+        in_blocks: Any = rows.groupby(["block", "allocation"])
+        blocks[point] = {
+            Block(int(block), allocation): _block_mean(group)
+            for (block, allocation), group in in_blocks
+        }
+        curves[point] = frozenset().union(*rows["curves"])
+    return Table(blocks, curves)
 
 
-def point_of(row: Mapping[Any, Any]) -> Point:
-    """The point that a run belongs to."""
-    settings = NO_SETTINGS if row["cell"] == "single" else row["settings"]
-    return Point(
-        settings, row["cell"], int(row["world_size"]), int(row["samples_per_rank"]), row["variant"]
-    )
-
-
-def _block_mean(rows: Sequence[Mapping[Any, Any]]) -> BlockMean:
-    facts = tuple(row["facts"] for row in rows)
-    hosts = tuple(sorted({host for row in rows for host in row["hosts"]}))
+def _block_mean(rows: pd.DataFrame) -> BlockMean:
+    shares = rows["input_share"].astype(float)  # a log before schema 2 does not say it
     return BlockMean(
-        float(np.mean([r["step_seconds_mean"] for r in rows])),
-        len(rows),
-        facts,
-        hosts,
-        mean_share(rows),
+        step_seconds=float(rows["step_seconds_mean"].mean()),
+        runs=len(rows),
+        facts=tuple(rows["facts"]),
+        hosts=tuple(sorted({host for hosts in rows["hosts"] for host in hosts})),
+        input_share=None if shares.isna().any() else float(shares.mean()),
     )
-
-
-def mean_share(rows: Sequence[Mapping[Any, Any]]) -> float | None:
-    """Mean over runs of the time waited for batches; None where a log does not say (before schema
-    2).
-    """
-    shares = [row["input_share"] for row in rows]
-    return None if any(s is None or s != s for s in shares) else float(np.mean(shares))
 
 
 def shared_blocks(

@@ -19,9 +19,10 @@ from plots.analyse import comparability, comparison, input_pipeline, scaling
 from plots.analyse import coverage as gaps
 from plots.analyse import variants as gains
 from plots.analyse.coverage import Gap
-from plots.analyse.nodes import Calibrated, Calibration, calibrate
-from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
-from plots.read.runs import Loaded
+from plots.analyse.nodes import Calibrated, calibrate
+from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
+from plots.analyse.runs import Loaded
+from plots.read.calibrations import Calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,16 +136,12 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
 
 
 def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
-    points: dict[Point, list[dict[Any, Any]]] = {}
-    for row in runs.to_dict("records"):
-        points.setdefault(point_of(row), []).append(row)
     rows = []
-    for point, group in points.items():
+    for point, group in by_point(runs):
         median, p95, p99 = (
-            stats.median_estimate([r[f"step_seconds_{q}"] for r in group])
+            stats.median_estimate(group[f"step_seconds_{q}"].tolist())
             for q in ("median", "p95", "p99")
         )
-        steps, outliers = max(r["steps"] for r in group), sum(r["outlier_steps"] for r in group)
         rows.append(
             StepTimes(
                 point=point,
@@ -152,9 +149,9 @@ def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
                 median_seconds=median,
                 p95_seconds=p95,
                 p99_seconds=p99,
-                steps_per_run=steps,
-                outlier_steps=outliers,
-                not_steady_runs=sum(not r["steady"] for r in group),
+                steps_per_run=int(group["steps"].max()),
+                outlier_steps=int(group["outlier_steps"].sum()),
+                not_steady_runs=int((~group["steady"].astype(bool)).sum()),
             )
         )
 
@@ -180,7 +177,7 @@ def workload(a: Analysis) -> str:
     """What was trained, in a few words, from the facts that all runs share; what is not as usual is
     named.
     """
-    shared = comparability.shared(a.loaded.runs.to_dict("records"))
+    shared = comparability.shared(a.loaded.runs["cell"], a.loaded.runs["facts"])
     words = [
         shared.get("model", "several models"),
         f"{shared.get('dataset', 'several kinds of')} data",

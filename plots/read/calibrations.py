@@ -4,18 +4,23 @@ jobs/*.jsonl.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from bench.config import RunConfig
 from bench.record import allocation
-from plots.analyse import comparability
-from plots.analyse.nodes import WHEN, Calibration
 from plots.read.runs import Unusable, read_log
+
+WHEN = ("start", "end")  # of a job, its rounds
+Facts = Mapping[str, str]
+FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
 
 _Word = Annotated[str, Field(max_length=4096)]
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
@@ -34,34 +39,66 @@ class _Said(TypedDict):
     log: NotRequired[Annotated[str, Field(pattern=r"^[^/\x00]{0,255}$")]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """One plain process on one node, as its job recorded it; `reason` says why it gives no number,
+    '' if it does.
+
+    `node` is the scheduler's name of the node, '' where a whole round is missing; `host` is its
+    own, by which runs know it.
+    """
+
+    job: str
+    allocation: str
+    when: str
+    node: str
+    host: str = ""
+    log: str = ""
+    reason: str = ""
+    images_per_s: float = math.nan
+    samples_per_step: int = 0
+    facts: Facts | None = None
+
+    @property
+    def usable(self) -> bool:
+        return not self.reason
+
+
 _EVENT: TypeAdapter[Any] = TypeAdapter(_Said)
 
 
-def read(folder: Path) -> list[Calibration] | None:
+def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
     """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none
     recorded; None without jobs.
+
+    `facts` makes of a usable one what it may be compared by.
     """
     if not (folder / "jobs").is_dir():
         return None
     found = [
         c
         for path in sorted((folder / "jobs").glob("*.jsonl"))
-        for c in _of_job(path, folder / "calibration")
+        for c in _of_job(path, folder / "calibration", facts)
     ]
     recorded = {c.log for c in found}
     strays = (p for p in sorted((folder / "calibration").glob("*.jsonl")) if p.name not in recorded)
     reason = "its job did not live to record it"
     return [
         *found,
-        *(Calibration("", _allocation(p), "", "", log=p.name, reason=reason) for p in strays),
+        *(
+            Calibration(
+                job="", allocation=_allocation(p), when="", node="", log=p.name, reason=reason
+            )
+            for p in strays
+        ),
     ]
 
 
-def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
+def _of_job(path: Path, logs: Path, facts: FactsOf) -> Iterator[Calibration]:
     for event in events(path.read_bytes()):
         if event.get("event") == "calibration" and event.get("when") in WHEN:
             place = allocation(event.get("job", ""), event.get("restart", 0))
-            yield _calibration(path.stem, place, event, logs)
+            yield _calibration(path.stem, place, event, logs, facts)
 
 
 def events(text: bytes) -> Iterator[Mapping[str, Any]]:
@@ -73,20 +110,27 @@ def events(text: bytes) -> Iterator[Mapping[str, Any]]:
             yield _EVENT.validate_json(line, strict=True)
 
 
-def _calibration(job: str, place: str, event: Mapping[str, Any], logs: Path) -> Calibration:
-    when, node, log = event["when"], event.get("node", ""), event.get("log", "")
+def _calibration(
+    job: str, place: str, event: Mapping[str, Any], logs: Path, facts: FactsOf
+) -> Calibration:
+    log = event.get("log", "")
+    begun = Calibration(
+        job=job, allocation=place, when=event["when"], node=event.get("node", ""), log=log
+    )
     if not log:
-        return Calibration(job, place, when, node, reason=event.get("reason", "not begun"))
+        return replace(begun, reason=event.get("reason", "not begun"))
     if not (logs / log).is_file():
-        return Calibration(job, place, when, node, log=log, reason="its log is not there")
+        return replace(begun, reason="its log is not there")
     run = read_log(logs / log)
     if isinstance(run, Unusable):
-        return Calibration(job, place, when, node, log=log, reason=run.reason)
+        return replace(begun, reason=run.reason)
     assert run.config is not None  # of a usable log
-    facts = comparability.facts(run.config, run.host, run.end)
-    host = "".join(run.hosts)
-    return Calibration(
-        job, place, when, node, host, log, "", run.images_per_s, run.config.samples_per_step, facts
+    return replace(
+        begun,
+        host="".join(run.hosts),
+        images_per_s=run.images_per_s,
+        samples_per_step=run.config.samples_per_step,
+        facts=facts(run.config, run.host, run.end),
     )
 
 

@@ -1,28 +1,23 @@
-"""Read a study's folder: complete runs become one tidy frame, everything else is listed with the
-reason.
-"""
+"""Read a study's folder: its complete runs one by one, everything else with the reason."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
-import numpy as np
-import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
 from bench.backends.catalogue import CANDIDATE, REFERENCE
-from bench.config import RunConfig, UsageError, explain
+from bench.config import UsageError, explain
 from bench.record import Run, read_run
-from plots.analyse import comparability, steady_state
-from plots.analyse.blocks import NO_BLOCK
 from plots.analyse.coverage import Plan
 from plots.read.progress import track
+
+T = TypeVar("T")
 
 ATTEMPT = re.compile(
     r"\.attempt-\d+(?=\.jsonl$)"
@@ -63,26 +58,25 @@ class Unusable:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A study's folder as read: one row per usable run, in `runs` if it trained, in `pipelines` if
-    it only made batches.
+@dataclass(frozen=True, kw_only=True)
+class StudyLogs(Generic[T]):
+    """A study's folder as read: `kept` is what the caller made of each usable log, by file name.
 
     `notes` says what had to be assumed.
     """
 
     study: Study
-    runs: pd.DataFrame
-    pipelines: pd.DataFrame
+    kept: tuple[T, ...]
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
-    host: dict[str, Any]
 
 
-def load(folder: Path) -> Loaded:
+def read_folder(folder: Path, keep: Callable[[Run], T]) -> StudyLogs[T]:
     """Read FOLDER/study.toml and FOLDER/runs/*.jsonl (or FOLDER/*.jsonl); raises UsageError where
     there are no logs.
+
+    A run is handed to `keep` and let go: all steps of all logs do not fit into memory.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
@@ -91,33 +85,21 @@ def load(folder: Path) -> Loaded:
     paths = sorted(place.glob("*.jsonl"))
     if not paths:
         raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
-    old = [p for p in paths if ATTEMPT.search(p.name)]
-    new = [p for p in paths if not ATTEMPT.search(p.name)]
-    rows: list[dict[str, Any]] = []
-    widest: Mapping[str, Any] = {}  # provenance of the run that saw most of the machine
+    kept: list[T] = []
     unusable: list[Unusable] = []
-    measured: list[
-        tuple[object, bool]
-    ] = []  # per row by which processes, and whether the log bears its own run's name
-    for path in track(new, "run logs read"):
+    for path in track([p for p in paths if not ATTEMPT.search(p.name)], "run logs read"):
         run = read_log(path)
         if isinstance(run, Unusable):
             unusable.append(run)
-            continue
-        rows.append(_row(run))
-        measured.append((run.processes, _bears_its_name(run)))
-        widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
-    rows, copies = _set_copies_aside(rows, measured)
-    pipelines = [
-        row for row in rows if row["loader_only"]
-    ]  # nothing was trained: never averaged with what was
-    rows = [row for row in rows if not row["loader_only"]]
-    for row, variant in zip(rows, comparability.variants(rows), strict=True):
-        row["variant"] = variant
-    rows, mixed = _set_mixed_aside(rows)
-    superseded = tuple(_superseded(path) for path in old)
-    frames = pd.DataFrame(rows), pd.DataFrame(pipelines)
-    return Loaded(study, *frames, (*unusable, *copies, *mixed), superseded, notes, dict(widest))
+        else:
+            kept.append(keep(run))
+    return StudyLogs(
+        study=study,
+        kept=tuple(kept),
+        unusable=tuple(unusable),
+        superseded=tuple(_superseded(p) for p in paths if ATTEMPT.search(p.name)),
+        notes=notes,
+    )
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
@@ -160,131 +142,3 @@ def _superseded(path: Path) -> Unusable:
         if run.state == "running"
         else run
     )
-
-
-def _row(run: Run) -> dict[str, Any]:
-    """One row of the frame. Step columns: seconds of the slowest rank of each step.
-
-    step_seconds_mean alone comes from the windows: it is the throughput's inverse, samples_per_step
-    / images_per_s.
-    """
-    config = run.config
-    assert config is not None
-    slowest = np.asarray(run.step_seconds()).max(axis=0)
-    judged = steady_state.judge(slowest)
-    median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
-    return {
-        "log": run.path.name,
-        **{
-            k: getattr(config, k)
-            for k in (
-                "cell",
-                "backend",
-                "transport",
-                "settings",
-                "world_size",
-                "seed",
-                "position",
-                "study",
-            )
-        },
-        **{
-            k: getattr(config, k)
-            for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")
-        },
-        "curves": _curves(config),
-        "block": NO_BLOCK if config.block is None else config.block,
-        "allocation": run.allocation,
-        "hosts": run.hosts,
-        "images_per_s": run.images_per_s,
-        "step_seconds_mean": config.samples_per_step / run.images_per_s,
-        "step_seconds_median": median,
-        "step_seconds_p95": p95,
-        "step_seconds_p99": p99,
-        "steps": len(slowest),
-        "steady": judged.steady,
-        "not_steady_reason": judged.reason,
-        "mser_cut_steps": judged.mser_cut_steps,
-        "level_shift": judged.level_shift,
-        "outlier_steps": judged.outlier_steps,
-        "input_share": _input_share(run),
-        "exit_code": run.exit.get("code"),
-        "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(config, run.host, run.end),
-    }
-
-
-def _bears_its_name(run: Run) -> bool:
-    return (
-        run.config is not None
-        and run.config.log_path is not None
-        and run.config.log_path.name == run.path.name
-    )
-
-
-def _set_copies_aside(
-    rows: Sequence[dict[str, Any]], measured: Sequence[tuple[object, bool]]
-) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Logs of the same processes, started at the same moment, are one measurement, whatever block
-    or name they bear.
-    """
-    original: dict[object, str] = {}
-    for row, (processes, _) in sorted(
-        zip(rows, measured, strict=True), key=lambda pair: not pair[1][1]
-    ):
-        original.setdefault(processes, row["log"])
-    kept, copies = [], []
-    for row, (processes, _) in zip(rows, measured, strict=True):
-        if processes is None or original[processes] == row["log"]:
-            kept.append(row)
-        else:
-            reason = (
-                f"the same measurement as {original[processes]}: by the same processes, "
-                f"started at the same moment"
-            )
-            copies.append(Unusable(row["log"], "ok", reason))
-    return kept, copies
-
-
-def _input_share(run: Run) -> float | None:
-    """Share of the windows' time that a rank waited for its batches, of the rank that waited most;
-    None in older logs.
-    """
-    if not all("input_seconds" in w for w in run.windows):
-        return None
-    waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
-    return float(np.max(waited)) / sum(run.window_seconds)
-
-
-def _curves(config: RunConfig) -> tuple[str, ...]:
-    """A run by hand names no curve: a batch per rank is weak scaling, a global batch strong."""
-    return config.curves or (("weak",) if config.batch_per_rank is not None else ("strong",))
-
-
-def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds
-    may differ by block.
-    """
-    points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        points[
-            tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))
-        ].append(row)
-    kept, aside = [], []
-    for group in points.values():
-        for row, other in zip(
-            group, comparability.against_most([r["facts"] for r in group]), strict=True
-        ):
-            kept += [] if other else [row]
-            aside += (
-                [
-                    Unusable(
-                        row["log"],
-                        "ok",
-                        "work differs from its point's other runs: " + "; ".join(other),
-                    )
-                ]
-                if other
-                else []
-            )
-    return sorted(kept, key=lambda r: r["log"]), aside

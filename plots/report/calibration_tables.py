@@ -12,10 +12,9 @@ from plots.analyse.nodes import (
     MAX_SCORE,
     MIN_NODES,
     MOST,
-    WHEN,
     Calibrated,
-    Calibration,
 )
+from plots.read.calibrations import WHEN, Calibration
 from plots.report.columns import Column, column
 from plots.report.format import count, interval, percent, rate, ratio
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from operator import attrgetter
 from typing import Any
+
+import pandas as pd
 
 from bench.study.stats import Estimate
 from plots.analyse.points import Point
@@ -70,15 +72,10 @@ def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, An
 
 def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
-    return flat_csv(records(columns, rows), [c.key for c in columns if c.key])
-
-
-def flat_csv(found: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
-    """Records as CSV; `keys` are the columns where there is no record."""
-    import pandas as pd
-
+    found = records(columns, rows)
     flat = [dict(pair for k, v in record.items() for pair in _flat(k, v)) for record in found]
-    names = list(dict.fromkeys(name for row in flat for name in row)) or list(keys)
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    names = names or [c.key for c in columns if c.key]
     frame = pd.DataFrame(flat, columns=names, dtype=object)
     return frame.to_csv(index=False, lineterminator="\n")
 

@@ -73,8 +73,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         step_times=markdown_of(tables.STEP_TIMES, a.step_times),
         not_steady=[
             f"`{escape(r['log'])}`: {escape(r['not_steady_reason'])}"
-            for r in loaded.runs.to_dict("records")
-            if not r["steady"]
+            for _, r in loaded.runs[~loaded.runs["steady"].astype(bool)].iterrows()
         ],
         equal_work=_equal_work(a),
         usable=len(loaded.runs),

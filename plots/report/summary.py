@@ -36,7 +36,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
-        "runs": runs(a),
+        "runs": _runs(a),
         "unusable": records(tables.LOGS, a.loaded.unusable),
         "superseded": records(tables.LOGS, a.loaded.superseded),
         "notes": list(a.loaded.notes),
@@ -44,7 +44,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     }
 
 
-def runs(a: Analysis) -> list[dict[str, Any]]:
+def _runs(a: Analysis) -> list[dict[str, Any]]:
     """One record for each usable run that trained."""
     frame = a.loaded.runs.drop(columns=["facts", "curves", "loader_only"]).astype(object)
     found: Any = frame.where(frame.notna(), None).to_dict("records")

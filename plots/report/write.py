@@ -13,13 +13,14 @@ from pydantic import BaseModel, Field
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
+from plots.analyse import comparability
+from plots.analyse.runs import Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse
 from plots.read import calibrations
-from plots.read.runs import Loaded, load
 from plots.report import answer, calibration_tables, figures, tables
-from plots.report.columns import csv, flat_csv
+from plots.report.columns import csv
 from plots.report.markdown import markdown
-from plots.report.summary import runs, summary
+from plots.report.summary import summary
 
 CALIBRATION = "calibration.csv"
 TABLES = ("runs.csv", "points.csv", "comparisons.csv")
@@ -47,7 +48,7 @@ def make(folder: Path, out: Path) -> list[str]:
         raise UsageError(
             f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}"
         )
-    a = analyse(loaded, calibrations.read(folder))
+    a = analyse(loaded, calibrations.read(folder, comparability.facts))
     try:
         drawn = figures.draw(a)
         _remove_stale(out, set(drawn))
@@ -70,7 +71,8 @@ def make(folder: Path, out: Path) -> list[str]:
 def _tables(a: Analysis) -> dict[str, str]:
     """The tables for other programs, by file name."""
     compared = csv((*tables.ratios(a), *tables.CHECKS), a.comparisons)
-    texts = (flat_csv(runs(a), ()), csv(tables.THROUGHPUT, a.throughput), compared)
+    runs = tidy(a.loaded).to_csv(index=False, lineterminator="\n")
+    texts = (runs, csv(tables.THROUGHPUT, a.throughput), compared)
     return dict(zip(TABLES, texts, strict=True))
 
 

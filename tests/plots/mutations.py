@@ -25,7 +25,7 @@ from typing import Any
 from bench.record import CHECKS, SCHEMA, STATES, RunLog, append_event, parse_run
 from bench.study.plan import Point, Run
 from bench.study.status import look
-from plots.read import runs
+from plots.analyse import runs
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = tuple((FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in range(1, SCHEMA))

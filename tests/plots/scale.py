@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.record import CHECKS, SCHEMA, RunLog, append_event
-from plots.read.runs import load
+from plots.analyse.runs import load
 from plots.report import write
 from tests.plots import logs
 

@@ -4,8 +4,8 @@ jobs, studies without jobs.
 
 from pathlib import Path
 
+from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.read.runs import load
 from tests.plots import logs
 
 NODES = {"r1": 1.0, "r2": 1.0}

@@ -13,10 +13,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from plots.__main__ import main
+from plots.analyse import comparability
 from plots.analyse.nodes import Calibrated
+from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.read import calibrations
-from plots.read.runs import load
 from plots.report import calibration_tables, figures
 from tests.plots import logs
 
@@ -25,7 +26,7 @@ TWO = {"ddp/mpi": (2, 1.10), "horovod/mpi": (2, 1.25)}
 
 
 def analysed(folder: Path) -> Analysis:
-    return analyse(load(folder), calibrations.read(folder))
+    return analyse(load(folder), calibrations.read(folder, comparability.facts))
 
 
 def calibrated(folder: Path) -> Calibrated:

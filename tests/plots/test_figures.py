@@ -17,8 +17,8 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
+from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.read.runs import load
 from plots.report import figures
 from plots.report.axes import look, ratio_ticks
 from tests.plots import logs

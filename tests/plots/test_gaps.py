@@ -11,7 +11,7 @@ from bench.study.plan import plan
 from plots.__main__ import main
 from plots.analyse import coverage
 from plots.analyse.points import NO_SETTINGS, tabulate
-from plots.read.runs import load
+from plots.analyse.runs import load
 from slurm.fit import fit, text_of
 from slurm.load import find_study, read_site
 from tests.plots import logs

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from plots.analyse import comparability
 from plots.read import calibrations
 from tests.plots import logs, mutations
 
@@ -30,7 +31,10 @@ def said(folder: Path) -> Path:
 
 def found(folder: Path) -> dict[str, str]:
     """Reason of each calibration by its log or node; '' where it has a number."""
-    return {c.log or f"{c.node} {c.when}": c.reason for c in calibrations.read(folder) or ()}
+    return {
+        c.log or f"{c.node} {c.when}": c.reason
+        for c in calibrations.read(folder, comparability.facts) or ()
+    }
 
 
 def test_what_a_job_recorded_is_read(folder: Path) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import plots
 from bench.config import UsageError
 from bench.record import SCHEMA, append_event
 from plots.analyse import comparability, steady_state
+from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse
 from plots.bundle import check
 from plots.read import calibrations, progress
-from plots.read.runs import Loaded, load
 from plots.report.summary import summary
 from tests.plots import logs, mutations
 
@@ -129,7 +130,11 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: P
     assert loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
     fresh = json.loads(
-        json.dumps(summary(analyse(loaded, calibrations.read(folder)), kept["figures"]))
+        json.dumps(
+            summary(
+                analyse(loaded, calibrations.read(folder, comparability.facts)), kept["figures"]
+            )
+        )
     )
     assert check._contradiction(kept, fresh) is None
 
@@ -534,3 +539,16 @@ def test_final_parameters_are_compared_inside_blocks(tmp_path: Path) -> None:
     _, two = analyse(load(tmp_path)).digests
     assert len(two.mismatches) == 1
     assert two.mismatches[0].startswith("block 1: ")
+
+
+def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
+    """One row a run; numbers and texts alone; images/s follows from seconds per step."""
+    folder = logs.study(tmp_path, blocks=2)
+    frame = plots.load_runs(str(folder))
+    assert len(frame) == len(list((folder / "runs").iterdir()))
+    rates = frame["samples_per_step"] / frame["step_seconds_mean"]
+    assert frame["images_per_s"].tolist() == pytest.approx(rates.tolist())
+    assert set(frame["curves"]) == {"weak", "strong"}
+    assert not any(isinstance(v, tuple | list | dict) for row in frame.to_numpy() for v in row)
+    for column in frame.columns:  # each is explained
+        assert f"`{column}`" in (plots.load_runs.__doc__ or "") or "step_seconds_p" in column

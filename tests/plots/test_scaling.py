@@ -11,8 +11,8 @@ import pytest
 from bench.study import stats
 from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
+from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.read.runs import load
 from plots.report import verdicts
 from tests.plots import logs
 
