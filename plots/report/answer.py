@@ -12,7 +12,7 @@ from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, interval, percent, rate, ratio
-from plots.report.verdicts import sentence, sides, tally
+from plots.report.verdicts import over, sentence, sides, tally
 
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
@@ -56,9 +56,8 @@ def where(c: Comparison) -> str:
 def said(c: Comparison, a: Analysis) -> str:
     """Verdict, ratio with its interval, n and margin."""
     n = f", n = {c.paired.n}" if c.paired.estimate.shown else ""
-    over = " / ".join(reversed(sides(c.reference, c.candidate)))
     numbers = (
-        f"{over} = {interval(c.paired.estimate, ratio)}{n}, margin "
+        f"{over(c.reference, c.candidate)} = {interval(c.paired.estimate, ratio)}{n}, margin "
         f"{100 * a.loaded.study.margin:g} %"
     )
     return f"{sentence(c, a.loaded.study.margin, a.tests)}. {numbers}."
