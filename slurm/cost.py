@@ -157,6 +157,8 @@ def paired_sd(rates: Iterable[tuple[Run, float]]) -> tuple[float, int] | None:
     """Pooled sd over blocks of ln(Horovod / DDP), and the most blocks a comparison has; None where
     none has two.
     """
+    from bench.study.stats import pooled_sd
+
     cells: dict[tuple[object, ...], dict[tuple[str, int | None], float]] = {}
     for run, rate in rates:
         point, backend = run.point, run.config.backend
@@ -168,16 +170,13 @@ def paired_sd(rates: Iterable[tuple[Run, float]]) -> tuple[float, int] | None:
             point.variant,
         )
         cells.setdefault(key, {})[backend, run.config.block] = math.log(rate)
-    squares, freedom, most = 0.0, 0, 0
-    for values in cells.values():
-        pairs = [
+    pairs = [
+        [
             log - values["ddp", block]
             for (who, block), log in values.items()
             if who == "horovod" and ("ddp", block) in values
         ]
-        if len(pairs) < 2:
-            continue
-        mean = sum(pairs) / len(pairs)
-        squares += sum((d - mean) ** 2 for d in pairs)
-        freedom, most = freedom + len(pairs) - 1, max(most, len(pairs))
-    return (math.sqrt(squares / freedom), most) if freedom else None
+        for values in cells.values()
+    ]
+    sd = pooled_sd(pairs)
+    return None if sd is None else (sd, max(map(len, pairs)))

@@ -8,7 +8,7 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -107,6 +107,16 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
         len(values),
         tuple(values),
     )
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
+    """Standard deviation of values around the mean of their own group; None where no group has
+    two.
+    """
+    several = [np.asarray(group, float) for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in several)
+    squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in several)
+    return math.sqrt(squares / freedom) if freedom else None
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Paired:
