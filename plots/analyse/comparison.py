@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from bench.study import stats
+from bench.study.definition import Primary
 from bench.study.stats import Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
@@ -48,16 +48,6 @@ class Comparison:
         return self.samples_per_rank * self.world_size
 
 
-class Primary(Protocol):
-    """What names the primary comparison; None matches any."""
-
-    curve: str
-    world_size: int
-    transport: str | None
-    settings: str | None
-    batch_per_rank: int | None
-
-
 def compare(
     table: Table, margin: float, primary: Primary | None = None
 ) -> tuple[list[Comparison], list[NotCompared]]:
@@ -76,8 +66,8 @@ def compare(
         if not {a.cell, b.cell} <= cells:
             continue
         what = f"{describe(a)} against {b.cell}"
-        if lacking := [p.cell for p in (a, b) if p not in table.blocks]:
-            missing.append(NotCompared(what, f"no usable run of {lacking[0]}"))
+        if lacking := [p for p in (a, b) if p not in table.blocks]:
+            missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
         seconds_a, seconds_b, differ = shared_blocks(
             table, a, b, (comparability.TUNED, comparability.OWN_ENV)

@@ -14,10 +14,8 @@ import pandas as pd
 from bench.config import RunConfig
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, input_pipeline, scaling
-from plots.analyse import coverage as gaps
+from plots.analyse import comparability, comparison, coverage, input_pipeline, scaling
 from plots.analyse import variants as gains
-from plots.analyse.coverage import Gap
 from plots.analyse.nodes import Calibrated, Calibration, calibrate
 from plots.analyse.points import NotCompared, Point, Table, point_of, tabulate
 from plots.read.runs import Loaded
@@ -68,7 +66,8 @@ class Analysis:
     digests: list[comparability.DigestCheck]
     varying: list[str]
     pipelines: list[input_pipeline.Pipeline]
-    gaps: list[Gap]
+    planned: list[coverage.Planned]
+    gaps: list[coverage.Gap]
     calibrated: Calibrated | None
 
     @property
@@ -112,7 +111,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it
     was not run by jobs.
     """
-    table = tabulate(loaded.runs)
+    table, planned = tabulate(loaded.runs), coverage.planned(loaded.study)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
     comparisons, no_comparison = comparison.compare(
@@ -130,7 +129,8 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         comparability.compare_digests(loaded.runs),
         comparability.varying(loaded.runs),
         input_pipeline.measure(loaded.pipelines),
-        gaps.find(loaded.study, table),
+        planned,
+        coverage.find(loaded.study.blocks, planned, table),
         None if calibrations is None else calibrate(calibrations, table),
     )
 

@@ -5,7 +5,6 @@ reason.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,38 +13,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
 
-from bench.config import RunConfig, UsageError, explain
+from bench.config import RunConfig, UsageError
 from bench.record import Run, read_run
+from bench.study.definition import Study
+from bench.study.files import salvage_study
 from plots.analyse import comparability, steady_state
 from plots.analyse.blocks import NO_BLOCK
-from plots.analyse.coverage import Plan
 from plots.read.progress import track
 
 ATTEMPT = re.compile(
     r"\.attempt-\d+(?=\.jsonl$)"
 )  # a run that was done again; what is left is its own name
-
-
-class Primary(BaseModel):
-    """The comparison that was named before measuring."""
-
-    curve: str
-    world_size: int
-    transport: str | None = None
-    settings: str | None = None
-    batch_per_rank: int | None = None
-
-
-class Study(Plan):
-    """What the report needs of study.toml; the rest belongs to whoever planned the study."""
-
-    name: str
-    question: str = ""
-    site: str = ""
-    margin: float = Field(0.02, gt=0, lt=1)
-    primary: Primary | None = None
 
 
 @dataclass(frozen=True)
@@ -118,19 +97,16 @@ def load(folder: Path) -> Loaded:
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    path = folder / "study.toml"
-    if not path.exists():
-        study = Study(name=folder.resolve().name, question="", margin=0.02, blocks=None)
-        return study, (
-            "No study.toml beside the logs: the margin of 2 % is an assumption made when "
-            "reporting, not beforehand.",
-        )
-    try:
-        return Study(**{"name": folder.resolve().name, **tomllib.loads(path.read_text())}), ()
-    except ValidationError as error:
-        raise UsageError(f"{path}: {explain(error)}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
+    study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
+    margin = f"the margin of {100 * study.margin:g} %"
+    assumed = f"{margin} is an assumption made when reporting, not beforehand"
+    if not (folder / "study.toml").exists():
+        return study, (f"No study.toml beside the logs: {assumed}.",)
+    if not wrong:
+        return study, ()
+    of_the_file = f"{margin} is the one that it names"
+    known = of_the_file if "margin" in study.model_fields_set else assumed
+    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
 
 
 def read_log(path: Path) -> Run | Unusable:

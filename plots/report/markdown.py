@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparison, coverage
+from plots.analyse import comparison
 from plots.analyse.comparability import DigestCheck
 from plots.analyse.points import NO_SETTINGS, Point, Table, describe, ranks
 from plots.analyse.scaling import Scaled
@@ -67,7 +67,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         gains=_gains(a) if a.gains else "",
         pipelines=_pipelines(a) if a.pipelines else "",
         scaling=_scaling(a, a.efficiency),
-        planned=len(coverage.planned(raw.loaded.study)) if loaded.study.blocks else 0,
+        planned=len(a.planned) if loaded.study.blocks else 0,
         gaps=a.gaps,
         gaps_table=_gaps(a),
         calibrated=a.calibrated,

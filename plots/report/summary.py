@@ -8,11 +8,12 @@ from typing import Any
 from bench.study.stats import Estimate
 from plots.analyse import comparison
 from plots.analyse.nodes import Calibrated
-from plots.analyse.points import Point
+from plots.analyse.points import NotCompared, Point
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis, machine, workload
 
 SCHEMA = 1
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary"}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
@@ -20,8 +21,9 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "study": {
-            **a.loaded.study.model_dump(),
-            "blocks_planned": a.loaded.study.blocks,
+            **a.loaded.study.model_dump(include=_OF_THE_STUDY),
+            "blocks": a.loaded.study.blocks or None,
+            "blocks_planned": a.loaded.study.blocks or None,
             "blocks_usable": a.blocks,
         },
         "machine": machine(a.loaded.host),
@@ -46,7 +48,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
             {**_point(g.point), "baseline_variant": g.baseline.variant, "ratio": _estimate(g.ratio)}
             for g in a.gains
         ],
-        "not_compared": [asdict(n) for n in a.not_compared],
+        "not_compared": [_not_compared(n) for n in a.not_compared],
         "gaps": [
             {
                 "curve": g.curve,
@@ -82,6 +84,10 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     }
 
 
+def _not_compared(n: NotCompared) -> dict[str, str]:
+    return {"what": n.what, "reason": n.reason}
+
+
 def _point(p: Point) -> dict[str, Any]:
     return {**p._asdict(), "samples_per_step": p.samples_per_step}
 
@@ -113,7 +119,7 @@ def _calibration(c: Calibrated) -> dict[str, Any]:
         "drift_warning": c.drifts,
         "jobs": [asdict(d) for d in c.jobs],
         "scaling": [_scaled(s) for s in c.scaling],
-        "no_scaling": [asdict(n) for n in c.missing],
+        "no_scaling": [_not_compared(n) for n in c.missing],
         "unusable": [
             {k: getattr(one, k) for k in ("job", "allocation", "when", "node", "log", "reason")}
             for one in c.all
