@@ -22,7 +22,8 @@ try:
 
     from bench.config import UsageError
     from bench.study.definition import MAX_BLOCKS, MAX_SECONDS
-    from bench.study.folder import RESULTS, write_whole
+    from bench.study.disk import write_whole
+    from bench.study.folder import RESULTS
     from bench.study.status import count, table
     from slurm import slurm_commands, submit
     from slurm.directives import REPORT, report_minutes

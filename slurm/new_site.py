@@ -15,7 +15,7 @@ from typing import Any, get_args
 from bench.backends.catalogue import CANDIDATE
 from bench.config import UsageError
 from bench.study.definition import Table
-from bench.study.folder import write_whole
+from bench.study.disk import write_whole
 from slurm import slurm_commands
 from slurm.site import Site
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain
 from bench.study.definition import MAX_BLOCKS, Study
+from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 
 RESULTS = Path(
@@ -89,7 +90,7 @@ class StudyFolder:
                 f"{error.filename}: {error.strerror}; choose another --results"
             ) from None
         for _ in range(20):  # for a second: somebody may only be asking whether it is taken
-            if _take(file, alone=True):
+            if take_lock(file, alone=True):
                 return file
             time.sleep(0.05)
         file.close()
@@ -102,7 +103,7 @@ class StudyFolder:
         """Whether a job of this study is running."""
         try:
             with self._jobs.open() as file:
-                return not _take(file, alone=False)
+                return not take_lock(file, alone=False)
         except FileNotFoundError:
             return False
 
@@ -152,10 +153,7 @@ class StudyFolder:
 
     def read_jobs(self) -> list[JobRecord]:
         """One record for each job that was started or submitted, in order."""
-        try:
-            return read_records(self._jobs)
-        except FileNotFoundError:
-            return []
+        return read_records(self._jobs)
 
     def add_job(self, jobs: IO[str], script: str, **facts: object) -> Path:
         """Keep a job script under the next free name, and record the job in the locked `jobs`."""
@@ -211,9 +209,10 @@ class StudyFolder:
 
 
 def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl. Raises UsageError on a line that is none."""
+    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
     records = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
         try:
             records.append(_RECORD.validate_json(line))
         except ValidationError as error:
@@ -227,49 +226,6 @@ def _free(folder: Path, pattern: str) -> Path:
     return next(
         path for n in itertools.count(1) if not (path := folder / pattern.format(n)).exists()
     )
-
-
-def write_whole(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write a file so that nobody ever sees a part of it. Raises FileExistsError if it is there and
-    not to be replaced.
-    """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        if replace:
-            temporary.replace(path)
-        else:
-            os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}; make room, or choose another folder"
-        ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _take(file: IO[str], alone: bool) -> bool:
-    """Lock an open file, `alone` or beside others who only look;
-    False where somebody else has it.
-    """
-    try:
-        # imported here: Windows has none, and only those who start jobs cannot do without
-        import fcntl
-    except ModuleNotFoundError:
-        if not alone:
-            return True
-        file.close()
-        raise UsageError(
-            "this system has no file locks (fcntl), so two jobs could run at once; run and submit "
-            "on Linux or macOS, here render"
-        ) from None
-    try:
-        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _flat(study: Study) -> dict[str, Any]:

@@ -40,17 +40,18 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
     """
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not run.log.exists():
-        return RunStatus(
-            run, *(unfinished if run.log.with_suffix(".out").exists() else ("planned", ""))
-        )
+        if not run.log.with_suffix(".out").exists():
+            return RunStatus(run, "planned")
+        state, reason = unfinished
+        return RunStatus(run, state, reason and f"there is no log: deleted, or {reason}")
     try:
         log = read_run(run.log)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return RunStatus(run, "failed", str(error))
     verdict = log.verdict
     wall_s = log.exit.get("wall_s")
-    if log.config is not None and (difference := _difference(run.config, log.config)):
-        return RunStatus(run, "failed", f"the log is of another run: {difference}", wall_s)
+    if log.config is not None and (found := difference(run.config, log.config)):
+        return RunStatus(run, "failed", f"the log is of another run: {found}", wall_s)
     if verdict.state == "running":
         return RunStatus(run, *unfinished)
     place = (log.hosts, log.allocation) if verdict.state == "ok" else ((), "")
@@ -65,7 +66,7 @@ def _with_its_job(job: str) -> tuple[str, str]:
     return state, "killed together with its job" + (f", which {job}" if job else "")
 
 
-def _difference(planned: RunConfig, found: RunConfig) -> str:
+def difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; where it looked for its peers does
     not matter.
     """

@@ -13,9 +13,10 @@ import pandas as pd
 
 from bench.config import RunConfig
 from bench.record import Run
+from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.blocks import NO_BLOCK
-from plots.read.runs import Study, Unusable, read_folder
+from plots.read.runs import Unusable, read_folder
 
 
 @dataclass(frozen=True, kw_only=True)

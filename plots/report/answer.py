@@ -72,17 +72,16 @@ def missing(a: Analysis) -> str:
         else []
     )
     found += [f"{count(len(a.loaded.unusable), 'unusable log')}"] if a.loaded.unusable else []
-    found += [f"{count(len(a.not_compared), 'pair')} not compared"] if a.not_compared else []
+    wanted = [
+        n for n in a.not_compared if n.absent is None or coverage.is_planned(n.absent, a.planned)
+    ]
+    found += [f"{count(len(wanted), 'pair')} not compared"] if wanted else []
     doubts = (
         ["cells ended with different parameters"] if any(d.mismatches for d in a.digests) else []
     )
     doubts += ["environments are not equal"] if any(c.unequal for c in a.comparisons) else []
     doubt = f"Equal work is in doubt: {', '.join(doubts)}. " if doubts else ""
-    whole = (
-        "All planned blocks are there; "
-        if a.loaded.study.blocks and coverage.planned(a.loaded.study)
-        else ""
-    )
+    whole = "All planned blocks are there; " if a.loaded.study.blocks and a.planned else ""
     return f"{doubt}{'Missing: ' + ', '.join(found) + '; ' if found else whole}{runs}."
 
 

@@ -12,10 +12,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from bench.config import UsageError
+from bench.study.disk import write_whole
 from plots.analyse import comparability
 from plots.analyse.runs import Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse
-from plots.files import write
 from plots.read import calibrations
 from plots.report import answer, calibration_tables, figures, tables
 from plots.report.columns import csv
@@ -54,13 +54,13 @@ def make(folder: Path, out: Path) -> list[str]:
         _remove_stale(out, set(drawn))
         written = figures.save(drawn, out / "figures")
         written.append(
-            write(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
+            write_whole(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
         )
         if a.calibrated:
             text = csv(calibration_tables.CALIBRATIONS, a.calibrated.all)
-            written.append(write(out / CALIBRATION, text))
-        written += [write(out / name, text) for name, text in _tables(a).items()]
-        page = write(out / "report.md", markdown(a, list(drawn)))
+            written.append(write_whole(out / CALIBRATION, _bytes(text)))
+        written += [write_whole(out / name, _bytes(text)) for name, text in _tables(a).items()]
+        page = write_whole(out / "report.md", _bytes(markdown(a, list(drawn))))
     except OSError as error:
         raise UsageError(
             f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
@@ -74,6 +74,10 @@ def _tables(a: Analysis) -> dict[str, str]:
     runs = tidy(a.loaded).to_csv(index=False, lineterminator="\n")
     texts = (runs, csv(tables.THROUGHPUT, a.throughput), compared)
     return dict(zip(TABLES, texts, strict=True))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")  # names of files may hold what is no character
 
 
 def _reasons(loaded: Loaded) -> str:

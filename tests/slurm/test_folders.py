@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from bench.study.folder import RESULTS, StudyFolder, write_whole
+from bench.study.disk import write_whole
+from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
 from slurm.render import render_job
@@ -204,7 +205,8 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     code = f"""
 import resource, signal, sys
 from pathlib import Path
-from bench.study.folder import StudyFolder, write_whole
+from bench.study.disk import write_whole
+from bench.study.folder import StudyFolder
 from tests.slurm.studies import small
 from bench.config import UsageError
 top = Path({str(tmp_path)!r})

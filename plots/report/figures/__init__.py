@@ -14,10 +14,10 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
 from plots.analyse.points import NO_SETTINGS
 from plots.analyse.study import Analysis
-from plots.files import write
 from plots.report.figures import nodes, ratio, scaling, throughput
 from plots.report.figures.style import STYLE, Row
 
@@ -56,7 +56,7 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
             for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 data = io.BytesIO()
                 figure.savefig(data, format=ending, dpi=200, metadata=metadata)
-                written.append(write(folder / f"{name}.{ending}", data.getvalue()))
+                written.append(write_whole(folder / f"{name}.{ending}", data.getvalue()))
     return written
 
 

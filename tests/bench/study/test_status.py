@@ -86,11 +86,19 @@ def test_a_run_that_went_with_its_job_is_never_ok(
 ) -> None:
     start(runs[0].config)
     runs[1].log.with_suffix(".out").touch()
-    for run in runs[:2]:
-        assert look(run, False, job) == RunStatus(
-            run, state, reason or f"killed together with its job, which {job}"
-        )
+    reason = reason or f"killed together with its job, which {job}"
+    assert look(runs[0], False, job) == RunStatus(runs[0], state, reason)
+    no_log = f"there is no log: deleted, or {reason}"
+    assert look(runs[1], False, job) == RunStatus(runs[1], state, no_log)
     assert look(runs[2], False, job).state == "planned"
+
+
+def test_a_deleted_log_is_no_word_about_its_job(runs: list[Run]) -> None:
+    complete(runs[0].config)
+    runs[0].log.with_suffix(".out").write_text("window 2/2\n")
+    runs[0].log.unlink()
+    assert look(runs[0], job_is_running=True) == RunStatus(runs[0], "running")
+    assert look(runs[0], job_is_running=False).reason.startswith("there is no log: deleted, or ")
 
 
 def test_timed_out_and_interrupted(runs: list[Run]) -> None:

@@ -1,0 +1,55 @@
+"""Write a file whole or not at all, and lock one: what processes that share a folder need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+from bench.config import UsageError
+
+
+def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
+    """Write a file so that nobody ever sees a part of it, whatever ends this process.
+
+    Raises FileExistsError if it is there and not to be replaced, UsageError if it cannot be
+    written.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}; make room, or choose another folder"
+        ) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def take_lock(file: IO[str], alone: bool) -> bool:
+    """Lock an open file, `alone` or beside others who only look;
+    False where somebody else has it.
+    """
+    try:
+        # imported here: Windows has none, and only those who start jobs cannot do without
+        import fcntl
+    except ModuleNotFoundError:
+        if not alone:
+            return True
+        file.close()
+        raise UsageError(
+            "this system has no file locks (fcntl), so two jobs could run at once; run and submit "
+            "on Linux or macOS, here render"
+        ) from None
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
