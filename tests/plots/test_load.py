@@ -124,18 +124,16 @@ def test_a_real_log_of_schema_3_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
-def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: Path) -> None:
+def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Older schemas, read by today's rules: not a log of them is lost, and not a number changes."""
+    monkeypatch.setattr(check, "_DIFFERS", 1e-12)
     loaded = load(folder)
     assert loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
-    fresh = json.loads(
-        json.dumps(
-            summary(
-                analyse(loaded, calibrations.read(folder, comparability.facts)), kept["figures"]
-            )
-        )
-    )
+    a = analyse(loaded, calibrations.read(folder, comparability.facts))
+    fresh = json.loads(json.dumps(summary(a, kept["figures"])))
     assert check._contradiction(kept, fresh) is None
 
 
