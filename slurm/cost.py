@@ -160,6 +160,8 @@ def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, 
 
     None where none has two.
     """
+    from bench.study.stats import pooled_sd
+
     logs = {(run.point, run.config.block): math.log(rate) for run, rate in rates}
     by_point: dict[Point, list[float]] = {}
     for reference, candidate in pairs:
@@ -167,11 +169,5 @@ def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, 
             other = replace(point, cell=reference), block
             if point.cell == candidate and other in logs:
                 by_point.setdefault(point, []).append(log - logs[other])
-    squares, freedom, most = 0.0, 0, 0
-    for differences in by_point.values():
-        if len(differences) < 2:
-            continue
-        mean = sum(differences) / len(differences)
-        squares += sum((d - mean) ** 2 for d in differences)
-        freedom, most = freedom + len(differences) - 1, max(most, len(differences))
-    return (math.sqrt(squares / freedom), most) if freedom else None
+    sd = pooled_sd(by_point.values())
+    return None if sd is None else (sd, max(map(len, by_point.values())))

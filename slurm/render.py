@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.config import Role, RunConfig, UsageError, fields_with, make_config
+from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
-from bench.study.plan import Run, points
+from bench.study.plan import Run, calibration, points
 from slurm.directives import (
     REPORT,
     Request,
@@ -78,8 +78,8 @@ def render_batch(
 
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
-    site, calibration = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
+    site, alone = request.site, _calibration(study, job)
+    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), alone])
     ranks = max(run.config.world_size for run in job.runs)
     own = [name for name in study.fields if name not in shared]
     return _fill(
@@ -104,15 +104,15 @@ def render_batch(
         own_env=own_env(site),
         step_args=step_args(site),
         container=list(site.setup.container),
-        common=[shlex.join(calibration.to_words(name)) for name in shared],
+        common=[shlex.join(alone.to_words(name)) for name in shared],
         calibration=shlex.join(
             word
             for name in ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
-            for word in calibration.to_words(name)
+            for word in alone.to_words(name)
         ),
         preflight=shlex.join(_preflight(job)),
         preflight_cells=_preflight_cells(job, own_env(site)),
-        seed=calibration.seed,
+        seed=alone.seed,
         lines=[
             line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]
         ],
@@ -177,20 +177,10 @@ def _place_in_template(error: Exception) -> str:
 
 
 def _calibration(study: Study, job: Job) -> RunConfig:
-    """One plain process with the study's own settings, at the baseline's batch, else at the
-    smallest of the job.
-    """
+    """At the baseline's batch, else at the smallest of the job."""
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
-    first = job.runs[0].config
-    return make_config(
-        {
-            **study.fields_of(next(iter(study.variants), ""), alone=True),
-            "batch_per_rank": (alone or sorted(run.config.samples_per_rank for run in job.runs))[0],
-            "seed": first.seed,
-            "study": study.name,
-            "block": job.block,
-        }
-    )
+    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
+    return calibration(study, batch, job.block)
 
 
 def _preflight(job: Job) -> list[str]:

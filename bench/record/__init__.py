@@ -186,11 +186,16 @@ class Run:
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
 
     @property
-    def images_per_s(self) -> float:
-        """Images of all windows over the sum of their seconds (Hoefler & Belli 2015, rule 3)."""
-        assert self.config is not None
+    def seconds_per_step(self) -> float:
+        """Of the whole run: the sum of all windows' seconds over their steps."""
         steps: int = sum(w["steps"] for w in self.windows)
-        return self.config.samples_per_step * steps / sum(self.window_seconds)
+        return sum(self.window_seconds) / steps
+
+    @property
+    def images_per_s(self) -> float:
+        """Throughput of the whole run, on all ranks (Hoefler & Belli 2015, rule 3)."""
+        assert self.config is not None
+        return self.config.samples_per_step / self.seconds_per_step
 
     @property
     def end(self) -> Mapping[str, Any]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from bench.config import UsageError, explain
 from bench.study.definition import Broken, Study, Table, near
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
+# of a study, what means something where the rest is not valid
+_ALONE = ("name", "question", "site", "margin", "blocks", "primary")
 _T = TypeVar("_T", bound=Table)
 
 
@@ -26,6 +29,33 @@ def read_study(path: Path) -> Study:
     if not study.needs_site:  # else `fit` checks it, once the site has filled it in
         check_plan(study, path)
     return study
+
+
+def salvage_study(path: Path, name: str) -> tuple[Study, str]:
+    """The study of a folder for a report, which must not fail over it, and what is wrong with its
+    file ('' if nothing).
+
+    Of a file that is no whole study, what means something by itself is kept, and no point counts as
+    planned. One that names no cells plans nothing, and may say what is fixed beforehand all the
+    same. `name` is for want of another.
+    """
+    try:
+        return read_study(path), ""
+    except UsageError as error:
+        wrong = str(error).removeprefix(f"{path}: ")
+    said: dict[str, Any] = {"name": name, "question": "", "cells": (), "scaling": (), "blocks": 0}
+    values: dict[str, Any] = {}
+    with suppress(ValueError, RecursionError):
+        values = tomllib.loads(read_text(path))
+    if values and "cells" not in values:
+        wrong = ""
+    for key in [key for key in _ALONE if key in values]:
+        kind = TypeAdapter[Any](Study.model_fields[key].rebuild_annotation())
+        try:
+            said[key] = kind.validate_python(values[key])
+        except ValidationError as error:
+            wrong = wrong or f"{key}={values[key]!r}: {error.errors()[0]['msg']}"
+    return Study.model_construct(**said), wrong
 
 
 def check_plan(study: Study, path: Path) -> None:

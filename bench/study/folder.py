@@ -153,10 +153,7 @@ class StudyFolder:
 
     def read_jobs(self) -> list[JobRecord]:
         """One record for each job that was started or submitted, in order."""
-        try:
-            return read_records(self._jobs)
-        except FileNotFoundError:
-            return []
+        return read_records(self._jobs)
 
     def add_job(self, jobs: IO[str], script: str, **facts: object) -> Path:
         """Keep a job script under the next free name, and record the job in the locked `jobs`."""
@@ -212,9 +209,10 @@ class StudyFolder:
 
 
 def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl. Raises UsageError on a line that is none."""
+    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
     records = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
         try:
             records.append(_RECORD.validate_json(line))
         except ValidationError as error:

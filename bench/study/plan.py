@@ -167,7 +167,7 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     ones as they were.
     """
     check_size(study, blocks)
-    first = {point: _config(study, point) for point in _shuffled(points(study), study.seed, 0)}
+    first = {point: config_of(study, point) for point in _shuffled(points(study), study.seed, 0)}
     return [
         [
             _run(study, p, first[p], block, position, runs_dir)
@@ -201,7 +201,7 @@ def _run(
     return Run(run_id, point, config.model_copy(update=own))
 
 
-def _config(study: Study, point: Point) -> RunConfig:
+def config_of(study: Study, point: Point) -> RunConfig:
     """What all runs of a point share. Raises UsageError where such a run would be refused."""
     backend, _, transport = point.cell.partition("/")
     # The batch is always said per rank, also on the strong curve: one point has one description,
@@ -222,6 +222,21 @@ def _config(study: Study, point: Point) -> RunConfig:
         return make_config(fields)
     except UsageError as error:
         raise UsageError(f"{in_words_of(study, str(error))} (at {point.name})") from None
+
+
+def calibration(study: Study, batch_per_rank: int, block: int) -> RunConfig:
+    """One plain process with the study's own settings: what a job runs on each of its nodes before
+    and after its block.
+    """
+    return make_config(
+        {
+            **study.fields_of(next(iter(study.variants), ""), alone=True),
+            "batch_per_rank": batch_per_rank,
+            "seed": study.seed + block,
+            "study": study.name,
+            "block": block,
+        }
+    )
 
 
 def in_words_of(study: Study, message: str) -> str:

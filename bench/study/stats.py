@@ -8,7 +8,7 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -103,6 +103,16 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
     return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
+    """Standard deviation of values around the mean of their own group; None where no group has
+    two.
+    """
+    several = [np.asarray(group, float) for group in groups if len(group) > 1]
+    freedom = sum(len(group) - 1 for group in several)
+    squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in several)
+    return math.sqrt(squares / freedom) if freedom else None
 
 
 def paired_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Paired:

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from bench.study import stats
-from bench.study.definition import pairs
+from bench.study.definition import Primary, pairs
 from bench.study.stats import Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.blocks import Block, block_name
@@ -63,16 +62,6 @@ class Comparison:
         return 1 / ratio - 1, 1 / high - 1, 1 / low - 1
 
 
-class Primary(Protocol):
-    """What names the primary comparison; None matches any."""
-
-    curve: str
-    world_size: int
-    transport: str | None
-    settings: str | None
-    batch_per_rank: int | None
-
-
 def compare(
     table: Table,
     margin: float,
@@ -90,8 +79,8 @@ def compare(
     missing: list[NotCompared] = []
     for a, b in _pairs(table, reference, candidate):
         what = f"{describe(a)} against {b.cell}"
-        if lacking := [p.cell for p in (a, b) if p not in table.blocks]:
-            missing.append(NotCompared(what, f"no usable run of {lacking[0]}"))
+        if lacking := [p for p in (a, b) if p not in table.blocks]:
+            missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
         seconds_a, seconds_b, differ = shared_blocks(
             table, a, b, (comparability.TUNED, comparability.OWN_ENV)

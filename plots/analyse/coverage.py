@@ -4,60 +4,15 @@ none; pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
-
-from bench.config import RunConfig
+from bench.study.definition import Study
+from bench.study.plan import config_of, points
 from plots.analyse import comparability
-from plots.analyse.points import NO_SETTINGS, Point, Table
-from plots.bundle.promise import as_recorded
+from plots.analyse.points import CURVES, NO_SETTINGS, Point, Table
 
-MOST_BLOCKS = 10_000  # as slurm/ plans
-_MOST_VALUES = 1000  # of a list
-
-
-def _one_or_many(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-class Weak(BaseModel):
-    """Every rank keeps its batch."""
-
-    batch_per_rank: int
-
-
-class Strong(BaseModel):
-    """The ranks share one batch."""
-
-    global_batch: int
-
-
-class Batch(BaseModel):
-    """A sweep of the batch at fixed ranks."""
-
-    batch_per_rank: tuple[int, ...] = Field(max_length=_MOST_VALUES)
-    world_sizes: tuple[int, ...] = Field((), max_length=_MOST_VALUES)
-
-
-class Plan(BaseModel):
-    """What study.toml says of the points; empty where it says nothing of them."""
-
-    blocks: int | None = Field(None, ge=1, le=MOST_BLOCKS)
-    cells: tuple[str, ...] = Field((), max_length=_MOST_VALUES, exclude=True)
-    settings: Annotated[tuple[str, ...], BeforeValidator(_one_or_many)] = Field(
-        ("shipped",), exclude=True
-    )
-    world_sizes: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (), max_length=_MOST_VALUES, exclude=True
-    )
-    weak: Weak | None = Field(None, exclude=True)
-    strong: Strong | None = Field(None, exclude=True)
-    batch: Batch | None = Field(None, exclude=True)
-    run: dict[str, Any] = Field(default_factory=dict, exclude=True)
-    variants: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude=True)
+Planned = tuple[str, Point]  # a curve, and a point of it
 
 
 @dataclass(frozen=True)
@@ -70,76 +25,72 @@ class Gap:
     missing: tuple[int, ...]
 
 
-def planned(plan: Plan) -> list[tuple[str, Point]]:
-    """Every point of every curve, in the study's order; `single` takes each curve's one-rank batch
-    and no settings.
+def planned(study: Study) -> list[Planned]:
+    """Every point of every curve as reports know it: `single` has no settings, and the variant is
+    every field that some variant sets.
+
+    One that trains nothing is no point of a curve; a study that no site has filled in yet has none.
     """
-    found = []
-    for cell in plan.cells:
-        alone = cell == "single"
-        for settings in (NO_SETTINGS,) if alone else plan.settings:
-            for variant in _variants(plan, alone):
-                found += [
-                    (curve, Point(settings, cell, world, batch, variant))
-                    for curve, world, batch in _sizes(plan, alone)
-                ]
-    return found
-
-
-def _variants(plan: Plan, alone: bool) -> list[tuple[str, ...]]:
-    """Each variant as 'field=value' of every field that some variant sets; those that are the same
-    to `single` once.
-
-    One that trains nothing is no point of a curve.
-    """
-    asked = [
-        (values, as_recorded({**plan.run, **values})) for values in plan.variants.values() or ({},)
+    if study.needs_site:
+        return []
+    trained = [
+        values
+        for name, values in study.variants.items()
+        if not study.fields_of(name, alone=False).get("loader_only")
     ]
-    trained = [(values, whole) for values, whole in asked if not whole.get("loader_only")]
-    unseen = {"loader_only", *(comparability.EXCHANGE if alone else ())}
-    fields = dict.fromkeys(
-        k for values, _ in trained for k in as_recorded(values) if k not in unseen
-    )
-    usual = {k: RunConfig.model_fields[k].default for k in fields}
-    return list(
-        dict.fromkeys(
-            tuple(f"{k}={({**usual, **whole})[k]}" for k in fields) for _, whole in trained
+    fields = dict.fromkeys(k for values in trained for k in values if k != "loader_only")
+    found = []
+    for point in points(study):
+        config = config_of(study, point)
+        if config.loader_only:
+            continue
+        alone = point.cell == "single"
+        said = config.model_dump(mode="json", include=set(fields))
+        variant = tuple(
+            f"{k}={said[k]}" for k in fields if not (alone and k in comparability.EXCHANGE)
         )
+        settings = NO_SETTINGS if alone else point.settings
+        as_reported = Point(settings, point.cell, point.world_size, point.batch_per_rank, variant)
+        found += [(curve, as_reported) for curve in point.curves]
+
+    def order(one: Planned) -> tuple[int, ...]:
+        curve, p = one
+        return CURVES.index(curve), study.cells.index(p.cell), p.world_size, p.samples_per_rank
+
+    return sorted(dict.fromkeys(found), key=order)
+
+
+def is_planned(point: Point, plan: Sequence[Planned]) -> bool:
+    """Whether a point is one of the planned; a variant's fields that no run differs in are not
+    named in it.
+    """
+    return any(
+        point._replace(variant=()) == wanted._replace(variant=())
+        and set(point.variant) <= set(wanted.variant)
+        for _, wanted in plan
     )
 
 
-def _sizes(plan: Plan, alone: bool) -> Iterator[tuple[str, int, int]]:
-    """(curve, ranks, images per rank)."""
-    worlds = (1,) if alone else plan.world_sizes
-    if plan.weak:
-        yield from (("weak", w, plan.weak.batch_per_rank) for w in worlds)
-    if plan.strong:
-        yield from (("strong", w, plan.strong.global_batch // w) for w in worlds)
-    if plan.batch:
-        for world in (1,) if alone else plan.batch.world_sizes:
-            yield from (("batch", world, b) for b in plan.batch.batch_per_rank)
-
-
-def find(plan: Plan, table: Table) -> list[Gap]:
+def find(blocks: int, plan: Sequence[Planned], table: Table) -> list[Gap]:
     """Planned points that lack blocks; blocks beyond the planned ones do not stand in for planned
     ones.
     """
     held: dict[
         Point, list[tuple[int, set[str]]]
     ] = {}  # whatever the variant: block, and what its runs were
-    for point, blocks in table.blocks.items():
+    for point, means in table.blocks.items():
         made = [
             (block.number, {f"{k}={v}" for k, v in mean.facts[0].items()})
-            for block, mean in blocks.items()
+            for block, mean in means.items()
         ]
         held.setdefault(point._replace(variant=()), []).extend(made)
-    wanted = range(plan.blocks or 0)
     gaps = []
-    for curve, point in planned(plan):
+    for curve, point in plan:
         there = {
             number
             for number, facts in held.get(point._replace(variant=()), ())
             if facts.issuperset(point.variant)
         }
-        gaps.append(Gap(curve, point, len(wanted), tuple(b for b in wanted if b not in there)))
+        missing = tuple(b for b in range(blocks) if b not in there)
+        gaps.append(Gap(curve, point, blocks, missing))
     return [gap for gap in gaps if gap.missing]

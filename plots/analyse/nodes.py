@@ -270,8 +270,6 @@ def _pairs(
         ):
             reasons[block] = "; ".join(other)
         else:
-            seconds = [
-                float(np.mean([batch / c.images_per_s for c in nodes[host]])) for host in mean.hosts
-            ]
+            seconds = [float(np.mean([c.step_seconds for c in nodes[host]])) for host in mean.hosts]
             pairs.append((float(np.mean(seconds)), mean.step_seconds))
     return pairs, reasons

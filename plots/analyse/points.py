@@ -86,11 +86,12 @@ class Table:
 @dataclass(frozen=True)
 class NotCompared:
     """A pair of points that should have been compared and was not, in one block or at all, with the
-    reason.
+    reason; `absent` is the one of which there is no usable run at all.
     """
 
     what: str
     reason: str
+    absent: Point | None = None
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:

@@ -13,9 +13,10 @@ import pandas as pd
 
 from bench.config import RunConfig
 from bench.record import Run
+from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.blocks import NO_BLOCK
-from plots.read.runs import Study, Unusable, read_folder
+from plots.read.runs import Unusable, read_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,6 @@ def _row(run: Run) -> dict[str, Any]:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
-    seconds = sum(run.window_seconds) / sum(w["steps"] for w in run.windows)
     slowest = np.asarray(run.step_seconds()).max(axis=0)
     judged = steady_state.judge(slowest)
     median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
@@ -102,8 +102,8 @@ def _row(run: Run) -> dict[str, Any]:
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
         "hosts": run.hosts,
-        "images_per_s": config.samples_per_step / seconds,
-        "step_seconds_mean": seconds,
+        "images_per_s": run.images_per_s,
+        "step_seconds_mean": run.seconds_per_step,
         "step_seconds_median": median,
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,

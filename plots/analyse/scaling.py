@@ -141,7 +141,8 @@ def _scaled(
 ) -> tuple[Scaled | None, list[NotCompared]]:
     what = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
-        return None, [NotCompared(what, "the baseline was not run, or no run of it is usable")]
+        reason = "the baseline was not run, or no run of it is usable"
+        return None, [NotCompared(what, reason, baseline)]
     ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
     before, after, differ = shared_blocks(table, baseline, point, ignore)
     shared, paired = _pairing(table.blocks[baseline].keys(), table.blocks[point].keys())

@@ -11,14 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from bench.backends.catalogue import CANDIDATE, REFERENCE
 from bench.config import Role, RunConfig, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, input_pipeline, scaling
-from plots.analyse import coverage as gaps
+from plots.analyse import comparability, comparison, coverage, input_pipeline, scaling
 from plots.analyse import variants as gains
-from plots.analyse.coverage import Gap
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
@@ -60,7 +57,8 @@ class Analysis:
     digests: list[comparability.DigestCheck]
     varying: list[str]
     pipelines: list[input_pipeline.Pipeline]
-    gaps: list[Gap]
+    planned: list[coverage.Planned]
+    gaps: list[coverage.Gap]
     calibrated: Calibrated | None
 
     @property
@@ -104,23 +102,21 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it
     was not run by jobs.
     """
-    table = tabulate(loaded.runs)
+    table, planned = tabulate(loaded.runs), coverage.planned(loaded.study)
     efficiency, no_efficiency = scaling.efficiency(table)
     gained, no_gain = gains.measure(table)
-    reference = getattr(loaded.study, "reference", REFERENCE)
-    candidate = getattr(loaded.study, "candidate", CANDIDATE)
     comparisons, no_comparison = comparison.compare(
         table,
         loaded.study.margin,
         loaded.study.primary,
-        reference=reference,
-        candidate=candidate,
+        reference=loaded.study.reference,
+        candidate=loaded.study.candidate,
     )
     return Analysis(
         loaded=loaded,
         table=table,
-        reference=reference,
-        candidate=candidate,
+        reference=loaded.study.reference,
+        candidate=loaded.study.candidate,
         throughput=scaling.throughput(table),
         efficiency=efficiency,
         comparisons=comparisons,
@@ -130,7 +126,8 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         digests=comparability.compare_digests(loaded.runs),
         varying=comparability.varying(loaded.runs),
         pipelines=input_pipeline.measure(loaded.pipelines),
-        gaps=gaps.find(loaded.study, table),
+        planned=planned,
+        gaps=coverage.find(loaded.study.blocks, planned, table),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
     )
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from pydantic import ValidationError
-
-from bench.config import Role, explain, fields_with
+from bench.config import RunConfig
 from bench.record import Run, allocation
-from plots.analyse.comparability import EXCHANGE, VARIED
-from plots.bundle.promise import Words, broken, promised, unlike, varied
+from bench.study.definition import Study
+from bench.study.folder import JobRecord
+from bench.study.plan import calibration
+from bench.study.status import difference
 from plots.read.calibrations import events
-from plots.read.runs import ATTEMPT, Study
+from plots.read.runs import ATTEMPT
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]
+Configs = Mapping[str, RunConfig]  # by run id
 
 _DIFFERS = 1e-9  # relative: another machine's last bits
 
@@ -40,71 +39,19 @@ def is_last(path: str) -> bool:
     return path.startswith("runs/") and not is_attempt(path)
 
 
-def promises(contents: Contents) -> dict[str, Words]:
-    """Options of each run by its id, as the last job script that names it gives them.
-
-    Raises ValueError on a script that no shell would read.
-    """
-    scripts = sorted(path for path in contents if path.endswith(".sh") and "/" not in path)
-    return {
-        run_id: words
-        for path in scripts
-        for run_id, words in promised(contents[path].decode(errors="replace")).items()
-    }
-
-
-def problems(contents: Contents, logs: Logs) -> Iterator[str]:
+def problems(
+    contents: Contents, logs: Logs, study: Study, planned: Configs, jobs: Iterable[JobRecord]
+) -> Iterator[str]:
     """What contradicts itself in a folder's files; a run that is missing does not."""
-    if "study.toml" not in contents:
-        yield (
-            "there is no study.toml, so nobody can tell what was planned; bundle a study that "
-            "was run by python -m slurm"
-        )
-        return
-    try:
-        study = tomllib.loads(contents["study.toml"].decode())
-        Study.model_validate({"name": "", **study})
-    except ValidationError as error:
-        yield f"study.toml: {explain(error)}"
-        return
-    except (ValueError, RecursionError) as error:
-        yield f"study.toml: {error}"
-        return
-    yield from _job_problems(contents)
+    for job in jobs:  # one found in the queue may have no script
+        if job.script and job.script not in contents:
+            yield f"jobs.jsonl names {job.script}, which is not there"
+        elif not job.script and not job.slurm_id:
+            yield "jobs.jsonl: a record names neither a job script nor a job"
     yield from _at_work(contents)
-    try:
-        options = promises(contents)
-    except ValueError as error:
-        yield f"a job script cannot be read: {error}"
-        return
     for path, run in logs.items():
-        words = (
-            options.get(_own_name(path).removesuffix(".jsonl"), [])
-            if path.startswith("runs/")
-            else []
-        )
-        yield from (f"{path} {problem}" for problem in _log_problems(path, run, study, words))
-    last = {path: run for path, run in logs.items() if is_last(path)}
-    yield from _doubled(last)
-    yield from _uneven(last, set(VARIED) - varied(study))
-
-
-def _job_problems(contents: Contents) -> Iterator[str]:
-    for number, line in enumerate(
-        contents.get("jobs.jsonl", b"").decode(errors="replace").splitlines(), start=1
-    ):
-        try:
-            job = json.loads(line)
-        except (ValueError, RecursionError):
-            job = None
-        script = job.get("script") if isinstance(job, dict) else None
-        if isinstance(script, str):
-            if script not in contents:
-                yield f"jobs.jsonl names {script}, which is not there"
-        elif (
-            not isinstance(job, dict) or "script" in job or "slurm_id" not in job
-        ):  # one found in the queue may have no script
-            yield f"jobs.jsonl: line {number} is no record of a job"
+        yield from (f"{path} {problem}" for problem in _log_problems(path, run, study, planned))
+    yield from _doubled({path: run for path, run in logs.items() if is_last(path)})
 
 
 def _at_work(contents: Contents) -> Iterator[str]:
@@ -126,7 +73,7 @@ def _at_work(contents: Contents) -> Iterator[str]:
             )
 
 
-def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -> Iterator[str]:
+def _log_problems(path: str, run: Run, study: Study, planned: Configs) -> Iterator[str]:
     if is_last(path):  # an earlier attempt may be why the run was done again
         if run.config is None and any(event["event"] == "start" for event in run.events):
             yield "is damaged, or of a later version: its start cannot be read"
@@ -134,56 +81,40 @@ def _log_problems(path: str, run: Run, study: Mapping[str, Any], words: Words) -
             yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
         if run.state == "running":
             yield "has no end: wait for its job, or do it again if the job is gone"
-    if run.config is None:
+    if (config := run.config) is None:
         return
-    if run.config.study != study.get("name"):
-        yield f"is of study {run.config.study!r}, not of {study.get('name')!r}"
-        return
-    if run.config.log_path is None or run.config.log_path.name != _own_name(path):
+    name = ATTEMPT.sub("", PurePath(path).name)
+    if config.study != study.name:
+        yield f"is of study {config.study!r}, not of {study.name!r}"
+    elif config.log_path is None or config.log_path.name != name:
         yield (
             f"is of another run than its name says: it was written as "
-            f"{run.config.log_path and run.config.log_path.name}"
+            f"{config.log_path and config.log_path.name}"
         )
-        return
-    for difference in (*broken(words, run.config), *unlike(study, run.config)):
-        yield f"has {difference}"
+    elif (wanted := _wanted(path, name, config, study, planned)) is None:
+        yield "is of no run that study.toml plans; put it elsewhere"
+    elif found := difference(wanted, config):
+        yield f"has {found}"
 
 
-def _own_name(path: str) -> str:
-    return ATTEMPT.sub("", PurePath(path).name)
+def _wanted(
+    path: str, name: str, found: RunConfig, study: Study, planned: Configs
+) -> RunConfig | None:
+    """What the study plans under that name."""
+    if path.startswith("calibration/"):
+        return calibration(study, found.samples_per_rank, found.block or 0)
+    return planned.get(name.removesuffix(".jsonl"))
 
 
 def _doubled(logs: Logs) -> Iterator[str]:
-    seen: dict[str, str] = {}
     measured: dict[object, str] = {}
     for path, run in logs.items():
-        if run.config is not None:
-            key = run.config.model_dump_json(exclude={*fields_with(Role.BOOKKEEPING | Role.FOLDER)})
-            if (other := seen.setdefault(key, path)) != path:
-                yield f"{path} and {other} are one and the same run"
-            elif (
-                run.processes is not None
-                and (other := measured.setdefault(run.processes, path)) != path
-            ):
-                yield f"{path} and {other} are one and the same measurement"
-
-
-def _uneven(logs: Logs, fixed: Iterable[str]) -> Iterator[str]:
-    """Runs whose work is not the others': a study varies frameworks, ranks and batch, and what it
-    says.
-    """
-    for name in sorted(fixed):
-        values = {
-            path: getattr(run.config, name)
-            for path, run in logs.items()
-            if run.config is not None and not (name in EXCHANGE and run.config.backend == "single")
-        }
-        usual = Counter(values.values()).most_common(1)
-        yield from (
-            f"{path} has {name}={v!r}, where most runs have {usual[0][0]!r}"
-            for path, v in values.items()
-            if v != usual[0][0]
-        )
+        if (
+            run.config is not None
+            and run.processes is not None
+            and (other := measured.setdefault(run.processes, path)) != path
+        ):
+            yield f"{path} and {other} are one and the same measurement"
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:

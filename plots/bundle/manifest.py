@@ -8,13 +8,12 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.record import STATES, Run
 from plots.analyse import comparability
 from plots.bundle.check import Contents, is_attempt
-from plots.bundle.promise import Words
 
 SCHEMA = 1
 NAME = "MANIFEST.json"
@@ -36,17 +35,12 @@ def manifest(
     name: str,
     contents: Contents,
     runs: Mapping[str, Run],
-    options: Mapping[str, Words],
+    planned: Iterable[str],
     left_out: Sequence[str],
 ) -> dict[str, Any]:
-    """Plain values, in an order that depends on the contents alone; `runs` and `options` by run id.
-
-    A run counts as planned where a job script names it; points that lack blocks, also those that no
-    job was made for, are listed apart, as the report does.
-    """
+    """Plain values, in an order that depends on the contents alone; `runs` by the ids `planned`."""
     states = {
-        run_id: runs[run_id].state if run_id in runs else "planned"
-        for run_id in sorted({*options, *runs})
+        run_id: runs[run_id].state if run_id in runs else "planned" for run_id in sorted(planned)
     }
     counts = Counter(states.values())
     report = json.loads(contents["summary.json"])

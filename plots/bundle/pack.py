@@ -16,7 +16,11 @@ from pathlib import Path, PurePath
 
 from bench.config import UsageError
 from bench.record import Run, read_run
+from bench.study.definition import Study
 from bench.study.disk import take_lock, write_whole
+from bench.study.files import read_study
+from bench.study.folder import read_records
+from bench.study.plan import plan
 from plots.bundle import check
 from plots.bundle.manifest import NAME, manifest
 from plots.report import write as report
@@ -46,7 +50,12 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     with _nobody_works_in(folder):
         contents = _read(folder, _BELONGS)
         logs = {path: read_run(folder / path) for path in contents if check.is_log(path)}
-        _refuse(folder, check.problems(contents, logs))
+        study, jobs = _study(folder), read_records(folder / "jobs.jsonl")
+        blocks = max([study.blocks, *(job.blocks for job in jobs)])
+        planned = {
+            run.id: run.config for block in plan(study, blocks, folder / "runs") for run in block
+        }
+        _refuse(folder, check.problems(contents, logs, study, planned, jobs))
         kept = _read(folder, _REPORT)
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
@@ -58,7 +67,7 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         }
     runs = {PurePath(path).stem: run for path, run in logs.items() if check.is_last(path)}
     left_out = sorted(there - contents.keys() - made.keys())
-    facts = manifest(name, contents | made, runs, check.promises(contents), left_out)
+    facts = manifest(name, contents | made, runs, planned, left_out)
     _write(
         target,
         archive(
@@ -69,6 +78,16 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         force,
     )
     return target
+
+
+def _study(folder: Path) -> Study:
+    """What was planned. Raises UsageError where the file is not there or not valid."""
+    if not (folder / "study.toml").exists():
+        raise UsageError(
+            f"{folder}: there is no study.toml, so nobody can tell what was planned; bundle a "
+            f"study that was run by python -m slurm"
+        )
+    return read_study(folder / "study.toml")
 
 
 def archive(name: str, contents: Mapping[str, bytes], time: int) -> bytes:

@@ -55,9 +55,13 @@ class Calibration:
     host: str = ""
     log: str = ""
     reason: str = ""
-    images_per_s: float = math.nan
+    step_seconds: float = math.nan
     samples_per_step: int = 0
     facts: Facts | None = None
+
+    @property
+    def images_per_s(self) -> float:
+        return self.samples_per_step / self.step_seconds
 
     @property
     def usable(self) -> bool:
@@ -128,7 +132,7 @@ def _calibration(
     return replace(
         begun,
         host="".join(run.hosts),
-        images_per_s=run.images_per_s,
+        step_seconds=run.seconds_per_step,
         samples_per_step=run.config.samples_per_step,
         facts=facts(run.config, run.host, run.end),
     )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
-
-from bench.backends.catalogue import CANDIDATE, REFERENCE
-from bench.config import UsageError, explain
+from bench.config import UsageError
 from bench.record import Run, read_run
-from plots.analyse.coverage import Plan
+from bench.study.definition import Study
+from bench.study.files import salvage_study
 from plots.read.progress import track
 
 T = TypeVar("T")
@@ -22,28 +19,6 @@ T = TypeVar("T")
 ATTEMPT = re.compile(
     r"\.attempt-\d+(?=\.jsonl$)"
 )  # a run that was done again; what is left is its own name
-
-
-class Primary(BaseModel):
-    """The comparison that was named before measuring."""
-
-    curve: str
-    world_size: int
-    transport: str | None = None
-    settings: str | None = None
-    batch_per_rank: int | None = None
-
-
-class Study(Plan):
-    """What the report needs of study.toml; the rest belongs to whoever planned the study."""
-
-    name: str
-    question: str = ""
-    site: str = ""
-    margin: float = Field(0.02, gt=0, lt=1)
-    primary: Primary | None = None
-    reference: str = REFERENCE
-    candidate: str = CANDIDATE
 
 
 @dataclass(frozen=True)
@@ -103,19 +78,16 @@ def read_folder(folder: Path, keep: Callable[[Run], T]) -> StudyLogs[T]:
 
 
 def _study(folder: Path) -> tuple[Study, tuple[str, ...]]:
-    path = folder / "study.toml"
-    if not path.exists():
-        study = Study(name=folder.resolve().name, question="", margin=0.02, blocks=None)
-        return study, (
-            "No study.toml beside the logs: the margin of 2 % is an assumption made when "
-            "reporting, not beforehand.",
-        )
-    try:
-        return Study(**{"name": folder.resolve().name, **tomllib.loads(path.read_text())}), ()
-    except ValidationError as error:
-        raise UsageError(f"{path}: {explain(error)}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
+    study, wrong = salvage_study(folder / "study.toml", folder.resolve().name)
+    margin = f"the margin of {100 * study.margin:g} %"
+    assumed = f"{margin} is an assumption made when reporting, not beforehand"
+    if not (folder / "study.toml").exists():
+        return study, (f"No study.toml beside the logs: {assumed}.",)
+    if not wrong:
+        return study, ()
+    of_the_file = f"{margin} is the one that it names"
+    known = of_the_file if "margin" in study.model_fields_set else assumed
+    return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
 
 
 def read_log(path: Path) -> Run | Unusable:

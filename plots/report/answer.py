@@ -12,7 +12,7 @@ from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, interval, percent, rate, ratio
-from plots.report.verdicts import sentence, sides, tally
+from plots.report.verdicts import over, sentence, sides, tally
 
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
@@ -56,9 +56,8 @@ def where(c: Comparison) -> str:
 def said(c: Comparison, a: Analysis) -> str:
     """Verdict, ratio with its interval, n and margin."""
     n = f", n = {c.paired.n}" if c.paired.estimate.shown else ""
-    over = " / ".join(reversed(sides(c.reference, c.candidate)))
     numbers = (
-        f"{over} = {interval(c.paired.estimate, ratio)}{n}, margin "
+        f"{over(c.reference, c.candidate)} = {interval(c.paired.estimate, ratio)}{n}, margin "
         f"{100 * a.loaded.study.margin:g} %"
     )
     return f"{sentence(c, a.loaded.study.margin, a.tests)}. {numbers}."
@@ -73,17 +72,16 @@ def missing(a: Analysis) -> str:
         else []
     )
     found += [f"{count(len(a.loaded.unusable), 'unusable log')}"] if a.loaded.unusable else []
-    found += [f"{count(len(a.not_compared), 'pair')} not compared"] if a.not_compared else []
+    wanted = [
+        n for n in a.not_compared if n.absent is None or coverage.is_planned(n.absent, a.planned)
+    ]
+    found += [f"{count(len(wanted), 'pair')} not compared"] if wanted else []
     doubts = (
         ["cells ended with different parameters"] if any(d.mismatches for d in a.digests) else []
     )
     doubts += ["environments are not equal"] if any(c.unequal for c in a.comparisons) else []
     doubt = f"Equal work is in doubt: {', '.join(doubts)}. " if doubts else ""
-    whole = (
-        "All planned blocks are there; "
-        if a.loaded.study.blocks and coverage.planned(a.loaded.study)
-        else ""
-    )
+    whole = "All planned blocks are there; " if a.loaded.study.blocks and a.planned else ""
     return f"{doubt}{'Missing: ' + ', '.join(found) + '; ' if found else whole}{runs}."
 
 

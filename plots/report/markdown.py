@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from bench.backends.catalogue import label
 from bench.study import stats
-from plots.analyse import comparison, coverage
+from plots.analyse import comparison
 from plots.analyse.comparability import DigestCheck
 from plots.analyse.nodes import Calibrated
 from plots.analyse.points import Table, ranks
@@ -65,7 +65,7 @@ def markdown(a: Analysis, drawn: list[str]) -> str:
         gains=markdown_of(tables.GAINS, a.gains) if a.gains else "",
         pipelines=markdown_of(tables.PIPELINES, a.pipelines) if a.pipelines else "",
         scaling=markdown_of(tables.SCALING, a.efficiency),
-        planned=len(coverage.planned(raw.loaded.study)) if loaded.study.blocks else 0,
+        planned=len(a.planned) if loaded.study.blocks else 0,
         gaps=a.gaps,
         gaps_table=markdown_of(tables.GAPS, a.gaps),
         calibrated=a.calibrated,

@@ -12,6 +12,7 @@ from plots.report.calibration_tables import CALIBRATIONS, DRIFT, NODES
 from plots.report.columns import plain, records
 
 SCHEMA = 1
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary"}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
@@ -19,8 +20,9 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "study": {
-            **a.loaded.study.model_dump(),
-            "blocks_planned": a.loaded.study.blocks,
+            **a.loaded.study.model_dump(include=_OF_THE_STUDY),
+            "blocks": a.loaded.study.blocks or None,
+            "blocks_planned": a.loaded.study.blocks or None,
             "blocks_usable": a.blocks,
         },
         "machine": machine(a.loaded.host),

@@ -13,7 +13,7 @@ from plots.analyse.study import Analysis
 from plots.read.runs import Unusable
 from plots.report.columns import Column, column, known
 from plots.report.format import interval, ms, p_value, percent, rate, ratio
-from plots.report.verdicts import sentence, sides
+from plots.report.verdicts import over, sentence
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
@@ -102,7 +102,7 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         column("paired.ratio"),
         column(
             "paired.estimate",
-            f"{' / '.join(reversed(sides(a.reference, a.candidate)))} [95 %]",
+            f"{over(a.reference, a.candidate)} [95 %]",
             _estimate(ratio),
             key="",
         ),

@@ -38,6 +38,12 @@ def sides(reference: str, candidate: str) -> tuple[str, str]:
     return facts(reference).short_label, facts(candidate).short_label
 
 
+def over(reference: str, candidate: str) -> str:
+    """The ratio's name: 'B / A', or 'x/b over x/a' of cells."""
+    first, second = sides(reference, candidate)
+    return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
+
+
 def sentence(c: Comparison, margin: float, tests: int) -> str:
     """The verdict in words, and whether it is one on equal terms; `tests`: the comparisons that
     Holm's correction spans.

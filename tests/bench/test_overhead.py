@@ -12,15 +12,6 @@ import torch
 from bench.config import RunConfig
 from bench.data import batches, load_images
 from bench.tools.overhead.loops import bare_batches
-from bench.tools.overhead.summary import log_interval
-
-DDP = (1000, 1012, 985, 1020, 995, 1005, 990, 1015)
-HOROVOD = (980, 995, 968, 1001, 979, 985, 975, 996)
-
-
-def test_the_interval_of_paired_ratios_on_a_worked_example() -> None:
-    got = log_interval([h / d for d, h in zip(DDP, HOROVOD, strict=True)])
-    assert got == pytest.approx((0.9821815498, 0.9806991458, 0.9836661946), abs=1e-9)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -124,18 +124,16 @@ def test_a_real_log_of_schema_3_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
-def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(folder: Path) -> None:
+def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Older schemas, read by today's rules: not a log of them is lost, and not a number changes."""
+    monkeypatch.setattr(check, "_DIFFERS", 1e-12)
     loaded = load(folder)
     assert loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
-    fresh = json.loads(
-        json.dumps(
-            summary(
-                analyse(loaded, calibrations.read(folder, comparability.facts)), kept["figures"]
-            )
-        )
-    )
+    a = analyse(loaded, calibrations.read(folder, comparability.facts))
+    fresh = json.loads(json.dumps(summary(a, kept["figures"])))
     assert check._contradiction(kept, fresh) is None
 
 
@@ -228,7 +226,7 @@ def test_unusable_logs_are_listed_with_the_reason(tmp_path: Path) -> None:
     logs.edit(zero, "[[0.1, ", "[[NaN, ")
     logs.edit(logs.write(tmp_path / "damaged.jsonl", good, 0.1), '"seconds"', '"secs"')
     changed = logs.write(tmp_path / "changed.jsonl", good, 0.1)
-    changed.write_text(changed.read_text().replace('"pid": 1', '"pid": 2'))
+    changed.write_text(changed.read_text().replace('"pid": ', '"pid": 9'))
     (tmp_path / "folder.jsonl").mkdir()
     (tmp_path / "empty.jsonl").write_text("")
     loaded = load(tmp_path)
@@ -346,7 +344,7 @@ def test_time_waited_for_input_is_of_the_rank_that_waited_most(tmp_path: Path) -
 def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "a.jsonl", logs.config("single"), 0.1)
     loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks) == (0.02, None)
+    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
     assert "margin of 2 %" in loaded.notes[0]
     logs.study_toml(tmp_path, blocks=8, margin=0.03)
     loaded = load(tmp_path)
@@ -357,11 +355,9 @@ def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     )
     assert loaded.notes == ()
     (tmp_path / "study.toml").write_text("margin = 'wide'")
-    with pytest.raises(UsageError, match="margin='wide'"):
-        load(tmp_path)
-    (tmp_path / "study.toml").write_text("margin = ")
-    with pytest.raises(UsageError, match=r"study\.toml"):
-        load(tmp_path)
+    loaded = load(tmp_path)
+    assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
+    assert "study.toml is no valid study (margin='wide': Input should be" in loaded.notes[0]
 
 
 def test_no_logs_is_an_error(tmp_path: Path) -> None:

@@ -5,15 +5,34 @@ from pathlib import Path
 
 import pytest
 
+from bench.backends.catalogue import CATALOGUE
 from plots.__main__ import main
+from tests.bench.fourth import FOURTH
 from tests.plots import logs
 
-CELLS = {"single": 1.0, "ddp/mpi": 1.0, "ddp/gloo": 1.25, "horovod/mpi": 1.25}
+CELLS = {
+    "single": 1.0,
+    "ddp/mpi": 1.0,
+    "ddp/gloo": 1.25,
+    "horovod/mpi": 1.25,
+    "horovod/gloo": 1.5,
+    "fourth/gloo": 1.2,
+}
+
+
+@pytest.fixture(autouse=True)
+def _fourth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOGUE, "fourth", FOURTH)
 
 
 def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[dict[str, object]]]:
     """The page, and the comparisons of summary.json."""
-    logs.study(folder, blocks=6, cells=CELLS, sd=0.002)
+    measured = {
+        c: slower
+        for c, slower in CELLS.items()
+        if c == "single" or c.startswith((reference, candidate))
+    }
+    logs.study(folder, blocks=6, cells=measured, sd=0.002)
     logs.study_toml(folder)
     said = f'reference = "{reference}"\ncandidate = "{candidate}"\n'
     (folder / "study.toml").write_text((folder / "study.toml").read_text() + said)
@@ -24,22 +43,24 @@ def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[di
 
 
 @pytest.mark.parametrize(
-    ("reference", "candidate", "title", "faster"),
+    ("reference", "candidate", "title", "faster", "side", "points"),
     [
-        ("ddp/mpi", "ddp/gloo", "ddp/gloo against ddp/mpi", "ddp/mpi"),
-        ("horovod", "ddp", "DDP against Horovod", "ddp/mpi"),
+        ("ddp/mpi", "ddp/gloo", "ddp/gloo against ddp/mpi", "ddp/mpi", "ddp/mpi", 3),
+        ("horovod", "ddp", "DDP against Horovod", "ddp/", "DDP", 6),
+        ("horovod", "fourth", "Fourth against Horovod", "fourth/gloo", "Fourth", 3),
     ],
 )
 def test_tables_figures_and_sentences_follow_the_pair(
-    tmp_path: Path, reference: str, candidate: str, title: str, faster: str
+    tmp_path: Path, reference: str, candidate: str, title: str, faster: str, side: str, points: int
 ) -> None:
     page, compared = reported(tmp_path, reference, candidate)
-    assert f"**{title}: " in page
+    assert f"**{title}: {side} faster at all {points} points" in page
     assert f"## {title}\n" in page
-    assert len(compared) == 3
+    assert len(compared) == points
     for c in compared:
-        assert str(c["verdict_text"]).startswith(f"{faster} faster by ")
+        assert str(c["verdict_text"]).startswith(faster)
     first, second = reversed(title.split(" against "))
     figure = (tmp_path / "figures" / "ratio.svg").read_text()
     assert f"images/s of {second} over images/s of {first}" in figure
-    assert f"{title}: {'DDP' if candidate == 'ddp' else faster} faster at all 3 points" in figure
+    assert f"{title}: {side} faster at all {points} points" in figure
+    assert ("Horovod" in page + figure) == ("Horovod" in title)

@@ -5,7 +5,7 @@ pure functions of what the logs hold.
 from __future__ import annotations
 
 import json
-import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,14 @@ MEMORY_MIB = 50  # that ours may need over bare on one rank
 
 
 def log_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean and 95 % Student t interval on logs of paired ratios (measured at least
-    twice).
-    """
-    from scipy.stats import t
+    """Geometric mean and ends of its 95 % interval, of ratios measured at least twice."""
+    # imported here: the processes that are measured read this file for its numbers alone
+    from bench.study.stats import geometric_mean
 
-    logs = [math.log(r) for r in ratios]
-    mean = sum(logs) / len(logs)
-    sd = math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1))
-    half = float(t.ppf(0.975, len(logs) - 1)) * sd / math.sqrt(len(logs))
-    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+    found = geometric_mean(ratios)
+    assert found.low is not None
+    assert found.high is not None
+    return found.value, found.low, found.high
 
 
 def in_words(ratios: Sequence[float], unit: str) -> str:
@@ -59,8 +57,7 @@ class Turns:
         """Throughput of ours over that of `other`: geometric mean over the pairs of turns of this
         launch.
         """
-        logs = [math.log(turn[other] / turn["ours"]) for turn in self.turns]
-        return math.exp(sum(logs) / len(logs))
+        return statistics.geometric_mean(turn[other] / turn["ours"] for turn in self.turns)
 
     def images_per_s(self, name: str) -> float:
         seconds: float = sum(turn[name] for turn in self.turns)
