@@ -4,37 +4,14 @@ jobs/*.jsonl.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
 
 from bench.record import allocation
+from bench.study.jobs import JobEvent, read_events
 from plots.analyse import comparability
 from plots.analyse.nodes import WHEN, Calibration
 from plots.read.runs import Unusable, read_log
-
-_Word = Annotated[str, Field(max_length=4096)]
-_Number = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-@with_config(ConfigDict(extra="allow"))
-class _Said(TypedDict):
-    """One line of a job; what it says beyond `event` depends on that."""
-
-    event: _Word
-    job: NotRequired[_Word | _Number]
-    restart: NotRequired[_Word | _Number]
-    when: NotRequired[_Word]
-    node: NotRequired[_Word]
-    reason: NotRequired[_Word]
-    log: NotRequired[Annotated[str, Field(pattern=r"^[^/\x00]{0,255}$")]]
-
-
-_EVENT: TypeAdapter[Any] = TypeAdapter(_Said)
 
 
 def read(folder: Path) -> list[Calibration] | None:
@@ -58,25 +35,15 @@ def read(folder: Path) -> list[Calibration] | None:
 
 
 def _of_job(path: Path, logs: Path) -> Iterator[Calibration]:
-    for event in events(path.read_bytes()):
-        if event.get("event") == "calibration" and event.get("when") in WHEN:
-            place = allocation(event.get("job", ""), event.get("restart", 0))
-            yield _calibration(path.stem, place, event, logs)
+    for said in read_events(path.read_bytes()):
+        if said.event == "calibration" and said.when in WHEN:
+            yield _calibration(path.stem, said, logs)
 
 
-def events(text: bytes) -> Iterator[Mapping[str, Any]]:
-    """What a job said of itself, line by line; a line that a kill has torn, or that is no such
-    event, says nothing.
-    """
-    for line in text.splitlines():
-        with suppress(ValidationError):
-            yield _EVENT.validate_json(line, strict=True)
-
-
-def _calibration(job: str, place: str, event: Mapping[str, Any], logs: Path) -> Calibration:
-    when, node, log = event["when"], event.get("node", ""), event.get("log", "")
+def _calibration(job: str, said: JobEvent, logs: Path) -> Calibration:
+    place, when, node, log = allocation(said.job, said.restart), said.when, said.node, said.log
     if not log:
-        return Calibration(job, place, when, node, reason=event.get("reason", "not begun"))
+        return Calibration(job, place, when, node, reason=said.reason or "not begun")
     if not (logs / log).is_file():
         return Calibration(job, place, when, node, log=log, reason="its log is not there")
     run = read_log(logs / log)
