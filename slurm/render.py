@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
-from bench.study.plan import Run, calibration, points
+from bench.study.plan import Run, calibration_of, points
 from slurm.directives import (
     REPORT,
     Request,
@@ -78,8 +78,8 @@ def render_batch(
 
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
-    site, alone = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), alone])
+    site, calibration = request.site, _calibration(study, job)
+    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
     ranks = max(run.config.world_size for run in job.runs)
     own = [name for name in study.fields if name not in shared]
     return _fill(
@@ -104,15 +104,15 @@ def render_batch(
         own_env=own_env(site),
         step_args=step_args(site),
         container=list(site.setup.container),
-        common=[shlex.join(alone.to_words(name)) for name in shared],
+        common=[shlex.join(calibration.to_words(name)) for name in shared],
         calibration=shlex.join(
             word
             for name in ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
-            for word in alone.to_words(name)
+            for word in calibration.to_words(name)
         ),
         preflight=shlex.join(_preflight(job)),
         preflight_cells=_preflight_cells(job, own_env(site)),
-        seed=alone.seed,
+        seed=calibration.seed,
         lines=[
             line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]
         ],
@@ -180,7 +180,7 @@ def _calibration(study: Study, job: Job) -> RunConfig:
     """At the baseline's batch, else at the smallest of the job."""
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
     batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
-    return calibration(study, batch, job.block)
+    return calibration_of(study, batch, job.block)
 
 
 def _preflight(job: Job) -> list[str]:

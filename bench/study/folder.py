@@ -23,38 +23,17 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
-from bench.config import UsageError, explain
-from bench.study.definition import MAX_BLOCKS, Study
+from bench.config import UsageError
+from bench.study.definition import Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
+from bench.study.jobs import JobRecord, read_records
 
 RESULTS = Path(
     "results/mine"
 )  # what users measure; the studies that come with the project lie beside it
-
-Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
-
-
-class JobRecord(BaseModel):
-    """One line of jobs.jsonl: a job that was started here, or submitted;
-    other keys are for people.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    script: str = ""
-    blocks: int = Field(ge=1, le=MAX_BLOCKS)
-    job: str = ""
-    site: str = ""
-    slurm_id: Number = ""
-    after: list[str] = []
-
-
-_RECORD = TypeAdapter(JobRecord)
 
 
 class StudyFolder:
@@ -206,20 +185,6 @@ class StudyFolder:
         for file, target in zip(files, free, strict=True):
             if file.exists():
                 file.rename(target)
-
-
-def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
-    records = []
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(_RECORD.validate_json(line))
-        except ValidationError as error:
-            raise UsageError(
-                f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line"
-            ) from None
-    return records
 
 
 def _free(folder: Path, pattern: str) -> Path:
