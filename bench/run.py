@@ -68,6 +68,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
         facts = _joined(facts, check_training(loop, backend, config, network, images.classes))
+        facts["exchange_bytes"] = loop.session.exchange_bytes()
     pulse.passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), _failed(facts)))
@@ -164,8 +165,7 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
-        **facts,
-        exchange_bytes=backend.exchange_bytes(),
+        **{"exchange_bytes": [], **facts},
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),

@@ -5,7 +5,6 @@ here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from bench.backends import mpi_group
 from bench.backends.hvd_compression import Wire, broadcast
 from bench.backends.hvd_nccl import nccl_versions
 from bench.backends.hvd_start import start
-from bench.backends.protocol import Reduction
+from bench.backends.protocol import Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -28,8 +27,6 @@ class Horovod:
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
-        self._config = config
-        self._parameters: list[torch.nn.Parameter] = []  # what is trained, once a model is wrapped
         self._hvd, self._rendezvous = start(config, launch)
         self.versions = {"horovod": __import__("horovod").__version__}
         if config.transport == "mpi":
@@ -38,57 +35,14 @@ class Horovod:
             self.versions |= nccl_versions(self._hvd)
 
     def wrap(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        if self._config.sync_batchnorm:
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
+        if config.sync_batchnorm:
             _join_statistics(model, self._hvd)
-        self._model = model
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real
         # step with zero gradients
         broadcast(model.state_dict(), self._hvd)
-        groups = self._matched_buckets()
-        self._optimizer = self._hvd.DistributedOptimizer(
-            optimizer,
-            named_parameters=model.named_parameters(),
-            compression=Wire(self._config),
-            backward_passes_per_step=self._config.accumulate,
-            **({"groups": groups} if groups else {}),
-        )
-        # wrapping forgets them: a group added later would get the class's learning rate and no
-        # momentum
-        self._optimizer.defaults = optimizer.defaults
-        return model, self._optimizer
-
-    def no_sync(self) -> AbstractContextManager[object]:
-        return nullcontext()  # Horovod counts the backward passes itself
-
-    def backward(self, loss: torch.Tensor) -> None:
-        loss.backward()
-
-    def synchronize_gradients(self) -> None:
-        """Wait for the exchange: before this, clipping or unscaling would race with it."""
-        idle = self._unused_everywhere() if self._config.unused_parameters else []
-        self._optimizer.synchronize()
-        for parameter in idle:
-            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what
-            # nobody used
-            parameter.grad = None
-
-    def step(self) -> None:
-        # Horovod's own step would wait once more, and run every hook on the step twice;
-        # synchronize_gradients has waited
-        super(type(self._optimizer), self._optimizer).step()  # type: ignore[misc]  # the class is made at run time
-
-    def zero_grad(self) -> None:
-        self._optimizer.zero_grad()  # takes no set_to_none, and has torch's default: None
-
-    def sync_buffers(self) -> None:
-        broadcast(dict(self._model.named_buffers()), self._hvd)
-
-    def exchange_bytes(self) -> list[int]:
-        """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
-        return [sum(_size(p) for p in group) for group in self._matched_buckets()]
+        return HorovodSession(self._hvd, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         ops = {"sum": self._hvd.Sum, "max": self._hvd.Max, "min": self._hvd.Min}
@@ -106,12 +60,54 @@ class Horovod:
         if self._rendezvous is not None:
             self._rendezvous.stop()
 
-    def _matched_buckets(self) -> list[list[torch.Tensor]]:
-        if self._config.settings != "matched":
-            return []
-        return list(
-            buckets(self._parameters, int((self._config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB))
+
+class HorovodSession(Session):
+    """Horovod wraps the optimiser, whose hooks start an exchange inside `backward`."""
+
+    def __init__(
+        self, hvd: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> None:
+        self._hvd = hvd
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._finds_unused = config.unused_parameters
+        self._matched: list[list[torch.Tensor]] = []
+        if config.settings == "matched":
+            bucket_bytes = int((config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)
+            self._matched = list(buckets(self._parameters, bucket_bytes))
+        # Horovod counts the backward passes of a step itself, so `no_sync` is the plain one
+        wrapped = hvd.DistributedOptimizer(
+            optimizer,
+            named_parameters=model.named_parameters(),
+            compression=Wire(config),
+            backward_passes_per_step=config.accumulate,
+            **({"groups": self._matched} if self._matched else {}),
         )
+        # wrapping forgets them: a group added later would get the class's learning rate and no
+        # momentum
+        wrapped.defaults = optimizer.defaults
+        super().__init__(model, wrapped)
+        self._wait = wrapped.synchronize
+
+    def synchronize_gradients(self) -> None:
+        """Wait for the exchange: before this, clipping or unscaling would race with it."""
+        idle = self._unused_everywhere() if self._finds_unused else []
+        self._wait()
+        for parameter in idle:
+            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what
+            # nobody used
+            parameter.grad = None
+
+    def step(self) -> None:
+        # Horovod's own step would wait once more, and run every hook on the step twice;
+        # synchronize_gradients has waited
+        super(type(self.optimizer), self.optimizer).step()  # type: ignore[misc]  # the class is made at run time
+
+    def sync_buffers(self) -> None:
+        broadcast(dict(self.model.named_buffers()), self._hvd)
+
+    def exchange_bytes(self) -> list[int]:
+        """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
+        return [sum(_size(p) for p in bucket) for bucket in self._matched]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
         """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to

@@ -31,7 +31,7 @@ class Loop:
         data: Input,
         observer: Observer | None = None,
     ) -> None:
-        self._config, self._backend, self._network, self._input = config, backend, network, data
+        self._config, self._network, self._input = config, network, data
         self._observer = observer or Silent()
         optimizer = torch.optim.SGD(
             network.parameters(),
@@ -44,8 +44,8 @@ class Loop:
             # the network and not what wraps it: DDP's forward pass is then not traced, and can hold
             # any process group
             network.compile()
-        self.model, self.optimizer = backend.wrap(network, optimizer)
-        self.model.train()
+        self.session = backend.wrap(network, optimizer, config)
+        self.session.model.train()
         self._autocast = precision.autocast(config)
         self._steps = 0  # taken so far
         # one tensor for all: thousands of small ones would fragment the memory that steps need
@@ -61,9 +61,9 @@ class Loop:
     def step(self) -> None:
         self._observer.step_begin(self._steps)
         images, labels = self._input.step()
-        for group in self.optimizer.param_groups:
+        for group in self.session.optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
-        self._backend.zero_grad()
+        self.session.zero_grad()
         loss = (
             self._accumulate(images, labels)
             if self._config.accumulate > 1
@@ -71,11 +71,11 @@ class Loop:
         )
         if not self._steps and not self._config.unused_parameters:
             require_gradients(self._network, self._config)
-        self._backend.synchronize_gradients()
+        self.session.synchronize_gradients()
         self._observer.gradients_ready()
         if self._config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._network.parameters(), self._config.clip_norm)
-        self._backend.step()
+        self.session.step()
         self.losses[self._steps] = loss
         self._steps += 1
         self._observer.step_end()
@@ -87,7 +87,7 @@ class Loop:
         self._observer.forward_done()
         if parts > 1:
             loss = loss / parts
-        self._backend.backward(loss)
+        self.session.backward(loss)
         self._observer.backward_done()
         return loss.detach()
 
@@ -96,13 +96,13 @@ class Loop:
         size, parts = self._config.samples_per_microbatch, self._config.accumulate
         total = torch.zeros((), device=images.device, dtype=images.dtype)
         for index, part in enumerate(zip(images.split(size), labels.split(size), strict=True)):
-            with nullcontext() if index == parts - 1 else self._backend.no_sync():
+            with nullcontext() if index == parts - 1 else self.session.no_sync():
                 total = total + self._backward(*part, parts)
         return total
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
         try:
-            output: torch.Tensor = self.model(images)
+            output: torch.Tensor = self.session.model(images)
         except Exception:
             if not self._steps:
                 require_fit(self._network, self._config, images)

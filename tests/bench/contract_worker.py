@@ -195,17 +195,17 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
     network = build_model(config.model_copy(update={"model": MODELS[1], "seed": 7 + rank}), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    wrapped, _ = backend.wrap(network, optimizer)
+    session = backend.wrap(network, optimizer, config)
     state_after_wrap = backend.gather(not optimizer.state)
     start = backend.gather([p.detach().clone() for p in network.parameters()])
-    wrapped(torch.ones(2, 3, 8, 8)).sum().backward()
-    backend.synchronize_gradients()
+    session.model(torch.ones(2, 3, 8, 8)).sum().backward()
+    session.synchronize_gradients()
     with torch.no_grad():
         for buffer in network.buffers():
             buffer.fill_(rank + 1)
-    backend.sync_buffers()
+    session.sync_buffers()
     buffers = backend.gather([b.clone() for b in network.buffers()])
-    backend.zero_grad()
+    session.zero_grad()
     if rank == 0:
         time.sleep(0.5)
     before = time.perf_counter()
@@ -231,7 +231,7 @@ def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     loop = make_loop(resnet, backend, build_model(resnet, 1000), rank)
     for _ in range(3):
         loop.step()
-    sizes: list[int] = backend.exchange_bytes()
+    sizes: list[int] = loop.session.exchange_bytes()
     return sizes
 
 
@@ -262,11 +262,6 @@ def main() -> None:
         result = {}
         backend = backends.load(config, launch, device.choose(config, launch))
         for key, case in cases(config).items():
-            vars(backend)["_config"] = (
-                # one process group for all cases: what they differ in is read when a model is
-                # wrapped
-                case
-            )
             result[key] = train(case, backend, launch.rank)
         result["verbs"] = verbs(config, backend, launch.rank)
         if config.settings == "matched" and config.world_size == 2:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench import backends, data
-from bench.backends.protocol import Backend
+from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.launch import provenance
 from bench.launch.world import Launch
@@ -43,7 +43,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     for step in (loop.step, by_hand):
         _time(step, config.warmup_steps)
     equal = backend.reduce_scalar(float(digest(network) == digest(by_hand_network)), "min") == 1.0
-    bare = bare_step(loop.model, loop.optimizer, bare_batches(config, launch.rank))
+    bare = bare_step(loop.session.model, loop.session.optimizer, bare_batches(config, launch.rank))
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)
@@ -117,24 +117,17 @@ class _Meter:
 
 
 class _Metered:
-    """A backend whose calls in a step, and whose model's forward pass, a meter times."""
+    """A session whose calls in a step, and whose model's forward pass, a meter times."""
 
-    def __init__(self, backend: Backend, meter: _Meter) -> None:
-        self._backend, self._meter = backend, meter
+    def __init__(self, session: Session, meter: _Meter) -> None:
+        self._session, self._meter = session, meter
+        session.model.register_forward_pre_hook(lambda *_: meter.start())
+        session.model.register_forward_hook(lambda *_: meter.stop())
 
     def __getattr__(self, name: str) -> Any:
-        call = getattr(self._backend, name)
+        found = getattr(self._session, name)
         timed = ("zero_grad", "backward", "synchronize_gradients", "step")
-        return self._meter.wrap(call) if name in timed else call
-
-    def wrap(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        wrapped, optimizer = self._backend.wrap(model, optimizer)
-        meter = self._meter
-        wrapped.register_forward_pre_hook(lambda *_: meter.start())
-        wrapped.register_forward_hook(lambda *_: meter.stop())
-        return wrapped, optimizer
+        return self._meter.wrap(found) if name in timed else found
 
 
 def _own_share(
@@ -146,9 +139,9 @@ def _own_share(
     meter = _Meter()
     batches = data.batches(config, launch.rank, images)
     timed = iter(meter.wrap(lambda: next(batches)), None)
-    metered: Any = _Metered(backend, meter)
     network = build_model(config, images.classes)
-    loop = Loop(config, metered, network, Input(config, timed, device))
+    loop: Any = Loop(config, backend, network, Input(config, timed, device))
+    loop.session = _Metered(loop.session, meter)
     _time(loop.step, config.warmup_steps)
     meter.seconds = 0.0
     seconds = _time(loop.step, OWN_STEPS)
