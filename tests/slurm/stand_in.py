@@ -194,6 +194,19 @@ def slow(config: RunConfig) -> None:
     complete(config)
 
 
+def fill_the_disk(config: RunConfig) -> None:
+    """Take all room beside the log before it is complete, as a data set or a core file would."""
+    log = start(config)
+    assert config.log_path is not None
+    with (config.log_path.parent / "filler").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(512)):
+                pass
+        except OSError:
+            print("filled", flush=True)
+    log.write("steps", phase="window", index=0, seconds=[[0.25] * 1000])
+
+
 BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "ok": complete,
     "fail": fail,
@@ -210,6 +223,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "lose a node": lose_a_node,
     "trip over a node": trip_over_a_node,
     "babble": babble,
+    "fill the disk": fill_the_disk,
     "silent": silent,
     "another world": another_world,
 }
