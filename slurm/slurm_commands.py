@@ -1,5 +1,5 @@
-"""Start job scripts here or through Slurm, and ask Slurm about them: the only file that starts
-other programs.
+"""Start job scripts here or through Slurm, and ask Slurm about them: on the login node, the only
+file that starts other programs.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,14 @@ def orphan(config: RunConfig) -> None:
     complete(config)
 
 
+def litter(config: RunConfig) -> None:
+    """Leave a temporary folder behind, as data workers do where mpirun kills all that would remove
+    it.
+    """
+    print(f"left {tempfile.mkdtemp(prefix='pymp-')}", flush=True)
+    complete(config)
+
+
 def out_of_memory(config: RunConfig) -> None:
     """What is left of a rank that the kernel killed for its cgroup under srun, after more errors
     than anybody keeps.
@@ -219,6 +228,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "torn": torn,
     "orphan": orphan,
     "slow": slow,
+    "litter": litter,
     "out of memory": out_of_memory,
     "lose a node": lose_a_node,
     "trip over a node": trip_over_a_node,
