@@ -301,6 +301,17 @@ def test_a_wrong_world_leaves_the_other_runs_to_the_job(tmp_path: Path) -> None:
     assert job.states() == ["wrong world", "ok", "ok", "ok"]
 
 
+def test_a_python_in_a_container_needs_another_on_the_host_for_the_driver(tmp_path: Path) -> None:
+    words = ["apptainer", "exec", "my image.sif"]
+    job = BatchJob(tmp_path, changes={"setup__container": words})
+    code, _, err = job.finish(PYTHON="inside", DRIVER="outside")
+    assert (code, err.startswith("error: outside is not found; ")) == (2, True)
+    code, _, err = job.finish(PYTHON="inside", DRIVER=sys.executable, PREFLIGHT="no")
+    assert (code, err) == (0, "")
+    said = job.runs[0].log.with_suffix(".out").read_text()
+    assert " --mpi=pmix apptainer exec my image.sif inside -m bench " in said
+
+
 def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
     job = BatchJob(tmp_path, site="vista")
     assert job.finish()[0] == 0
