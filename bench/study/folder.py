@@ -39,8 +39,8 @@ RESULTS = Path(
 class StudyFolder:
     """Paths of one study's folder, and the few changes made to it."""
 
-    def __init__(self, results: Path, study: Study) -> None:
-        self.path = results / study.name
+    def __init__(self, results: Path, study: Study | str) -> None:
+        self.path = results / (study if isinstance(study, str) else study.name)
         self.runs = self.path / "runs"
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
@@ -49,7 +49,7 @@ class StudyFolder:
         """Raise UsageError where nothing may be added: in a study that comes with the project, or
         where its lock is gone.
         """
-        self._check_not_shipped()
+        self.check_not_shipped()
         if self._copy.exists() and not self._jobs.exists():
             raise UsageError(
                 f"{self._jobs} is gone, and with it the lock of a job that may still be running; "
@@ -86,7 +86,8 @@ class StudyFolder:
         except FileNotFoundError:
             return False
 
-    def _check_not_shipped(self) -> None:
+    def check_not_shipped(self) -> None:
+        """Raise UsageError in a study that comes with the project."""
         if (self.path / "SHIPPED").exists():
             raise UsageError(
                 f"{self.path} comes with the project and is never added to; choose another "
@@ -104,7 +105,7 @@ class StudyFolder:
             (old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}
         ):
             if old.get(key) != new.get(key):
-                self._check_not_shipped()  # then another name for the study would be of no use
+                self.check_not_shipped()  # then another name for the study would be of no use
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} "
                     f"there, {new.get(key)!r} now; "
@@ -174,7 +175,8 @@ class StudyFolder:
                 f"{self._jobs}: {error.strerror}; make room, then do the same again"
             ) from None
 
-    def set_aside(self, log: Path) -> None:
+    @staticmethod
+    def set_aside(log: Path) -> None:
         """Rename what is left of a run that must be done again."""
         files = (log, log.with_suffix(".out"))
         numbered = (

@@ -102,7 +102,7 @@ def configs(text: str, folder: Path) -> list[object]:
 def test_every_script_of_a_site_is_bash_and_says_what_was_planned(site: str) -> None:
     scripts = {name: shipped(read_site(site), name) for name in STUDIES}
     for name, (text, runs) in scripts.items():
-        folder = Path(re.search(r"STUDY_DIR=(\S+)", text)[1])  # type: ignore[index]
+        folder = Path(re.search(r"--study-dir=(\S+)", text)[1])  # type: ignore[index]
         assert configs(text, folder) == [run.config for run in runs], name
     reports = [report(read_site(site))] if site in CLUSTERS else []
     assert complaint([text for text, _ in scripts.values()] + reports) == ""
@@ -133,15 +133,10 @@ def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
 def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
     odd = SMALL + "# it's $HOME\nEND_OF_STUDY\nEND_OF_STUDY_\n"
     text = script(small(tmp_path), 1, folder=tmp_path / "results", text=odd)
-    (tmp_path / "results").mkdir()
-    start = text.index('if [ ! -e "$STUDY_DIR/study.toml" ]')
-    copy = text[start : text.index("\nfi\n", start) + 4]
-    subprocess.run(
-        ["bash", "-euc", copy],
-        env={**os.environ, "STUDY_DIR": str(tmp_path / "results")},
-        check=True,
-    )
-    assert (tmp_path / "results" / "study.toml").read_text() == odd
+    start = text.index("{ IFS= read")
+    copy = text[start : text.index("# Options of")] + 'printf "%s" "$STUDY"'
+    done = subprocess.run(["bash", "-euc", copy], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (odd, "")
 
 
 def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
@@ -197,14 +192,14 @@ def test_a_misspelt_placeholder_of_the_batch_script_raises(
     tmp_path: Path, right: str, wrong: str
 ) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
-    text = (TEMPLATES / "slurm.sh.j2").read_text()
+    text = (TEMPLATES / "job.sh.j2").read_text()
     assert right in text
-    (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
+    (tmp_path / "job.sh.j2").write_text(text.replace(right, wrong, 1))
     study, site = small(tmp_path), read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
     with pytest.raises(
         UsageError,
-        match=r"/slurm.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
+        match=r"/job.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
     ):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
 
@@ -222,10 +217,8 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
         assert (
             parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
         )
-    calibration = next(
-        line for line in text.splitlines() if line.startswith('      "${BENCH[@]}" "${COMMON[@]}"')
-    )
-    words = shlex.split(calibration)[2:-2]
+    (line,) = re.findall(r"  --calibration=(.*)", text)
+    words = shlex.split(shlex.split(line, comments=True)[0])
     config = parse_argv([*common, *words])
     assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == (
         "single",
@@ -235,14 +228,17 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
     )
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")]
-)
-def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -> None:
-    text = (TEMPLATES / "local.sh.j2").read_text()
-    assert right in text
-    (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
+def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
+    shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
+    text = (TEMPLATES / "job.sh.j2").read_text()
+    (tmp_path / "job.sh.j2").write_text(text.replace("study.question", "study.qeustion", 1))
     with pytest.raises(
-        UsageError, match=r"/local.sh.j2, line \d+: .*(totla|qeustion)'.*; correct the template$"
+        UsageError, match=r"/job.sh.j2, line \d+: .*qeustion'.*; correct the template$"
     ):
         script(small(tmp_path), 1, templates=tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
+def test_a_script_is_short_beside_its_runs_and_its_study(path: Path) -> None:
+    text = re.sub(r"<<'(END_OF_STUDY_*)'.*?\n\1\n", "", path.read_text(), flags=re.DOTALL)
+    assert len([line for line in text.splitlines() if not line.startswith("run b")]) <= 90
