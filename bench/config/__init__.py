@@ -41,6 +41,16 @@ class UsageError(ValueError):
     it and exit 2.
     """
 
+    @property
+    def text(self) -> str:
+        """The value and the rule."""
+        return str(self).partition("; ")[0]
+
+    @property
+    def cure(self) -> str:
+        """The way out; empty where the line names none."""
+        return str(self).partition("; ")[2]
+
 
 class RunConfig(Fields):
     """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a
