@@ -115,7 +115,7 @@ class _File:
     md5: str
 
 
-def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
+def load(config: RunConfig) -> Arrays | Folder:
     """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing,
     truncated or corrupt.
     """
@@ -124,7 +124,7 @@ def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
     if config.dataset == "imagefolder":
         return Folder(config, folder)
     published, files = _published(config.dataset)
-    provide(published, folder, config.download, local_rank)
+    provide(published, folder, config.download)
     parts = [_parse(config.dataset, folder, file) for file in files]
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]
