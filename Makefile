@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # Studies made here stay apart from those that ship with the project, which were made on another machine.
 RESULTS ?= results/mine
+# Test files at a time. Many tests wait, those with real ranks keep two cores busy.
+WORKERS ?= 2
 
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
@@ -40,7 +42,7 @@ study-all: setup ## run the study of all framework and transport pairs (prints i
 	@$(call run_study,local-transports)
 
 test: setup ## run all tests, those with real ranks under mpirun included
-	$(RUN) python -m pytest
+	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile
 
 check: setup ## check format, lint and types
 	$(RUN) ruff format --check .
@@ -61,5 +63,5 @@ slurm-demo: setup ## start that Slurm, submit a study at 1, 2 and 4 nodes, wait,
 
 clean: ## remove the environment and all caches of this folder, but never results
 	@test ! -e "$(VENV)/setup.log" || rm -rf "$(VENV)"
-	rm -rf .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .mypy_cache .ruff_cache .pytest_cache build horovod_vs_ddp.egg-info
 	find . -name __pycache__ -type d -not -path './results/*' -prune -exec rm -rf {} +

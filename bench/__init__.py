@@ -6,9 +6,7 @@ from pathlib import Path
 
 
 def version() -> str:
-    """The project's version: pyproject.toml's in a checkout, else that of the installed
-    distribution.
-    """
+    """The project's version: from pyproject.toml in a checkout, else of the installed copy."""
     import tomllib
     from importlib import metadata
 

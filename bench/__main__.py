@@ -1,6 +1,4 @@
-"""python -m bench: one run, in a process that Ctrl-C ends without a traceback while modules still
-load.
-"""
+"""python -m bench: one run; Ctrl-C ends it without a traceback while modules still load."""
 
 from __future__ import annotations
 

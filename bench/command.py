@@ -64,9 +64,8 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config.windows))
     board = Board(_board_folder(config, launch), config, launch)
-    launcher = (
-        None if launch.source == "none" else Launcher()
-    )  # a run started by hand outlives its shell
+    # a run started by hand outlives its shell
+    launcher = None if launch.source == "none" else Launcher()
     ending = Ending(config, launch.rank, log, pulse, board, launcher)
     try:
         if launch.rank == 0:
@@ -109,9 +108,8 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:
         if launch.rank == 0 and config.study is not None:
-            with contextlib.suppress(
-                UsageError
-            ):  # another of several worlds has written it, or it cannot be written
+            # another of several worlds has written it, or it cannot be written
+            with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
                 start = {
                     "config": config.model_dump(mode="json"),

@@ -15,9 +15,7 @@ _WAY_OUT = "give package.module:factory, importable from here"
 
 
 class OwnCodeError(UsageError):
-    """The user's own code failed: one line says where, and `trace` is its traceback, empty where
-    none of its lines ran.
-    """
+    """The user's own code failed: one line says where; `trace` is its traceback, or ''."""
 
     def __init__(self, message: str, error: Exception) -> None:
         self.trace = _trace(error)
@@ -28,9 +26,7 @@ class OwnCodeError(UsageError):
 
 
 def make(field: str, name: str, argument: object) -> Any:
-    """What the factory called `name` gives for `argument`. Raises UsageError, naming `field`, where
-    there is no such thing.
-    """
+    """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
     factory = _find(field, name)
     try:
         return factory(argument)
@@ -62,9 +58,7 @@ def _find(field: str, name: str) -> Callable[[object], Any]:
 
 
 def _absent(error: Exception, module_name: str) -> bool:
-    """Whether it is the named module itself, or its package, that is not there, or cannot be a
-    module's name.
-    """
+    """True if the named module itself, or its package, is missing or cannot be a module's name."""
     if isinstance(error, ModuleNotFoundError):
         return error.name is None or f"{module_name}.".startswith(f"{error.name}.")
     return not _trace(error)
@@ -80,9 +74,7 @@ def in_words(error: BaseException) -> str:
 
 
 def _trace(error: Exception) -> str:
-    """The traceback from the first line that is the user's; a module that cannot be parsed has none
-    and yet much to say.
-    """
+    """The traceback from the user's first line on, or of a module that does not parse."""
     place = error.__traceback__
     while place is not None and _ours(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -9,13 +9,10 @@ _OURS = ("bench", "slurm", "plots", "tests")
 
 
 def explain_missing(error: ImportError) -> str:
-    """One line with the package and the way out. Raises `error` again where what is missing is a
-    module of ours.
-    """
+    """One line with the package and the way out. Raises `error` if a module of ours is missing."""
     first: BaseException = error
-    while (
-        before := first.__cause__ or first.__context__
-    ) is not None:  # pandas hides which package it lacks
+    # pandas hides which package it lacks
+    while (before := first.__cause__ or first.__context__) is not None:
         first = before
     if not isinstance(first, ModuleNotFoundError) or first.name is None:
         return f"{error.name or 'a package'} does not import: {first}"

@@ -1,6 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, plain lines in a batch log. Rank 0
-only.
-"""
+"""Progress of a run, shown by rank 0: a bar on a terminal, plain lines in a batch log."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def _ranks(config: RunConfig) -> str:
 
 
 def result(config: RunConfig, rates: list[float], loss: float | None, failed: list[str]) -> str:
-    """The last line: images/s of the whole run, which is the harmonic mean of its equal windows,
-    and their spread.
-    """
+    """The last line: images/s of the run (harmonic mean of equal windows), and their spread."""
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     line += ", input pipeline alone" if loss is None else f", loss {quantity(loss)}"
@@ -74,9 +70,7 @@ class Lines:
 
 
 class Bar:
-    """A rich bar with an estimate. Redrawn at window edges only: a redraw inside a window would be
-    measured with it.
-    """
+    """A bar with an estimate, redrawn between windows only: inside, it would be measured."""
 
     def __init__(self, windows: int) -> None:
         from rich.console import Console

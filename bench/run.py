@@ -21,8 +21,11 @@ from bench.progress import result
 from bench.record import SCHEMA, RunLog
 from bench.streams import say
 from bench.train import device
-from bench.train import loop as train
+from bench.train.checks import check_samples, check_training
 from bench.train.device import Device
+from bench.train.input import Input
+from bench.train.loop import Loop
+from bench.train.measure import measure
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
@@ -50,21 +53,22 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         config, launch, log, backend, place, _workload(network, data.describe(config, images))
     )
     watch = place.stopwatch()
-    samples = train.Input(
+    samples = Input(
         config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device
     )
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    loop = None if config.loader_only else train.Loop(config, backend, network, samples)
+    loop = None if config.loader_only else Loop(config, backend, network, samples)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     pulse.enter(_first_phase(config), _counts(samples, loop))
     try:
-        train.measure(step, samples, backend, config, log, watch, pulse.window)
+        measure(step, samples, backend, config, log, watch, pulse.window)
     finally:
         pulse.close()
-    facts: dict[str, Any] = train.check_samples(samples, backend, config)
+    facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
-        facts = _joined(facts, train.check_training(loop, backend, config, network, images.classes))
+        facts = _joined(facts, check_training(loop, backend, config, network, images.classes))
+        facts["exchange_bytes"] = loop.session.exchange_bytes()
     pulse.passed = _write_end(log, backend, place, facts)
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), _failed(facts)))
@@ -74,7 +78,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     return pulse.passed
 
 
-def _counts(samples: train.Input, loop: train.Loop | None) -> Callable[[], tuple[int, int]]:
+def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
     return lambda: (
         len(samples.wait_seconds),
@@ -161,8 +165,7 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",
-        **facts,
-        exchange_bytes=backend.exchange_bytes(),
+        **{"exchange_bytes": [], **facts},
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),

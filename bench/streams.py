@@ -1,6 +1,4 @@
-"""Standard streams that cannot end a run: closed ones are opened on nothing, and what standard
-error cannot take is dropped.
-"""
+"""Standard streams that cannot end a run, whether closed, full or gone."""
 
 from __future__ import annotations
 
@@ -10,9 +8,7 @@ import sys
 
 
 class _Forgiving(io.FileIO):
-    """Counts as written what a full disk, a closed terminal or a launcher that is gone does not
-    take.
-    """
+    """Drops what a full disk, a closed terminal or a launcher that is gone does not take."""
 
     def write(self, data: object) -> int:
         try:
@@ -24,8 +20,8 @@ class _Forgiving(io.FileIO):
 def secure() -> None:
     """Make the process's streams safe to write to; call before any file is opened.
 
-    A file that took the number of a closed standard error would be written into by every library
-    that complains.
+    Otherwise a file could take the number of a closed standard error, and libraries that complain
+    would write into it.
     """
     for number in (0, 1, 2):
         try:
@@ -39,9 +35,7 @@ def secure() -> None:
 
 
 def say(text: str) -> None:
-    """Lines for people. What a terminal would obey, and an exception of the user's may hold, is
-    shown as its code.
-    """
+    """Print lines for people, control characters as their codes: a terminal would obey them."""
     print(
         "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text),
         file=sys.stderr,

@@ -176,15 +176,9 @@ def exports(site: Site) -> dict[str, str]:
 
 
 def own_env(site: Site) -> dict[str, list[str]]:
-    """By backend the words that set the variables of its runs alone, and tell the run log which
-    they are.
-    """
+    """By backend the variables of its runs alone, as NAME=VALUE."""
     return {
-        backend: [
-            "env",
-            f"BENCH_BACKEND_ENV={' '.join(variables)}",
-            *(f"{name}={value}" for name, value in variables.items()),
-        ]
+        backend: [f"{name}={value}" for name, value in variables.items()]
         for backend, variables in site.env_per_backend.items()
         if variables
     }

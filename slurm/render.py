@@ -6,15 +6,14 @@ import functools
 import math
 import shlex
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
-from bench.study.plan import Run, calibration, points
+from bench.study.plan import Run, calibration_of, points
 from slurm.directives import (
-    REPORT,
     Request,
     directives,
     exports,
@@ -23,7 +22,7 @@ from slurm.directives import (
     report_directives,
     step_args,
 )
-from slurm.fit import EARLY_S, PREFLIGHT_S, Job, expected_s, minutes, nodes_of
+from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of
 from slurm.site import Site
 
 if TYPE_CHECKING:
@@ -47,26 +46,20 @@ def render_job(
     """The job script of `runs`, in their order, for a person to read, edit and run by hand from the
     repository root.
 
-    `text` is the study's file, which the script leaves beside the logs as `python -m slurm run`
-    does.
+    `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
 
     Raises UsageError on a placeholder that the template names and nobody fills.
     """
     shared = _shared(study, [run.config for run in _one_of_each(runs)])
     return _fill(
         templates,
-        "local.sh.j2",
-        study=study,
-        text=text.rstrip("\n"),
-        end_of_text=_end_of(text),
-        site=reaching_all_hosts(site),
-        folder=str(folder),
-        own_env=own_env(site),
+        "job.sh.j2",
+        **_common(study, text, reaching_all_hosts(site), runs, folder, shared),
+        **_around(site, "run", "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."),
+        directives=[],
+        job=None,
+        launch_args=reaching_all_hosts(site).mpirun_args,
         common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
-        blocks=_blocks(
-            runs, [*OWNED_FIELDS, *(name for name in study.fields if name not in shared)]
-        ),
-        total=len(runs),
     )
 
 
@@ -78,62 +71,67 @@ def render_batch(
 
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
-    site, alone = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), alone])
-    ranks = max(run.config.world_size for run in job.runs)
+    site, calibration = request.site, _calibration(study, job)
+    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
     own = [name for name in study.fields if name not in shared]
+    plain = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+    nodes = sorted({nodes_of(run.config.world_size, site) for run in job.runs})
     return _fill(
         templates,
-        "slurm.sh.j2",
-        study=study,
-        text=text.rstrip("\n"),
-        end_of_text=_end_of(text),
-        site=site,
-        folder=str(folder),
-        job=job,
-        counts=", ".join(
-            map(str, sorted({nodes_of(run.config.world_size, site) for run in job.runs}))
-        ),
+        "job.sh.j2",
+        **_common(study, text, site, job.runs, folder, shared),
+        **_around(site, "submit", _CURE),
         directives=directives(study, request, job),
+        job=job,
+        counts=", ".join(map(str, nodes)),
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
-        preflight_s=PREFLIGHT_S,
         early_s=EARLY_S,
-        ranks=ranks,
-        env=exports(site),
-        own_env=own_env(site),
-        step_args=step_args(site),
-        container=list(site.setup.container),
-        common=[shlex.join(alone.to_words(name)) for name in shared],
-        calibration=shlex.join(
-            word
-            for name in ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
-            for word in alone.to_words(name)
-        ),
+        launch_args=step_args(site),
+        common=[shlex.join(calibration.to_words(name)) for name in shared],
+        calibration=shlex.join(word for name in plain for word in calibration.to_words(name)),
         preflight=shlex.join(_preflight(job)),
-        preflight_cells=_preflight_cells(job, own_env(site)),
-        seed=alone.seed,
-        lines=[
-            line for block in _blocks(job.runs, [*OWNED_FIELDS, *own]) for line in block["runs"]
-        ],
-        total=len(job.runs),
+        cells=sorted({run.point.cell for run in job.runs} - {"single"}),
     )
 
 
 def render_report(study: Study, request: Request, folder: Path, templates: Path = TEMPLATES) -> str:
     """The Slurm script that reports on a study's folder. Raises as `render_batch`."""
-    site = request.site
     return _fill(
         templates,
         "report.sh.j2",
         study=study,
-        site=site,
+        site=request.site,
         folder=str(folder),
-        job=REPORT,
         directives=report_directives(study, request),
-        env=exports(site),
-        container=list(site.setup.container),
+        **_around(request.site, "submit", _CURE),
     )
+
+
+_CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
+
+
+def _around(site: Site, start: str, cure: str) -> dict[str, object]:
+    """What a script sets up before it starts the driver, and what it says where it cannot."""
+    driver = "DRIVER" if site.setup.container else "PYTHON"
+    return {"env": exports(site), "start": start, "cure": cure, "driver": driver}
+
+
+def _common(
+    study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, shared: Sequence[str]
+) -> dict[str, object]:
+    """What the scripts of all sites say."""
+    own = [name for name in study.fields if name not in shared]
+    return {
+        "study": study,
+        "text": text.rstrip("\n"),
+        "end_of_text": _end_of(text),
+        "site": site,
+        "folder": str(folder),
+        "own_env": own_env(site),
+        "blocks": _blocks(runs, [*OWNED_FIELDS, *own]),
+        "total": len(runs),
+    }
 
 
 def _fill(templates: Path, name: str, **values: object) -> str:
@@ -154,7 +152,7 @@ def _environment(templates: Path) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates),
         undefined=jinja2.StrictUndefined,
-        comment_start_string="<#",  # ${#array[@]} is bash
+        comment_start_string="<#",  # {# is bash
         comment_end_string="#>",
         trim_blocks=True,
         lstrip_blocks=True,
@@ -180,7 +178,7 @@ def _calibration(study: Study, job: Job) -> RunConfig:
     """At the baseline's batch, else at the smallest of the job."""
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
     batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
-    return calibration(study, batch, job.block)
+    return calibration_of(study, batch, job.block)
 
 
 def _preflight(job: Job) -> list[str]:
@@ -189,17 +187,6 @@ def _preflight(job: Job) -> list[str]:
     """
     config = job.runs[0].config
     return [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
-
-
-def _preflight_cells(job: Job, own: Collection[str]) -> dict[str, str]:
-    """The job's cells, comma-separated, by the backend in whose own environment they are tried; '':
-    in that of all.
-    """
-    cells: dict[str, list[str]] = {}
-    for cell in sorted({run.point.cell for run in job.runs} - {"single"}):
-        backend = cell.partition("/")[0]
-        cells.setdefault(backend if backend in own else "", []).append(cell)
-    return {backend: ",".join(names) for backend, names in (cells or {"": []}).items()}
 
 
 def _end_of(text: str) -> str:

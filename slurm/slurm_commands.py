@@ -1,6 +1,4 @@
-"""Start job scripts here or through Slurm, and ask Slurm about them: the only file that starts
-other programs.
-"""
+"""Start job scripts here or through Slurm, and ask Slurm about them."""
 
 from __future__ import annotations
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from typing import Any
 
 from bench.config import UsageError
-from bench.study.folder import Number, StudyFolder
+from bench.study.folder import StudyFolder
+from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.chain import chain
@@ -33,17 +31,6 @@ _COMING = (
 )  # runs that a job in progress may still bring to an end
 REPORTED = "ended: complete"  # the state of a job that came to its end
 _IN_PROGRESS = ("submitted", "pending", "running")
-
-
-class _Event(BaseModel):
-    """One line of jobs/JOB.jsonl, as far as it matters here."""
-
-    event: str
-    job: Annotated[Number, BeforeValidator(str)]
-    reason: Annotated[str, AfterValidator(lambda text: " ".join(text.split()))] = ""
-
-
-_EVENT = TypeAdapter(_Event)
 
 
 @dataclass(frozen=True)
@@ -243,7 +230,7 @@ def job_states(
         if entry.slurm_id:
             ids.setdefault(entry.job, set()).add(entry.slurm_id)
     for path in (folder.path / "jobs").glob("*.jsonl"):
-        ids.setdefault(path.stem, set()).update(event["job"] for event in _events(path))
+        ids.setdefault(path.stem, set()).update(event.job for event in _events(path))
     queued = {q.id for q in queue or ()}
     last = {
         job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known
@@ -262,7 +249,7 @@ def job_states(
 
 def _state(
     job_id: str,
-    said: Sequence[Mapping[str, Any]],
+    said: Sequence[JobEvent],
     queue: Sequence[Queued] | None,
     accounts: Mapping[str, str],
 ) -> str:
@@ -272,8 +259,8 @@ def _state(
     queued = next((q.state.lower() for q in queue or () if q.id == job_id), None)
     if queued:
         return "pending" if queued == "pending" else "running"
-    if said and said[-1]["event"] == "end":
-        return f"ended: {said[-1].get('reason', '')}"
+    if said and said[-1].event == "end":
+        return f"ended: {said[-1].reason}"
     if queue is None:
         return "running" if said else "submitted"
     if job_id in accounts:
@@ -281,26 +268,17 @@ def _state(
     return "vanished: " + ("it began and left no end" if said else "it never began")
 
 
-def _said(folder: StudyFolder, job: str, job_id: str) -> list[dict[str, Any]]:
+def _said(folder: StudyFolder, job: str, job_id: str) -> list[JobEvent]:
     """What a job wrote of itself, for this id alone."""
-    return [
-        event for event in _events(folder.path / "jobs" / f"{job}.jsonl") if event["job"] == job_id
-    ]
+    return [said for said in _events(folder.path / "jobs" / f"{job}.jsonl") if said.job == job_id]
 
 
-def _events(path: Path) -> list[dict[str, Any]]:
-    """Whole lines that a job wrote of itself; a kill tears one, and a person may have edited the
-    file.
-    """
+def _events(path: Path) -> list[JobEvent]:
+    """What all ids of a job wrote."""
     try:
-        lines = path.read_bytes().splitlines()
+        return [said for said in read_events(path.read_bytes()) if said.job]
     except OSError:
         return []
-    found = []
-    for line in lines:
-        with suppress(ValidationError):
-            found.append(_EVENT.validate_json(line).model_dump())
-    return found
 
 
 def all_states(work: Work) -> dict[str, JobState]:

@@ -123,7 +123,9 @@ class Setup(Table):
         description="virtual environment, from the repository root; '' takes python from PATH",
     )
     container: tuple[Line, ...] = Field(
-        (), description="words that start a program in a container, before python"
+        (),
+        description="words that start a program in a container, before python; the host then "
+        "needs a Python 3.11 with pydantic for the driver: DRIVER=...",
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.config import RunConfig, UsageError
 from bench.record import read_run
 from bench.study.definition import Study
-from bench.study.folder import read_records
+from bench.study.jobs import read_records
 from bench.study.status import RunStatus
 from slurm.fit import assumed_s
 

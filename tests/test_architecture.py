@@ -12,12 +12,18 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
 GROUND |= {"bench.backends.catalogue"}
-ALLOWED = {"bench": {"bench"}, "slurm": {"slurm"} | GROUND, "plots": {"plots"} | GROUND}
+STARTS_RANKS = {"bench.launch.launcher"}
+ALLOWED = {
+    "bench": {"bench"},
+    "slurm": {"slurm"} | GROUND | STARTS_RANKS,
+    "plots": {"plots"} | GROUND,
+}
 FIGURES = (ROOT / "plots" / "report" / "figures").glob("*.py")
 # third-party modules that only the named files may import
 ONLY_IN = {
     "horovod": {
         "bench/backends/hvd.py",
+        "bench/backends/hvd_start.py",
         "bench/tools/overhead/loops.py",
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
@@ -43,6 +49,16 @@ NEED_TORCH = {
 }
 # set-up, doctor and overhead are built on the rest of bench, which knows of them only as a command
 KNOWS_THE_TOOLS = {"bench/command.py"}
+
+# May name a framework: what starts it, what installs it and looks at its build, and the loops that
+# a person would write by hand for it.
+NAMES_FRAMEWORKS: tuple[str, ...] = (
+    "bench/backends/",
+    "bench/tools/setup/",
+    "bench/tools/overhead/",
+)
+NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("command", "machine", "probe"))
+NAMES_FRAMEWORKS += ("bench/launch/world.py", "plots/")  # launchers' variables; not yet
 
 
 def sources() -> list[Path]:
@@ -128,6 +144,26 @@ def test_reports_name_no_framework() -> None:
         if path.suffix in (".py", ".j2"):
             found = re.search(r"(?i)\bddp\b|horovod", path.read_text())
             assert found is None, f"{name(path)} names {found}"
+
+
+def words(tree: ast.Module) -> set[str]:
+    """Names and texts of a module, without comments and docstrings."""
+    texts = {node for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    texts -= {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {str(text.value) for text in texts} | names
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_frameworks_are_named_by_their_backends_alone(path: Path) -> None:
+    """Whatever else speaks of them asks the catalogue; `horovodrun` is a launcher."""
+    if not name(path).startswith(NAMES_FRAMEWORKS):
+        found = re.compile(r"(?i)horovod(?!run|-vs-)|\bhvd\b|(?<!-vs-)\bddp\b")
+        assert not [word for word in words(ast.parse(path.read_text())) if found.search(word)]
 
 
 @pytest.mark.parametrize("path", sources(), ids=name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from bench.tools.setup.state import read_pins
+from bench.tools.setup.steps import read_pins
 
 ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text()
@@ -19,7 +19,7 @@ GROUPS = (
     "core",
     "bench",
     "horovod-build",
-)  # own-mpi-build is for mpi4py from source, test for developers
+)  # test is for developers
 # What pip's packages bring along or leave to the machine, and conda's name one by one.
 CONDA_ONLY = {
     "python",

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends.protocol import Reduction
+from bench.backends.protocol import Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -32,7 +32,7 @@ class Ddp:
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
-        self._config, self._device = config, device
+        self._device = device
         if config.transport == "mpi":
             from bench.backends import mpi_group
 
@@ -49,43 +49,16 @@ class Ddp:
         assert dist.get_world_size() == launch.size
 
     def wrap(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-        self._optimizer = optimizer
-        if self._config.sync_batchnorm:
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
+        if config.sync_batchnorm:
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        self._model = DistributedDataParallel(model, **_options(self._config, self._device))
-        if (wire := _wire_type(self._config)) is not None:
-            self._model.register_comm_hook(None, _exchange_as(wire))
-        return self._model, optimizer
+        wrapped = DistributedDataParallel(model, **_options(config, self._device))
+        if (wire := _wire_type(config)) is not None:
+            wrapped.register_comm_hook(None, _exchange_as(wire))
+        return DdpSession(wrapped, optimizer)
 
-    def accumulating(self) -> AbstractContextManager[object]:
-        return self._model.no_sync()
-
-    def backward(self, loss: torch.Tensor) -> None:
-        loss.backward()
-
-    def finish_backward(self) -> None:
-        pass  # DDP's backward returns with the mean in place
-
-    def step(self) -> None:
-        self._optimizer.step()
-
-    def zero_grad(self) -> None:
-        self._optimizer.zero_grad(set_to_none=True)
-
-    def sync_buffers(self) -> None:
-        for buffer in self._model.buffers():
-            dist.broadcast(buffer, 0)
-
-    def exchange_bytes(self) -> list[int]:
-        """Buckets as rebuilt after the first step, in the order in which they are reduced."""
-        if not hasattr(self, "_model"):
-            return []  # nothing was trained
-        sizes = self._model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
-        return [int(size) for size in str(sizes).split(",") if size.strip()]
-
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         tensor = torch.tensor([value], dtype=torch.float64)
         dist.all_reduce(tensor, _OPS[op])
         return tensor.item()
@@ -96,7 +69,7 @@ class Ddp:
         return values
 
     def barrier(self) -> None:
-        self.all_reduce(
+        self.reduce_scalar(
             0.0, "sum"
         )  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
 
@@ -104,10 +77,27 @@ class Ddp:
         self.barrier()  # nobody leaves while another still exchanges
         # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the
         # interpreter's exit, those threads end about one run in five with "terminate called without
-        # an active exception", or never
-        vars(self).pop("_model", None)  # absent where nothing was wrapped
+        # an active exception", or never; so every session must be gone by now
         gc.collect()
         dist.destroy_process_group()
+
+
+class DdpSession(Session):
+    """DDP wraps the model, exchanges in its backward pass, and leaves the mean in place."""
+
+    model: DistributedDataParallel
+
+    def no_sync(self) -> AbstractContextManager[object]:
+        return self.model.no_sync()
+
+    def sync_buffers(self) -> None:
+        for buffer in self.model.buffers():
+            dist.broadcast(buffer, 0)
+
+    def exchange_bytes(self) -> list[int]:
+        """Buckets as rebuilt after the first step, in the order in which they are reduced."""
+        sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
+        return [int(size) for size in str(sizes).split(",") if size.strip()]
 
 
 def _options(config: RunConfig, device: Device) -> dict[str, Any]:

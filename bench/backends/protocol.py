@@ -5,12 +5,57 @@ No learning rate, batch size, precision, data order, logging or timing belongs i
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, Protocol
 
 import torch
 
+from bench.config import RunConfig
+
 Reduction = Literal["sum", "max", "min"]
+
+
+class Session:
+    """A model and its optimiser in training; as it stands here, one process that exchanges nothing.
+
+    Every method is called by all ranks, in the same order.
+    """
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    def no_sync(self) -> AbstractContextManager[object]:
+        """Around forward and backward of every micro-batch of a step but the last: nothing is
+        exchanged.
+
+        A context and not an argument of `backward`: DDP decides in the forward pass whether this
+        backward exchanges.
+        """
+        return nullcontext()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Backward pass of this rank's mean loss; the exchange may overlap it."""
+        loss.backward()
+
+    def synchronize_gradients(self) -> None:
+        """Every gradient is the mean over ranks from here on: the place to unscale and clip."""
+
+    def step(self) -> None:
+        """One optimiser update from the gradients as they stand."""
+        self.optimizer.step()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients: None, the default of torch's and Horovod's optimisers alike."""
+        self.optimizer.zero_grad()
+
+    def sync_buffers(self) -> None:
+        """Every rank gets rank 0's buffers, such as BatchNorm's: call before evaluation."""
+
+    def exchange_bytes(self) -> list[int]:
+        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
+        decides as it goes.
+        """
+        return []
 
 
 class Backend(Protocol):
@@ -24,51 +69,14 @@ class Backend(Protocol):
         ...
 
     def wrap(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-    ) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
         """The model and optimiser to train with; every rank starts from rank 0's parameters and
         buffers.
         """
         ...
 
-    def accumulating(self) -> AbstractContextManager[object]:
-        """Around forward and backward of every micro-batch of a step but the last: nothing is
-        exchanged.
-
-        A context and not an argument of `backward`: DDP decides in the forward pass whether this
-        backward exchanges.
-        """
-        ...
-
-    def backward(self, loss: torch.Tensor) -> None:
-        """Backward pass of this rank's mean loss; the exchange may overlap it."""
-        ...
-
-    def finish_backward(self) -> None:
-        """Every gradient is the mean over ranks from here on: the place to unscale and clip."""
-        ...
-
-    def step(self) -> None:
-        """One optimiser update from the gradients as they stand."""
-        ...
-
-    def zero_grad(self) -> None:
-        """Forget the gradients (set to None, in every backend alike)."""
-        ...
-
-    def sync_buffers(self) -> None:
-        """Every rank gets rank 0's buffers, such as BatchNorm's statistics:
-        call before evaluation.
-        """
-        ...
-
-    def exchange_bytes(self) -> list[int]:
-        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
-        decides as it goes.
-        """
-        ...
-
-    def all_reduce(self, value: float, op: Reduction) -> float:
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
         """`value` reduced over ranks, in float64."""
         ...
 
@@ -81,5 +89,5 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the process group; the backend is of no use afterwards."""
+        """Leave the process group, once every session is gone; the backend is of no use then."""
         ...

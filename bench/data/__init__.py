@@ -1,6 +1,4 @@
-"""What it is trained on: the data set by its name, this rank's batches of it, and what the run log
-says of them.
-"""
+"""The data set by its name, this rank's batches of it, and what the run log says of them."""
 
 from __future__ import annotations
 
@@ -19,15 +17,12 @@ __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "
 
 
 def load_images(config: RunConfig, local_rank: int = 0) -> Images:
-    """The data set of `config`; what must be downloaded is downloaded by local rank 0. Raises
-    UsageError if it cannot be had.
-    """
+    """The data set of `config`; local rank 0 downloads it. Raises UsageError if it is missing."""
     images = _load(config, local_rank)
     if images.samples is not None and images.samples < config.samples_per_step:
         raise UsageError(
             f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has "
-            f"{images.samples}; "
-            "use a smaller batch"
+            f"{images.samples}; use a smaller batch"
         )
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(
@@ -63,8 +58,9 @@ class _RankSteps(Sampler[list[int]]):
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """Hands the user's mistake over as a value: raised in a loading process it would arrive as the
-    text of a traceback.
+    """Hands a user's mistake over as a value.
+
+    Raised in a loading process, it would arrive as the text of a traceback.
     """
 
     def __init__(self, images: Images) -> None:
@@ -82,8 +78,8 @@ def batches(
 ) -> Iterator[Batch]:
     """This rank's batches: the union over ranks is the step's global batch.
 
-    Without end; with preprocessing=outside, those of the run's steps, all made before this returns,
-    `made_one` called for each.
+    Endless. With preprocessing=outside, the batches of the run's steps, all made before this
+    returns; `made_one` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -95,9 +91,8 @@ def batches(
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    made = _without_mistakes(
-        iter(loader)
-    )  # the loading processes start here, not in the first step
+    # the loading processes start here, not in the first step
+    made = _without_mistakes(iter(loader))
     if config.preprocessing == "inside":
         return made
     kept = []
@@ -119,7 +114,7 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 
 
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
-    """What the run log says of the data: the remainder dropped in each epoch included."""
+    """What the run log says of the data, with the remainder that each epoch drops."""
     samples = images.samples
     facts: dict[str, int | str | bool | None] = {
         "samples": samples,

@@ -1,8 +1,7 @@
-"""What is done to an image before the model sees it: the standard crops and flips of each data set,
-and normalisation.
+"""Standard crops, flips and normalisation of each data set.
 
-What chance does to sample i in epoch e is a function of (seed, e, i): any backend, rank or loading
-process makes the same bits.
+Random choices for sample i in epoch e are a function of (seed, e, i): every backend, rank and
+loading process makes the same bits.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from bench.config import RunConfig
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
 
-PADDING = (
-    4  # pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
-)
+# pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
+PADDING = 4
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
@@ -56,7 +54,7 @@ FLIPS = {"cifar10", "cifar100"}  # not svhn: a mirrored digit is another digit, 
 
 
 def in_words(config: RunConfig) -> str:
-    """What the run log says was done to the images."""
+    """The augmentation in words, for the run log."""
     if ":" in config.dataset:
         return "the data set's own"
     if config.dataset not in CHANNELS:
@@ -75,18 +73,14 @@ def in_words(config: RunConfig) -> str:
 
 
 class EpochCrops:
-    """Where each sample of an epoch is cropped, and whether it is mirrored; one table per epoch, so
-    a batch looks up rows.
-    """
+    """Crop position and mirroring of each sample of an epoch: a table that a batch looks up."""
 
     def __init__(self, seed: int, samples: int, flips: bool) -> None:
         self._seed, self._samples, self._flips = seed, samples, flips
         self._epoch, self._table = -1, np.empty((0, 3), np.uint8)
 
     def rows(self, epoch: int, indices: list[int]) -> Pixels:
-        """[n, 3] for each sample: first row and first column of the crop in the padded image, 1 if
-        mirrored.
-        """
+        """[n, 3] for each sample: first row and column of the crop, 1 if mirrored."""
         if epoch != self._epoch:
             random = np.random.default_rng([_KEY, self._seed, epoch])
             ends = [2 * PADDING + 1, 2 * PADDING + 1, 2 if self._flips else 1]
@@ -96,14 +90,11 @@ class EpochCrops:
 
 
 def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
-    """Each of [n, 3, h, w] padded with black, cut to its size at its place, and mirrored where its
-    row says so.
-    """
+    """Each of [n, 3, h, w] padded with black, cropped and mirrored as its row says."""
     height, width = pixels.shape[2:]
     padded = np.pad(pixels, ((0, 0), (0, 0), (PADDING, PADDING), (PADDING, PADDING)))
-    windows = np.lib.stride_tricks.sliding_window_view(
-        padded, (height, width), axis=(2, 3)
-    )  # all crops, none copied yet
+    # all crops, none copied yet
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     down, right, mirrored = rows.T
     cropped: Pixels = windows[np.arange(len(pixels)), :, down, right]
     mirror = mirrored.astype(bool)
@@ -112,9 +103,7 @@ def crop_and_flip(pixels: Pixels, rows: Pixels) -> Pixels:
 
 
 def resize(images: torch.Tensor, size: int) -> torch.Tensor:
-    """[n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks; unchanged where it
-    has that size.
-    """
+    """[n, 3, h, w] to [n, 3, size, size]: bilinear, antialiased when it shrinks."""
     if images.shape[2:] == (size, size):
         return images
     return interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)
@@ -126,9 +115,7 @@ def sample_random(seed: int, epoch: int, index: int) -> Random:
 
 
 def random_resized_crop(image: Image.Image, size: int, random: Random) -> Image.Image:
-    """A part of 8 to 100 % of the area, of aspect 3/4 to 4/3, resized, mirrored half the time
-    (torchvision's defaults).
-    """
+    """8 to 100 % of the area, aspect 3/4 to 4/3, half mirrored (torchvision's defaults)."""
     part = image.crop(_random_box(*image.size, random)).resize(
         (size, size), Image.Resampling.BILINEAR
     )
@@ -152,9 +139,7 @@ def _random_box(width: int, height: int, random: Random) -> tuple[int, int, int,
 
 
 def centre_crop(image: Image.Image, size: int) -> Image.Image:
-    """The middle square of the image whose shorter edge is resized to 256/224 of `size`
-    (torchvision's evaluation).
-    """
+    """The middle square, after resizing to 256/224 of `size` (torchvision's evaluation)."""
     shorter = round(size * 256 / 224)
     width, height = (int(shorter * edge / min(image.size)) for edge in image.size)
     left, top = round((width - size) / 2), round((height - size) / 2)

@@ -13,9 +13,7 @@ from bench.data.dataset import Batch, image_dtype
 
 
 class Synthetic(Dataset[Batch]):
-    """Endless random images: sample i is a function of the seed and i alone, whatever the number of
-    ranks.
-    """
+    """Endless random images: sample i is a function of the seed and i alone."""
 
     classes = 1000
     samples = None
@@ -38,8 +36,9 @@ class Synthetic(Dataset[Batch]):
 
 
 class Digits(Dataset[Batch]):
-    """scikit-learn's 1,797 handwritten digits (UCI Optical Recognition test set, 8 x 8 grey),
-    enlarged, three channels.
+    """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged, three channels.
+
+    They are the test set of UCI's Optical Recognition of Handwritten Digits.
     """
 
     classes = 10
@@ -51,9 +50,8 @@ class Digits(Dataset[Batch]):
         grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
-        self._images = enlarged.expand(
-            -1, 3, -1, -1
-        )  # a view: the three channels share their memory
+        # a view: the three channels share their memory
+        self._images = enlarged.expand(-1, 3, -1, -1)
         self._labels = torch.from_numpy(labels)
         self.samples = len(self._labels)
 

@@ -15,18 +15,16 @@ from bench.data.augment import sample_random
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.models import import_torchvision
 
-with suppress(
-    UsageError
-):  # here, because a loading process must do it before it meets the user's transforms, as we must
+# here, because a loading process must do it before it meets the user's transforms, as we must
+with suppress(UsageError):
     import_torchvision()
 
 
 class Own(Dataset[Batch]):
-    """What the factory made: it gives whole batches (bench.data.Images), or is map-style: len, [i]
-    -> (image, label).
+    """What the user's factory made: whole batches (bench.data.Images) or map-style samples.
 
-    torch's random numbers are those of (seed, epoch, i) while map-style sample i is made, so
-    torchvision's transforms repeat.
+    While sample i is made, torch's random numbers are those of (seed, epoch, i), so torchvision's
+    transforms repeat.
     """
 
     def __init__(self, config: RunConfig, made: Any) -> None:
@@ -70,8 +68,7 @@ class Own(Dataset[Batch]):
         if not image.is_floating_point() or image.shape != (3, size, size):
             raise UsageError(
                 f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not "
-                f"floats [3, {size}, {size}]; "
-                "scale it in the factory, or set --image-size"
+                f"floats [3, {size}, {size}]; scale it in the factory, or set --image-size"
             )
         if not 0 <= label < self.classes:
             raise UsageError(
@@ -93,7 +90,7 @@ def _label(name: str, index: int, label: Any) -> int:
 
 
 def _is_count(value: Any) -> bool:
-    """True is 1 to Python, but nobody's number of classes or samples."""
+    """True for a whole number; True itself is 1 to Python, but no number of classes."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

@@ -12,11 +12,10 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class Indices(list[int]):
-    """Sample indices of one batch that know the epoch they are drawn in: what augmentation is
-    seeded with, besides the seed.
+    """Sample indices of one batch and their epoch, which seeds the augmentation.
 
-    They travel to the loading processes, which keep no count of their own, so that any number of
-    them gives the same images.
+    They travel to the loading processes, which keep no count of their own, so any number of those
+    gives the same images.
     """
 
     def __init__(self, indices: list[int], epoch: int = 0) -> None:
@@ -34,9 +33,7 @@ class Images(Protocol):
     def samples(self) -> int | None: ...
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Images [len(indices), 3, size, size] and int64 labels [len(indices)]; a plain list is of
-        epoch 0.
-        """
+        """Images [n, 3, size, size] and int64 labels [n]; a plain list is of epoch 0."""
         ...
 
 
@@ -46,7 +43,5 @@ def epoch_of(indices: list[int]) -> int:
 
 
 def image_dtype(config: RunConfig) -> torch.dtype:
-    """Type of the images as loaded: whatever is narrower than float32 is made from it by the loop,
-    on the device.
-    """
+    """Type of the images as loaded; the loop makes narrower ones from float32, on the device."""
     return torch.float64 if config.precision == "float64" else torch.float32

@@ -1,6 +1,4 @@
-"""Getting a published data set into its folder once, however many ranks, nodes and launches want it
-at the same time.
-"""
+"""Downloads a published data set once, however many ranks, nodes and launches want it."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Published:
-    """A data set on the network: one download, its checksum, and the files that must be in the
-    folder in the end.
-    """
+    """A published data set: one download, its checksum, and the files that it must yield."""
 
     dataset: str
     url: str
@@ -43,9 +39,7 @@ class Published:
         return self.filename not in self.files
 
     def missing(self, folder: Path) -> list[str]:
-        """Those of the files that are not in `folder`; files are renamed into place, so one that is
-        there is whole.
-        """
+        """The files that are not in `folder`; a file is renamed into place, so it is whole."""
         try:
             return [name for name in self.files if not (folder / name).is_file()]
         except OSError as error:  # a folder of somebody else
@@ -63,10 +57,9 @@ class Published:
 def provide(
     source: Published, folder: Path, download: bool, local_rank: int, wait_s: float = WAIT_S
 ) -> None:
-    """Return when all files are in `folder`; local rank 0 downloads what is missing and the node's
-    other ranks wait for it.
+    """Return when all files are in `folder`: local rank 0 downloads, the node's others wait.
 
-    Raises UsageError with what to put where if they cannot be had.
+    Raises UsageError, with what to put where, if they cannot be had.
     """
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
@@ -78,14 +71,13 @@ def provide(
     if local_rank:
         _wait(source, folder, wait_s)
         return
+    # torchvision, tarfile and urllib raise what they like; the way out is the same
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / f".{source.dataset}.lock", wait_s):
             if source.missing(folder):  # another launch may have brought them while this one waited
                 _download(source, folder)
-    except (
-        Exception
-    ) as error:  # torchvision, tarfile and urllib raise what they like; the way out is the same
+    except Exception as error:
         reason = str(error) or type(error).__name__
         raise UsageError(
             f"dataset={source.dataset} is not in data_dir and cannot be downloaded ({reason}): "
@@ -98,18 +90,15 @@ def _wait(source: Published, folder: Path, wait_s: float) -> None:
     while source.missing(folder):
         if time.monotonic() > end:
             raise UsageError(
-                f"dataset={source.dataset}: local rank 0 did not bring "
-                f"{source.missing(folder)[0]} within {wait_s:g} s: "
-                f"{source.instruction(folder)}"
+                f"dataset={source.dataset}: local rank 0 did not bring {source.missing(folder)[0]} "
+                f"within {wait_s:g} s: {source.instruction(folder)}"
             )
         time.sleep(_POLL_S)
 
 
 @contextmanager
 def _locked(path: Path, wait_s: float) -> Iterator[None]:
-    """Holds an flock, which ends with its process however that ends; the file itself is left
-    behind, and means nothing.
-    """
+    """Holds an flock, which ends with its process; the file itself is left behind."""
     end = time.monotonic() + wait_s
     with path.open("w") as file:
         while True:
@@ -126,8 +115,9 @@ def _locked(path: Path, wait_s: float) -> Iterator[None]:
 
 
 def _download(source: Published, folder: Path) -> None:
-    """torchvision's downloader, which compares the checksum, into a folder beside; then each file
-    renamed into place.
+    """torchvision's downloader, which compares the checksum, into a folder beside.
+
+    Then each file is renamed into place.
     """
     import_torchvision()
     from torchvision.datasets.utils import download_and_extract_archive, download_url

@@ -1,6 +1,4 @@
-"""Data sets that live on disk: SVHN, CIFAR-10 and CIFAR-100 whole in memory, folders of images read
-as they are needed.
-"""
+"""Data sets on disk: SVHN and CIFAR whole in memory, image folders read as needed."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
 
 
 class Arrays(Dataset[Batch]):
-    """32 x 32 images held in memory as they were parsed, uint8 [n, 3, 32, 32]; floats are made
-    batch by batch.
-    """
+    """32 x 32 images in memory, uint8 [n, 3, 32, 32]; floats are made batch by batch."""
 
     def __init__(
         self, config: RunConfig, pixels: Pixels, labels: list[int], as_published: bool
@@ -116,9 +112,7 @@ class _File:
 
 
 def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
-    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing,
-    truncated or corrupt.
-    """
+    """The data set in data_dir. Raises UsageError if it is missing, truncated or corrupt."""
     assert config.data_dir is not None, "the rules demand it"
     folder = config.data_dir.expanduser()
     if config.dataset == "imagefolder":
@@ -158,18 +152,16 @@ def _cifar(dataset: str) -> Any:
 
 
 def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
-    """Images [n, 3, 32, 32] and labels of one file, checked; any defect is a UsageError that names
-    the file.
+    """Images [n, 3, 32, 32] and labels of one file; a defect is a UsageError that names it.
 
-    Checksums are not demanded, so that a part of a data set, or one's own in the same format, is
-    read as well: a file that anybody may have written, so nothing in it is called.
+    Checksums are not demanded, so a part of a data set, or one's own in the same format, is read
+    too. Anybody may have written such a file, so nothing in it is called.
     """
     path = folder / file.name
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # the parsers' remarks on old or broken files; what came of it is checked below
+            # the parsers' remarks on old or broken files; what came of it is checked below
+            warnings.simplefilter("ignore")
             pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
@@ -200,8 +192,9 @@ def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
 
 
 def _parse_cifar(path: Path) -> tuple[Pixels, list[int]]:
-    """Not by torchvision, which unpickles the file and so runs what it holds; the table of class
-    names is not read at all.
+    """Not by torchvision, which unpickles the file and so runs what it holds.
+
+    The table of class names is not read.
     """
     table = pickled.read(path)
     labels = table["labels"] if "labels" in table else table["fine_labels"]

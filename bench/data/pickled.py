@@ -85,9 +85,7 @@ class _Reader(pickle.Unpickler):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The table that the file holds, its arrays as numpy's. Raises almost anything on a broken
-    file, and runs none of it.
-    """
+    """The file's table, with numpy arrays. A broken file may raise anything; none of it is run."""
     with path.open("rb") as file:
         table = _Reader(file, encoding="latin1").load()
     if not isinstance(table, dict):

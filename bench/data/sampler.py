@@ -1,6 +1,4 @@
-"""Which sample goes to which rank at which step: a function of the seed alone, the same under every
-backend.
-"""
+"""Which sample goes to which rank at which step: a function of the seed, for all backends."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
-    """Sample indices of each of this rank's batches, for ever."""
+    """Sample indices of each of this rank's batches, endless."""
     share = config.samples_per_rank
     if config.sharding == "fixed":
         assert samples is not None, "the rules refuse fixed shards of an endless set"
@@ -31,11 +29,10 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Reshuffled: sample indices of each step's global batch, for ever; the same whatever the
-    number of ranks.
+    """Reshuffled: sample indices of each step's global batch, the same for any number of ranks.
 
-    Epochs are permutations from (seed, epoch); the remainder that does not fill a step is dropped,
-    so each sample is used at most once per epoch. An endless set is taken in order.
+    Endless. Epochs are permutations from (seed, epoch). The remainder that does not fill a step is
+    dropped, so each sample is used at most once per epoch. An endless set is taken in order.
     """
     steps_per_epoch = None if samples is None else samples // samples_per_step
     epoch = 0
@@ -52,8 +49,7 @@ def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Itera
 
 
 def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
-    """Fixed: the samples that `rank` owns in all epochs; the parts are disjoint, cover the set and
-    differ by one at most.
+    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one.
 
     They are drawn at random: folders come sorted by class, and a rank that saw only some classes
     would train another model.
@@ -68,7 +64,6 @@ def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
         # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the
         # reshuffled order's key
         order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
-        for step in range(
-            samples // config.samples_per_step
-        ):  # as many on every rank, also where parts differ by one
+        # as many on every rank, also where parts differ by one
+        for step in range(samples // config.samples_per_step):
             yield Indices(order[step * share : (step + 1) * share].tolist(), epoch)

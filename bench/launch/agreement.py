@@ -24,9 +24,7 @@ def shared_fields(config: RunConfig) -> dict[str, Any]:
 
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables inside `facts` one level up, so that a difference has a name: {'env': {'A': 1}} ->
-    {'env.A': 1}.
-    """
+    """Tables inside `facts`, one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
     found: dict[str, Any] = {}
     for name, value in facts.items():
         found |= (
@@ -38,8 +36,7 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """One line on the first field in which ranks differ: its values, whose they are and what to do.
-    None where all agree.
+    """One line on the first field in which ranks differ: values, ranks, cure; None if equal.
 
     `facts` are by rank; a field that a rank lacks is None there.
     """

@@ -1,6 +1,4 @@
-"""Slurm's hostlist text to names, as `scontrol show hostnames` expands it, which is often absent
-inside containers.
-"""
+"""Slurm's hostlists as names, without `scontrol`, which containers often lack."""
 
 from __future__ import annotations
 
@@ -17,11 +15,10 @@ _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 
 
 def expand(text: str) -> list[str]:
-    """Names in the order of `text`, widths kept: 'n[08-10],m1' -> n08 n09 n10 m1. Raises UsageError
-    on anything else.
+    """Names in the order of `text`, widths kept: 'n[08-10],m1' -> n08 n09 n10 m1.
 
-    Three and more brackets in a name are refused: there Slurm's own order is neither that of
-    reading nor its reverse.
+    Raises UsageError on anything else. Three or more brackets in a name are refused: Slurm's own
+    order is then neither that of reading nor its reverse.
     """
     names: list[str] = []
     place = 0

@@ -1,6 +1,4 @@
-"""Is this machine fit for the run? Asked of the configuration alone, before torch is loaded and
-anything is allocated.
-"""
+"""Whether this machine is fit for a run, from the configuration alone, before torch loads."""
 
 from __future__ import annotations
 
@@ -17,18 +15,15 @@ from bench.config import RunConfig, UsageError
 from bench.config.rules import DIGITS_SAMPLES
 from bench.launch.world import Launch
 
-LOADER_BYTES = (
-    150 * 2**20
-)  # what a loading process that has imported torch keeps to itself; 153 MiB measured
+# what a loading process that has imported torch keeps to itself; 153 MiB measured
+LOADER_BYTES = 150 * 2**20
 _PREFETCHED = 2  # batches that torch asks of each loading process ahead of time
 _STEP_BYTES = 48  # a step's loss, its seconds and its wait, kept until the end
 
 
 @dataclass(frozen=True)
 class Part:
-    """Memory that one rank needs for certain: the values that ask for it, what it holds, how to
-    need less.
-    """
+    """Memory that one rank needs: the values that ask for it, what holds it, how to need less."""
 
     values: str
     what: str
@@ -37,9 +32,7 @@ class Part:
 
 
 def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> None:
-    """Raise UsageError for what would fail later and with less to say: torch, the machine's memory,
-    Gloo's interface.
-    """
+    """Raise UsageError for what would fail later: no torch, too little memory, no interface."""
     if importlib.util.find_spec("torch") is None:
         raise UsageError(
             f"{sys.executable} has no torch, which a run needs; run make setup, then . "
@@ -51,7 +44,7 @@ def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> No
 
 
 def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int) -> None:
-    """The same once the model is known, of which this much is trained."""
+    """The same once the model is known, of which this many bytes are trained."""
     require_memory(
         [*parts(config), *training_parts(config, parameter_bytes)],
         launch.local_size,
@@ -60,17 +53,15 @@ def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int
 
 
 def parts(config: RunConfig) -> list[Part]:
-    """What a rank needs at the very least: its images, what it notes of every step, Horovod's
-    buffer, its loading processes.
+    """The least memory of a rank: images, step records, fusion buffer, loading processes.
 
-    Activations and weights come on top, and depend on the model: a run that passes may still run
-    out of memory.
+    Activations and weights come on top and depend on the model: a run that passes may still run out
+    of memory.
     """
     number_bytes = 8 if config.precision == "float64" else 4
     image = 3 * config.image_size**2 * number_bytes
-    batch = (
-        config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
-    )  # labels, and the step's order
+    # labels, and the step's order
+    batch = config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
     kept = (
         config.steps if config.preprocessing == "outside" else 1 + _PREFETCHED * config.num_workers
     )
@@ -129,9 +120,7 @@ def parts(config: RunConfig) -> list[Part]:
 
 
 def training_parts(config: RunConfig, parameter_bytes: int) -> list[Part]:
-    """The same of a model's parameters, their gradients and the optimiser's momentum; on a GPU none
-    of it is here.
-    """
+    """The same for parameters, gradients and momentum; on a GPU none of it is here."""
     if config.device == "cuda" or config.loader_only:
         return []
     copies = 3 if config.momentum else 2
@@ -151,9 +140,7 @@ def training_parts(config: RunConfig, parameter_bytes: int) -> list[Part]:
 
 
 def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int) -> None:
-    """Raise UsageError where all ranks of a node together need more than its memory, naming the
-    largest need.
-    """
+    """Raise UsageError, naming the largest part, if a node's ranks need more than it has."""
     total = sum(part.bytes for part in needed) * local_size
     if total <= available_bytes:
         return
@@ -167,21 +154,19 @@ def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int
 
 
 def _gib(count: int) -> str:
-    """Rounded up by integers: the number may be too large for a float."""
+    """Rounded up with integers, as the number may be too large for a float."""
     tenths = -(-count * 10 // 2**30)
     return f"{tenths // 10:,}.{tenths % 10} GiB"
 
 
 def machine_bytes() -> int:
-    """Memory of this machine, or what a container, a job or another control group leaves of it."""
+    """Memory of this machine, or what a container, job or control group leaves of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_group_limits(_read(Path("/proc/self/cgroup")), Path("/sys/fs/cgroup"))])
 
 
 def _group_limits(groups: str, root: Path) -> list[int]:
-    """Limits of the control groups that /proc/self/cgroup names, and of all groups above them:
-    v2's, and v1's.
-    """
+    """Limits of the control groups in /proc/self/cgroup and of all groups above, v1 and v2."""
     found: list[int] = []
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)

@@ -1,9 +1,8 @@
-"""How ranks without MPI find each other: a TCP store whose port the kernel picks, announced through
-a file they all see.
+"""How ranks without MPI meet: a TCP store, announced through a file that all of them see.
 
-Choosing a port in advance collides sooner or later, and the first host of a job is not always rank
-0's: so rank 0 says where it listens. The file's name holds the launch's key, and its nonce must be
-found in the store as well, so that a file left behind by an earlier launch is never followed.
+The kernel picks the port: one chosen in advance would collide sooner or later. Rank 0 says where
+it listens, because a job's first host is not always rank 0's. The file's name holds the launch's
+key, and its nonce must be in the store too, so a file of an earlier launch is never followed.
 Through the store the ranks first compare their configurations.
 """
 
@@ -32,10 +31,9 @@ _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store all ranks of the launch share.
+    """A store that all ranks of the launch share.
 
-    Raises WrongWorld when the other ranks do not appear in time, UsageError where they run another
-    configuration.
+    Raises WrongWorld if ranks do not appear in time, UsageError if their configurations differ.
     """
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
@@ -44,11 +42,9 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, '' where they do not: rank 0 reads them all, and the
-    others its answer.
+    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others.
 
-    torchrun's agent keeps one store for all that its ranks run one after the other, so every
-    comparison has a number.
+    torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered.
     """
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
@@ -77,18 +73,14 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _run_name(config: RunConfig, launch: Launch) -> str:
-    """Part of the file's name where the launcher, such as Hydra, says nothing that names the
-    launch: the run's own digest.
-    """
+    """The run's digest, for the file's name, where the launcher's variables name no launch."""
     if launch.source in _OWN_KEY and launch.key != "unnamed":
         return ""
     return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
 
 
 def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
-    """The store of torchrun's agent. Raises WrongWorld where there is none; torch would print a C++
-    stack for that.
-    """
+    """The store of torchrun's agent. Raises WrongWorld if there is none."""
     deadline = time.monotonic() + timeout.total_seconds()
     try:
         while not _listens(address, port):
@@ -102,9 +94,8 @@ def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
     ):  # torch's own errors of the network are kinds of the latter
         raise WrongWorld(
             f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there "
-            f"within "
-            f"{timeout.total_seconds():g} s; start through torchrun, or unset "
-            f"TORCHELASTIC_USE_AGENT_STORE"
+            f"within {timeout.total_seconds():g} s; start through torchrun, or unset "
+            "TORCHELASTIC_USE_AGENT_STORE"
         ) from None
 
 
@@ -117,10 +108,9 @@ def _listens(address: str, port: int) -> bool:
 
 
 def host_address(launch: Launch) -> str:
-    """Where the other ranks can reach this host: loopback when all of them are here, else its name.
+    """Where other ranks reach this host: loopback if all of them are here, else its name.
 
-    Not the name's address: many hosts resolve their own name to loopback, which means somebody else
-    elsewhere.
+    Not the address of that name: many hosts resolve their own name to loopback.
     """
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
@@ -157,10 +147,9 @@ def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
             return store
         time.sleep(_POLL_S)
     raise WrongWorld(
-        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did "
-        f"all {launch.size} ranks start, "
-        "with the same options, and do they all see that folder? use --rendezvous-dir or a longer "
-        "--rendezvous-timeout-s"
+        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all "
+        f"{launch.size} ranks start, with the same options, and do they all see that folder? use "
+        "--rendezvous-dir or a longer --rendezvous-timeout-s"
     )
 
 
@@ -185,8 +174,7 @@ def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, fold
         if time.monotonic() > deadline:
             raise WrongWorld(
                 f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; "
-                f"did all of them start, with "
-                f"the same options, and do they all see {str(folder)!r}? use --rendezvous-dir or "
-                f"a longer --rendezvous-timeout-s"
+                "did all of them start, with the same options, and do they all see "
+                f"{str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
             )
         time.sleep(_POLL_S)

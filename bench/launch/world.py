@@ -1,4 +1,4 @@
-"""Who am I: rank, size and place on the node, read from the launcher's environment by one table."""
+"""Rank, size and place on the node, read from the launcher's environment by one table."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ class WrongWorld(UsageError):
 
 @dataclass(frozen=True)
 class Launch:
-    """One rank's place in the world its launcher made. `key` tells this launch from every other on
-    shared storage.
-    """
+    """A rank's place in its world. `key` tells this launch from every other on shared storage."""
 
     source: str
     rank: int
@@ -35,10 +33,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Row:
-    """Names of one launcher's variables: rank, size, local rank, local size.
+    """One launcher's variables: rank, size, local rank, local size.
 
-    `own` are those that nobody else sets: one of them without the rest is an error. `key` tells
-    launches apart as far as the launcher says anything that is the same on all its ranks.
+    `own` are those that no other launcher sets: one of them without the rest is an error. `key`
+    tells launches apart, as far as a launcher sets anything that is the same on all its ranks.
     """
 
     source: str
@@ -83,8 +81,9 @@ _TABLE = (
 
 
 def discover(env: Mapping[str, str]) -> Launch:
-    """The launch described by `env`; a lone process has rank 0 of 1. Raises UsageError on half-set
-    or impossible values.
+    """The launch that `env` describes; a lone process has rank 0 of 1.
+
+    Raises UsageError on half-set or impossible values.
     """
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
@@ -120,14 +119,12 @@ def discover(env: Mapping[str, str]) -> Launch:
 
 
 def agent_store(source: str, env: Mapping[str, str]) -> bool:
-    """Whether torchrun's agent serves a store for its ranks; whoever sets torchrun's variables by
-    hand has no agent.
-    """
+    """True if torchrun's agent serves a store; variables set by hand come without an agent."""
     return source == "torchrun" and env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _require_agent(source: str, env: Mapping[str, str]) -> None:
-    """Raise UsageError where that store is promised, and not said where."""
+    """Raise UsageError where that store is promised without its address."""
     if not agent_store(source, env):
         return
     wrong = {name: env.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT")}
@@ -139,28 +136,25 @@ def _require_agent(source: str, env: Mapping[str, str]) -> None:
         how = f"{name}={value!r} is no port" if value else f"{name} is not"
         raise UsageError(
             f"TORCHELASTIC_USE_AGENT_STORE='True' is set but {how}: a half-set launch; start "
-            f"through torchrun, or unset "
-            "TORCHELASTIC_USE_AGENT_STORE"
+            "through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
         )
 
 
 def _require_nobody(env: Mapping[str, str]) -> None:
-    """Raise UsageError where some launcher is at work that says too little; a Slurm job's own shell
-    may carry its traces.
+    """Raise UsageError where an unknown launcher started this process.
+
+    The shell of a Slurm job may have such variables.
     """
     for name in ("PMI_RANK", "PMIX_RANK"):
         if name in env and "SLURM_JOB_ID" not in env:
             raise UsageError(
                 f"{name}={env[name]!r} is set, but no launcher known here sets the rest (rank, "
-                f"size and place on the node); "
-                f"use mpirun, srun or torchrun, or unset {name}"
+                f"size and place on the node); use mpirun, srun or torchrun, or unset {name}"
             )
 
 
 def _in_slurm_step(env: Mapping[str, str]) -> bool:
-    """True inside a numbered step: the batch script and an salloc shell carry SLURM_PROCID too, but
-    no such step.
-    """
+    """True in a numbered step; the batch script and an salloc shell have SLURM_PROCID too."""
     step = env.get("SLURM_STEP_ID", "")
     needed = (
         "SLURM_PROCID",
@@ -178,8 +172,7 @@ def _launch(source: str, values: list[int], key: str) -> Launch:
     if not (0 <= rank < size and 0 <= local_rank < local_size <= size):
         raise UsageError(
             f"{source} says rank {rank} of {size}, local rank {local_rank} of {local_size}: "
-            f"impossible; "
-            "unset launch variables left over in the environment"
+            "impossible; unset launch variables left over in the environment"
         )
     return Launch(source, rank, size, local_rank, local_size, key)
 
@@ -201,9 +194,7 @@ def _key(env: Mapping[str, str], names: tuple[str, ...]) -> str:
 
 
 def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path | None) -> Path:
-    """Folder in which the ranks find each other. Raises UsageError where none is known that all of
-    them see.
-    """
+    """Folder where the ranks meet. Raises UsageError if none is known that all of them see."""
     if rendezvous_dir is not None:
         return rendezvous_dir
     if launch.local_size == launch.size:
@@ -217,8 +208,9 @@ def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path |
 
 
 def expand_tasks_per_node(text: str) -> list[int]:
-    """Slurm's run-length form to one number per node: '3,1(x2)' -> [3, 1, 1]. Raises UsageError on
-    anything else.
+    """Slurm's run-length form as one number per node: '3,1(x2)' -> [3, 1, 1].
+
+    Raises UsageError on anything else.
     """
     sizes: list[int] = []
     for part in text.split(","):
@@ -239,16 +231,13 @@ def expand_tasks_per_node(text: str) -> list[int]:
 
 
 def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> None:
-    """Raise WrongWorld unless the launcher made exactly the world that was asked for; the message
-    names the cure.
-    """
+    """Raise WrongWorld, with the cure, unless the launcher made the world that was asked for."""
     if launch.size == world_size:
         return
     if launch.source != "none":
         raise WrongWorld(
             f"world_size={world_size} was asked for, but {launch.source} started {launch.size} "
-            f"ranks; "
-            f"use --world-size {launch.size} or start {world_size} ranks"
+            f"ranks; use --world-size {launch.size} or start {world_size} ranks"
         )
     asked = env.get("SLURM_NTASKS", "")
     forgot = (
@@ -262,20 +251,16 @@ def require_world(launch: Launch, world_size: int, env: Mapping[str, str]) -> No
         else f"mpirun -n {world_size} --bind-to none"
     )
     raise WrongWorld(
-        f"world_size={world_size} was asked for, but this process is alone (no launcher known "
-        f"here started it){forgot}; "
-        f"start it as: {launcher} python -m bench ..."
+        f"world_size={world_size} was asked for, but this process is alone (no launcher known here "
+        f"started it){forgot}; start it as: {launcher} python -m bench ..."
     )
 
 
 def require_mpi_world(launch: Launch, mpi_size: int, library: str) -> None:
-    """Raise WrongWorld unless MPI itself sees the launcher's world: N worlds of one rank are silent
-    otherwise.
-    """
+    """Raise WrongWorld unless MPI sees the launcher's world, not N silent worlds of one rank."""
     if mpi_size != launch.size:
         raise WrongWorld(
             f"{launch.source} started {launch.size} ranks, but MPI ({library}) sees a world of "
-            f"{mpi_size}: this launcher "
-            "does not start this MPI; use the mpirun that belongs to it, or srun --mpi=pmix, or "
-            "--transport gloo"
+            f"{mpi_size}: this launcher does not start this MPI; use the mpirun that belongs to "
+            "it, or srun --mpi=pmix, or --transport gloo"
         )

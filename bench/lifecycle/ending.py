@@ -1,8 +1,7 @@
-"""How a rank leaves: every way out records why, kills its loading processes, and ends with a code
-that is not 0.
+"""How a rank ends: it records why, kills its loading processes and exits with a code but 0.
 
-Exit code 0 is left to `main`, after an `end` that says ok. What leaves here does so at once: other
-ranks may be waiting for this one, and the exit handlers of a broken world may wait for them.
+Exit code 0 is left to `main`, after an `end` that says ok. A rank that ends here ends at once:
+other ranks may be waiting for it, and the exit handlers of a broken world may wait for them.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
 FAILED, INPUT_ERROR = 1, 2
-RANK_0_SPEAKS_S = (
-    2.0  # a launcher ends all ranks when one leaves, so the one that speaks goes first
-)
+# a launcher ends all ranks when one leaves, so the one that speaks goes first
+RANK_0_SPEAKS_S = 2.0
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
@@ -43,9 +41,7 @@ class LeftEarly(Exception):
 
 
 class Ending:
-    """One rank's ways out. The thread that comes first takes its way; the others wait for the end
-    of the process.
-    """
+    """One rank's ways to end. The first thread to call one takes it; the others wait."""
 
     def __init__(
         self,
@@ -64,7 +60,7 @@ class Ending:
         self._recorded = threading.Event()  # what is left is words for people
 
     def failed(self, error: BaseException) -> NoReturn:
-        """The run raised, or the user's code left it."""
+        """The run raised an exception, or the user's code ended it."""
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
             self.orphaned()
         self._leave(
@@ -72,10 +68,9 @@ class Ending:
         )
 
     def told(self, number: int) -> NoReturn:
-        """A signal came."""
-        if (
-            self._rank and self._leaving.locked()
-        ):  # rank 0 has spoken, and the launcher ends the others
+        """A signal arrived."""
+        # rank 0 has spoken, and the launcher ends the others
+        if self._rank and self._leaving.locked():
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
@@ -83,21 +78,19 @@ class Ending:
         self._leave(128 + number, lambda: self._record_signal(number))
 
     def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
-        """Nothing has happened for the stall limit; `reports` of the ranks that could say so."""
+        """Nothing has happened for the stall limit; `reports` are of the ranks that could write."""
         self._leave(FAILED, lambda: self._record_stall(reports))
 
     def orphaned(self) -> NoReturn:
-        """The launcher is gone: nobody else would end this rank."""
+        """The launcher is gone, so nothing else would end this rank."""
         self._leave(FAILED, self._record_orphaned)
 
     def is_orphan(self) -> bool:
-        """Is the launcher gone?"""
+        """True once the launcher is gone."""
         return self._launcher is not None and self._launcher.gone()
 
     def guard_exit(self) -> None:
-        """os._exit in this process, called by the user's code, is recorded; a forked child may
-        leave as it likes.
-        """
+        """Record os._exit called by the user's code in this process; a forked child may call it."""
         process = os.getpid()
 
         def exit_told(status: int) -> NoReturn:
@@ -110,7 +103,7 @@ class Ending:
         os._exit = exit_told
 
     def find_log(self) -> bool:
-        """Is the log still where it was created? Says so where it is not."""
+        """True if the log is still where it was created; prints an error where it is not."""
         if _identity(self._path) == self._identity:
             return True
         say(
@@ -134,9 +127,8 @@ class Ending:
 
     def _record(self, error: BaseException) -> None:
         message, wrong_input = describe(error), isinstance(error, UsageError)
-        if (
-            not wrong_input and "DataLoader worker" not in message
-        ):  # torch's own words, where it has noticed first
+        # torch's own words, where it has noticed first
+        if not wrong_input and "DataLoader worker" not in message:
             ended = [child.pid for child in loading_processes() if state(child.pid) == ENDED]
             message += "".join(f"; loading process {pid} has ended" for pid in ended)
         gone = [] if wrong_input else self._record_vanished()
@@ -149,18 +141,15 @@ class Ending:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
             if self._rank:
-                time.sleep(
-                    RANK_0_SPEAKS_S
-                )  # if it fails as well, its launcher ends this rank before it repeats the line
+                # if it fails as well, its launcher ends this rank before it repeats the line
+                time.sleep(RANK_0_SPEAKS_S)
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
             if wrong_input and (own := getattr(error, "trace", "")):
                 say(own)  # of the user's own code, after the line that names it
 
     def _record_signal(self, number: int) -> None:
-        """mpirun and torchrun end all ranks by SIGTERM when one has died: then that one is the
-        cause.
-        """
+        """Where mpirun or torchrun ends all ranks because one died, name that rank as the cause."""
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
         if self._rank:
@@ -197,7 +186,7 @@ class Ending:
             time.sleep(_LOOKED_AROUND_S)
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
-        """Ranks of this host that are gone without a word, one line each."""
+        """Ranks of this host that ended without a record, one line each."""
         if self._config.world_size == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
@@ -212,7 +201,7 @@ class Ending:
             append_event(self._path, "error", rank=rank, type=kind, message=message)
 
     def _end(self, **fields: str) -> None:
-        """The log is rank 0's; a log that has its end takes no other."""
+        """Only rank 0 writes the end, and a log takes only one."""
         if self._rank == 0:
             self._log.write("end", **fields)
 
@@ -222,14 +211,14 @@ class Ending:
             time.sleep(LAUNCHER_READS_S)
 
     def _stall_is_recorded(self) -> bool:
-        """Has another rank said it?"""
+        """True if another rank has recorded the stall."""
         try:
             return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
         except OSError:
             return False
 
     def _seen(self) -> dict[int, str]:
-        """What the kernel says of the ranks that run on this host."""
+        """State of the ranks of this host, from the kernel."""
         host = socket.gethostname()
         here = [r for r in ranks_of(self._path) if r["hostname"] == host]
         return {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
@@ -237,7 +226,7 @@ class Ending:
 
 @contextmanager
 def temporary(*paths: Path) -> Iterator[None]:
-    """Files that are gone afterwards, also if the process leaves in between."""
+    """Remove these files afterwards, also if the process ends in between."""
     _temporary.update(paths)
     try:
         yield
@@ -253,9 +242,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, and what of it might outlive it: its loading processes and temporary
-    files.
-    """
+    """End the process now, with its loading processes and temporary files."""
     try:
         _remove(_temporary)
         for child in loading_processes():
@@ -265,15 +252,13 @@ def leave(code: int) -> NoReturn:
 
 
 def alarm(limit_s: float) -> None:
-    """Let the kernel end a process that does not end by itself: when Python has shut down no thread
-    is left to watch.
-    """
+    """Let the kernel end the process after `limit_s`, when Python has shut down its threads."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 
 
 def describe(error: BaseException) -> str:
-    """One line, also of an error that cannot put itself into words."""
+    """One line for any error, also for one whose own text cannot be made."""
     try:
         if isinstance(error, SystemExit):
             line = f"sys.exit({error.code}) was called ({_raised_at(error)})"
@@ -281,9 +266,8 @@ def describe(error: BaseException) -> str:
             line = f"raised ({_raised_at(error)})"
         else:
             lines = str(error).strip().splitlines() or [""]
-            if found := _IN_LOADER.match(
-                lines[0]
-            ):  # torch puts the loading process's own error last
+            # torch puts the loading process's own error last
+            if found := _IN_LOADER.match(lines[0]):
                 return f"{lines[-1]} (in {found[1]})"
             line = lines[0]
     except BaseException:

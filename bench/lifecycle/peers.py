@@ -1,6 +1,4 @@
-"""The processes around a rank, as the kernel shows them: its launcher, its loading processes, the
-ranks of the same host.
-"""
+"""Processes around a rank, from the kernel: launcher, loading processes, ranks of this host."""
 
 from __future__ import annotations
 
@@ -27,11 +25,9 @@ _EXITING = 0x4  # the kernel's PF_EXITING
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process; None if there is no such process, or the kernel
-    does not show it.
+    """Name, state letter and parent of a process; None if the kernel shows no such process.
 
-    One that is being taken down has closed its connections before it is a zombie, and counts as
-    one.
+    An exiting process has closed its connections before it is a zombie, and counts as one.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -49,8 +45,9 @@ def state(pid: int) -> str:
 
 
 class Launcher:
-    """Who started this rank, a wrapping shell included. Read once; a parent that is gone hands its
-    children to another.
+    """The parent of this rank, and its parents as long as they are shells. Read once.
+
+    When a parent ends, the kernel gives its children another.
     """
 
     def __init__(self) -> None:
@@ -59,7 +56,7 @@ class Launcher:
             self._chain.append(found[2])
 
     def gone(self) -> bool:
-        """True once any of them is no longer the parent of the one before it."""
+        """True once one of these processes is no longer the parent of the one below it."""
         if os.getppid() != self._chain[1]:
             return True
         above = zip(self._chain[1:], self._chain[2:], strict=False)
@@ -67,17 +64,16 @@ class Launcher:
 
 
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
-    """Rank, pid and hostname of every rank as the log's start has them;
-    [] where there is no start.
-    """
+    """Rank, pid and hostname of every rank, from the log's start; [] without a start."""
     start = next(iter(_events(log, "start")), {})
     ranks: list[Mapping[str, Any]] = start.get("host", {}).get("ranks", [])
     return ranks
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Ranks of this host that ended without a word, with what is known of them; `as_lowest`: if no
-    lower rank can tell.
+    """Ranks of this host that ended without a record, and what is known of them.
+
+    With `as_lowest`, [] unless this is the lowest rank that still runs here.
     """
     host = socket.gethostname()
     here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
@@ -94,7 +90,7 @@ def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, st
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
-    """Events of one name; a log of many steps is not parsed for them."""
+    """Events of one name; other lines are not parsed, as a log may hold many steps."""
     if log is None:
         return []
     try:
@@ -107,7 +103,8 @@ def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
 
 
 def loading_processes() -> list[Any]:
-    """Processes that load data for this one, those included that have ended and that
-    multiprocessing's own list drops.
+    """Processes that load data for this one.
+
+    Includes those that have ended, which multiprocessing's own list drops.
     """
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))

@@ -1,6 +1,4 @@
-"""How far a rank is: its phase and its counts of batches and steps, for people to read and for the
-watchdog to compare.
-"""
+"""Progress of a rank: phase, batches and steps, for the screen and for the watchdog."""
 
 from __future__ import annotations
 
@@ -13,8 +11,9 @@ from bench.progress import Screen
 
 @dataclass(frozen=True)
 class Beat:
-    """A rank's progress at one moment; the counts are None outside the loop. Two equal beats mean
-    that nothing was finished.
+    """A rank's progress at one moment; the counts are None outside the loop.
+
+    Two equal beats mean that nothing was finished in between.
     """
 
     phase: str
@@ -24,48 +23,40 @@ class Beat:
 
 
 class Pulse:
-    """Written by the main thread, read by the watchdog's; the loop's own counters are read where
-    they stand.
-    """
+    """Written by the main thread, read by the watchdog; reads the loop's own counters."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._phase, self._ticks = "loading torch", 0
         self._counts: Callable[[], tuple[int, int]] | None = None
         self.rates: list[float] = []  # images/s of the windows so far
-        self.passed = (
-            False  # an `end` that says ok is written: whatever happens now, the record is complete
-        )
+        # an `end` that says ok is written: whatever happens now, the record is complete
+        self.passed = False
 
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
-        """From here on the rank is in `phase`;
-        `counts` gives its batches received and steps done.
-        """
+        """Start a phase; `counts` gives the batches received and the steps done."""
         self._phase, self._counts = phase, counts
         self._screen.phase(phase)
 
     def leave(self) -> None:
-        """All is written; the counters are let go, as they hold the model, and nothing more is
-        shown.
-        """
+        """The log is written: drop the counters, which hold the model, and show nothing more."""
         self._phase, self._counts = "closing", None
 
     def tick(self) -> None:
-        """One more piece of a phase that has no counter of its own is done."""
+        """Count one piece of a phase that has no counter of its own."""
         self._ticks += 1
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
-        """A window was timed; called between windows."""
+        """Note a timed window; called between windows."""
         self.rates.append(images_per_s)
         self._screen.window(done, total, images_per_s)
 
     def close(self) -> None:
-        """Nothing more is drawn."""
+        """End the display."""
         self._screen.close()
 
     def beat(self) -> Beat:
-        """Where the rank is now."""
-        pieces = self._ticks + len(
-            sys.modules
-        )  # loading torch from a busy file system may take minutes, module by module
+        """The progress now."""
+        # loading torch from a busy file system may take minutes, module by module
+        pieces = self._ticks + len(sys.modules)
         return Beat(self._phase, pieces, *(self._counts() if self._counts else (None, None)))

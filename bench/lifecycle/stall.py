@@ -1,6 +1,4 @@
-"""A run in which nothing happens: what each rank was doing, told through small files, and who holds
-the others up.
-"""
+"""What each rank was doing when a run stalled, exchanged through small files, and the cause."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ _STALE_S = 60.0  # clocks of nodes may differ by as much
 
 
 class Report(BaseModel):
-    """One rank's word on a stall. `waits`: for other ranks, and so not the cause. `final`: it has
-    reached its limit.
+    """What one rank says of a stall.
+
+    `waits`: it waits for other ranks, so it is not the cause. `final`: it has reached its limit.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -47,9 +46,7 @@ class Report(BaseModel):
 
 
 class Board:
-    """The folder in which ranks leave their reports;
-    without one (None) each knows of itself alone.
-    """
+    """The folder in which ranks leave their reports; None where they share no folder."""
 
     def __init__(self, folder: Path | None, config: RunConfig, launch: Launch) -> None:
         run = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
@@ -64,7 +61,7 @@ class Board:
         return self._folder is not None
 
     def post(self, report: Report) -> None:
-        """Say it, or say it anew; a folder that cannot be written leaves this rank unheard."""
+        """Write or replace this rank's report; in a folder that cannot be written, do nothing."""
         if self._folder is None:
             return
         path = self._path(report.rank)
@@ -77,15 +74,13 @@ class Board:
                 partial.unlink()
 
     def withdraw(self) -> None:
-        """This rank goes on after all."""
+        """Remove this rank's report: it goes on after all."""
         if self._folder is not None:
             with suppress(OSError):
                 self._path(self._rank).unlink()
 
     def reports(self, limit_s: float) -> dict[int, Report]:
-        """What ranks say by now; what another launch of the same name left behind is too old to
-        count.
-        """
+        """Reports of all ranks by now; older ones, of another launch of this name, are skipped."""
         found = {}
         for path in self._folder.glob(f"{self._name}.*.json") if self._folder else ():
             try:
@@ -97,7 +92,7 @@ class Board:
         return found
 
     def clear(self) -> None:
-        """Take away every rank's report: the run is over."""
+        """Remove every rank's report: the run is over."""
         for path in self._folder.glob(f"{self._name}.*") if self._folder else ():
             with suppress(OSError):
                 path.unlink()
@@ -119,9 +114,7 @@ def frames(innermost: FrameType | None) -> list[tuple[str, str, int]]:
 
 
 def place(stack: Iterable[tuple[str, str, int]]) -> str:
-    """Innermost code of the user's, or ours, as 'my_data.py:30 __getitem__'; '' where there is
-    none.
-    """
+    """Innermost frame outside libraries, as 'my_data.py:30 __getitem__'; '' if there is none."""
     for file, function, line in stack:
         if not file.startswith(("<", *_LIBRARIES)):
             inside = Path(file).is_relative_to(Path.cwd())
@@ -132,8 +125,9 @@ def place(stack: Iterable[tuple[str, str, int]]) -> str:
 def activity(
     beat: Beat, stack: list[tuple[str, str, int]], world_size: int, helpers: Iterable[str] = ()
 ) -> tuple[str, bool]:
-    """What a rank is doing, in words, and whether it waits for other ranks. `helpers`: states of
-    its loading processes.
+    """What a rank is doing, in words, and whether it waits for other ranks.
+
+    `helpers` are the states of its loading processes.
     """
     waits = world_size > 1 and _exchanging(stack)
     batches, steps = beat.batches, beat.steps
@@ -158,8 +152,9 @@ def activity(
 
 
 def _exchanging(stack: list[tuple[str, str, int]]) -> bool:
-    """Is the innermost code, libraries apart, an exchange or the ranks' meeting? The user's own
-    code below it is not.
+    """True if the innermost code outside libraries is an exchange or the ranks' meeting.
+
+    The user's own code called from there does not count.
     """
     for file, function, _ in stack:
         if (
@@ -177,8 +172,9 @@ def _exchanging(stack: list[tuple[str, str, int]]) -> bool:
 def explain(
     reports: Mapping[int, Report], world_size: int, silent: Mapping[int, str], shared: bool
 ) -> list[tuple[int, str]]:
-    """The ranks that hold the run up, each with the cause; `silent` is what the kernel knows of
-    ranks without a report.
+    """The ranks that hold the run up, each with the cause.
+
+    `silent` is what the kernel knows of ranks without a report.
     """
     longest = max(report.silent_s for report in reports.values())
     mute = [rank for rank in range(world_size) if rank not in reports] if shared else []

@@ -1,9 +1,8 @@
-"""A thread on every rank that ends a run in which nothing happens any more, or whose launcher is
-gone.
+"""A thread on every rank that ends a run that has stalled, or whose launcher is gone.
 
-While all is well it wakes once a second, reads three numbers and the parent's process id, and
-touches no file (but the kernel's /proc, where a shell stands between the rank and its launcher). A
-stop of the whole process (Ctrl-Z) is not counted as silence.
+It wakes once a second, reads three numbers and the parent's process id, and touches no file but
+the kernel's /proc, and that only where a shell stands between the rank and its launcher. Time in
+which the whole process is stopped (Ctrl-Z) does not count.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _MOST_TURNS = 8
 
 
 class Watchdog:
-    """Looks at `pulse`; what it finds is told to `ending`, which does not return."""
+    """Watches `pulse` and calls `ending`, which does not return."""
 
     def __init__(
         self, pulse: Pulse, board: Board, ending: Ending, rank: int, world_size: int, limit_s: float

@@ -18,9 +18,7 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 
 
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
-    """The model of `config` with `classes` outputs, initial weights from the seed. Raises
-    UsageError on an unknown name.
-    """
+    """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
     module = _own(config, classes) if ":" in config.model else _torchvision_model(config, classes)
     module = module.to(dtype=parameter_dtype(config))
@@ -70,9 +68,9 @@ def _own(config: RunConfig, classes: int) -> torch.nn.Module:
 def import_torchvision() -> ModuleType:
     """torchvision, importable also where its compiled extension does not load.
 
-    PyPI's wheel is linked against CUDA; beside a CPU build of torch the extension is missing and
-    the import dies because two operators were never declared. Declaring them is enough for models.
-    A matching pair loads and is left alone.
+    PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
+    the import fails because two operators were never declared. Declaring them is enough for models.
+    A matching pair loads as it is.
     """
     if not _stubs and not _extension_loads():
         library = torch.library.Library("torchvision", "DEF")

@@ -1,20 +1,15 @@
-"""The run log: JSON lines written as the run goes, and the reader that says whether a log proves a
-complete run.
+"""The run log: JSON lines written during the run, and the reader that checks their proof.
 
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
-  1  start, steps, window, error, end (written by the run) and exit (appended by whoever launched
-     it)
-  2  window has input_seconds, end has peak_device_memory_bytes; a run with loader_only has fewer
-     checks
-  3  error has type, exit has said and oom_kills; a study's run that was refused for its world has a
-     log: start (its host is the
-     launch alone), error, end
-  4  end and exit have sha256, so that a log that was changed later shows it; end has the check
-     loss_bounded; no line is empty,
-     and every line is strict JSON: a number that is not finite is the string "nan", "inf" or "-inf"
+  1  start, steps, window, error, end (written by the run); exit (appended by its launcher)
+  2  window has input_seconds, end has peak_device_memory_bytes; fewer checks with loader_only
+  3  error has type; exit has said and oom_kills; a study's run that was refused for its world has
+     a log: start (its host is the launch alone), error, end
+  4  end and exit have sha256, so that a later change shows; end has the check loss_bounded; no
+     line is empty; every line is strict JSON: a number that is not finite is the string "nan",
+     "inf" or "-inf"
 
-Events in order; every number as measured, seconds unrounded (bench/record/events.py has each
-field's type):
+Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
@@ -22,15 +17,13 @@ field's type):
           what each rank waited for data
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
-  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines of what the run and its
-          launcher printed, none if all went
-          well), oom_kills (processes that the launching machine's kernel killed for memory
-          meanwhile): the launcher's view, kept
-          apart because a run may crash after complete data, and may be stopped before it has
-          written anything
+  exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,
+          none if all went well), oom_kills (processes that the launching machine's kernel killed
+          for memory meanwhile). This is the launcher's view, kept apart: a run may crash after
+          complete data, or be stopped before it has written anything
 
 The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "`
-of that very line. What became of a run is no event: `bench/record/outcome.py` judges it from these.
+of that line. What became of a run is no event: bench/record/outcome.py judges it from these.
 """
 
 from __future__ import annotations
@@ -77,9 +70,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class RunLog:
-    """Writer of one run log; thread-safe, and silent after `end`, so that a late signal cannot
-    spoil a finished log.
-    """
+    """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
 
     def __init__(self, path: Path | None) -> None:
         self._lock = threading.RLock()
@@ -88,7 +79,7 @@ class RunLog:
         self._fd = None if path is None else _create(path)
 
     def write(self, event: str, **fields: Any) -> None:
-        """Add one event; raises OSError, with the path, where not all of it could be written."""
+        """Add one event; raises OSError, with the path, if not all of it could be written."""
         with self._lock:
             if self._ended:
                 return
@@ -101,9 +92,7 @@ class RunLog:
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log: for a failing rank other than 0, and for the launcher.
-    Raises OSError.
-    """
+    """Add one event to an existing log, for the launcher or a rank but 0. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
     try:
         append(fd, path, event, fields)
@@ -126,7 +115,7 @@ def _create(path: Path) -> int:
 
 
 def _in_the_way(path: Path) -> str:
-    """What stands where a log was to be created."""
+    """What is in the place where a log was to be created."""
     if path.is_dir():
         return "is a folder, not the name of a file"
     if path.is_file():
@@ -139,18 +128,15 @@ def _in_the_way(path: Path) -> str:
 
 
 def allocation(job: object, restart: object) -> str:
-    """Name of an allocation, as in 'job 77, restart 1': a requeued job keeps its id, and may get
-    other nodes.
-    """
+    """'job 77, restart 1': a requeued job keeps its id, and may get other nodes."""
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One log as read; what it holds has the types that bench/record/events.py promises.
+    """One log as read; its values have the types that bench/record/events.py promises.
 
-    `damage` is why the log must not be believed, whatever its events say; `torn` names a line that
-    is no event.
+    `damage` says why the log must not be believed. `torn` names a line that is no event.
     """
 
     path: Path
@@ -191,8 +177,9 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """Seconds of every step on every rank, shape [rank][step], windows joined; phase 'warmup'
-        for the cut steps.
+        """Seconds of every step on every rank, shape [rank][step], windows joined.
+
+        Phase 'warmup' gives the steps before the first window.
         """
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
         ranks = min((len(part) for part in parts), default=0)
@@ -222,9 +209,7 @@ class Run:
 
     @property
     def processes(self) -> tuple[object, ...] | None:
-        """Which processes measured, and when they were started: no two measurements share it. None
-        where it is not said.
-        """
+        """Which processes measured, and when they started: unique to a measurement, or None."""
         if "started" not in self.host:
             return None
         return (
@@ -234,9 +219,7 @@ class Run:
 
     @cached_property
     def broken(self) -> str | None:
-        """Why this log, which by its own words ended well or has not ended, must not be believed;
-        None where nothing is wrong.
-        """
+        """Why a log that claims a good end, or has none yet, must not be believed; or None."""
         found = judge(self.events)
         if found is None:
             return self.damage or self.torn
@@ -245,9 +228,7 @@ class Run:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What became of the run; it is ok only if the log proves that it did all it was asked to
-        do.
-        """
+        """What became of the run; ok only if the log proves that it did all it was asked to do."""
         found = _judged(self)
         if found.state == OK.state:
             return OK
@@ -270,9 +251,7 @@ class Run:
 
 
 def _judged(run: Run) -> Verdict:
-    """A cause that the events name goes first; then damage, and what a log that ends well does not
-    prove.
-    """
+    """Causes that the events name come first, then damage, then what a good end does not prove."""
     if run.broken is not None:
         return Verdict("failed", run.broken)
     if (found := judge(run.events)) is not None:
@@ -286,9 +265,7 @@ def _judged(run: Run) -> Verdict:
 
 
 def read_run(path: Path) -> Run:
-    """Read one log, whatever its state; raises UsageError only if the file cannot be read at
-    all.
-    """
+    """Read one log in any state; raises UsageError only if the file cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
             raise UsageError(f"{path}: no regular file; a run log is one")
@@ -298,11 +275,9 @@ def read_run(path: Path) -> Run:
 
 
 def parse_run(path: Path, data: bytes) -> Run:
-    """The log that the bytes `data` are; whatever they are, the Run that is made of them can be
-    relied on.
+    """The log in `data`; whatever the bytes are, the Run made of them can be relied on.
 
-    A torn last line (killed while writing) ends the log. A log of another schema has a problem,
-    never a guess.
+    A torn last line (killed while writing) ends the log. A log of an unknown schema has a problem.
     """
     events, lines, damaged, torn = [], [], [], []
     for line in lines_of(data):
@@ -368,18 +343,14 @@ def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
 
 
 def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A run starts once and ends once; a second event of the kind is another run's,
-    or somebody's.
-    """
+    """A run starts once and ends once; a second such event comes from another run."""
     for name in ("start", "end"):
         if (n := sum(event["event"] == name for event in events)) > 1:
             yield f"damaged log: {n} {name} events"
 
 
 def _doubled(schema: int, lines: Iterable[Line]) -> Iterator[str]:
-    """Keys that stand twice in an object; a digest that fits shows that the writer wrote it, and it
-    writes none twice.
-    """
+    """Keys that are twice in an object; a digest that fits proves that there are none."""
     for line in lines if schema < _FIRST_SEALED else ():
         if (key := doubled_key(line.text)) is not None:
             yield (

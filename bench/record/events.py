@@ -1,6 +1,4 @@
-"""The structure of a run log's events: what each line must hold, checked strictly while it is
-parsed; more is allowed.
-"""
+"""Structure of a run log's events: required fields, checked strictly; more are allowed."""
 
 from __future__ import annotations
 
@@ -13,9 +11,8 @@ from typing_extensions import (
     TypedDict,
 )  # pydantic's own; it accepts the standard library's from Python 3.12 on
 
-MOST_TEXT = (
-    4096  # characters of a name; nothing that names a machine, a version or a file is longer
-)
+# characters of a name; nothing that names a machine, a version or a file is longer
+MOST_TEXT = 4096
 MOST_INTEGER = 2**63
 _MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 
@@ -157,9 +154,7 @@ class Damaged(ValueError):
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One line as an event with at least the fields above. Raises NoEvent or Damaged, with the
-    first reason.
-    """
+    """One line as an event with at least the fields above. Raises NoEvent or Damaged."""
     try:
         event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
         return event
@@ -173,9 +168,7 @@ def parse(line: bytes) -> dict[str, Any]:
 
 
 def doubled_key(line: bytes) -> str | None:
-    """The first key that an object of this JSON line holds twice: readers disagree on which of the
-    two counts.
-    """
+    """The first key that is twice in an object of this line: readers differ on which counts."""
     doubled: list[str] = []
 
     def look(pairs: list[tuple[str, Any]]) -> None:

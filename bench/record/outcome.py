@@ -1,6 +1,4 @@
-"""What became of a run: one state, the reason and each rank's last words, judged from the raw
-events of its log alone.
-"""
+"""What became of a run: state, reason and each rank's last words, from its log alone."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ _MOST_WORDS = 8
 
 @dataclass(frozen=True)
 class Verdict:
-    """`reason` is one line, empty if and only if the run is ok; `words` are the last ones of each
-    rank, one line each.
-    """
+    """`reason` is one line, '' only if the run is ok; `words` has a line for each rank's last."""
 
     state: str
     reason: str = ""
@@ -70,8 +66,8 @@ OK = Verdict("ok")
 def judge(events: Sequence[Event]) -> Verdict | None:
     """What the events say against a run, or None where its own `end` says that all is well.
 
-    A cause that is known goes before how the run ended: whoever waits for a lost rank is stopped,
-    or runs out of time.
+    A known root cause outranks the way the run ended: ranks that survive a lost one are killed or
+    time out later, and would hide it.
     """
     errors = [event for event in events if event["event"] == "error"]
     end, launcher = _last(events, "end"), _last(events, "exit")
@@ -114,9 +110,7 @@ def _last(events: Sequence[Event], name: str) -> Event:
 
 
 def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Causes that name a state of their own, each with the line that proves it;
-    the first counts.
-    """
+    """Causes that have a state of their own, each with the line that proves it, in order."""
     yield from (("node lost", line) for line in said if _NODE.search(line))
     yield from (
         ("out of memory", _error(error))
@@ -128,16 +122,13 @@ def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str,
         for line in said
         if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line)
     )
-    if (
-        errors and errors[0].get("type") == WrongWorld.__name__
-    ):  # later ones may only miss a rank that has failed
+    # later ones may only miss a rank that has failed
+    if errors and errors[0].get("type") == WrongWorld.__name__:
         yield "wrong world", _error(errors[0])
 
 
 def _killed_for_memory(launcher: Event, said: Sequence[str]) -> bool:
-    """Where nobody else kills: no limit was reached and nobody stopped the job, and yet a rank was
-    killed without a word.
-    """
+    """The kernel killed for memory, a rank was killed, and no limit or person ended the run."""
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
     return bool(launcher.get("oom_kills")) and killed and not ended
@@ -159,9 +150,7 @@ def _with_code(launcher: Event, reason: str) -> str:
 
 
 def _words(errors: Sequence[Event], said: Sequence[str]) -> tuple[str, ...]:
-    """One line for each rank that left one, ranks with equal words together; else the launcher's or
-    the program's last.
-    """
+    """One line per rank that left one, equal lines joined; else the last of the launcher's."""
     by_rank: dict[int, str] = {}
     for error in errors:
         by_rank.setdefault(error["rank"], error["message"])

@@ -1,6 +1,4 @@
-"""What a run log must show before a number of it is used: all that was asked for, and no part
-against another.
-"""
+"""What a log must show before its numbers count: all that was asked for, consistently."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> str | None:
-    """The first thing that a log which ends well does not show, or shows in two ways; None where
-    there is none.
-    """
+    """The first thing that a log with a good end does not show, or contradicts; or None."""
     end = next(event for event in events if event["event"] == "end")
     windows = [event for event in events if event["event"] == "window"]
     if [window["index"] for window in windows] != list(range(config.windows)):
@@ -99,9 +95,7 @@ def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) 
 
 
 def _input(config: RunConfig, windows: Sequence[Event]) -> str | None:
-    """No rank waited longer for its batches than the window lasted; logs of schema 1 do not say how
-    long it did.
-    """
+    """No rank waited longer for its batches than the window lasted; schema 1 does not say."""
     told = [window for window in windows if "input_seconds" in window]
     if len(told) not in (0, len(windows)) or any(
         len(w["input_seconds"]) != config.world_size for w in told

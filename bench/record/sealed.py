@@ -1,6 +1,4 @@
-"""A run log as bytes: every line written whole, and closed with digests that show whether it was
-changed later.
-"""
+"""A run log as bytes: whole lines, closed with digests that show a later change."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
 
 
 def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
-    """One line at the file's end, on a line of its own even where a kill has torn the one
-    before.
-    """
+    """Write one line at the file's end, on a line of its own even after a torn one."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
     line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
@@ -87,9 +83,7 @@ def lines_of(data: bytes) -> Iterator[Line]:
 def changed(
     needed: bool, events: Sequence[Mapping[str, Any]], lines: Sequence[Line], data: bytes
 ) -> Iterator[str]:
-    """Digests that do not fit, or that are `needed` and not there; a changed schema hides none that
-    is there.
-    """
+    """Digests that do not fit, or are `needed` and missing; any that is there is checked."""
     sha, done = hashlib.sha256(), 0
     for event, line in zip(events, lines, strict=True):
         name = event["event"]

@@ -23,45 +23,24 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
-from bench.config import UsageError, explain
-from bench.study.definition import MAX_BLOCKS, Study
+from bench.config import UsageError
+from bench.study.definition import Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
+from bench.study.jobs import JobRecord, read_records
 
 RESULTS = Path(
     "results/mine"
 )  # what users measure; the studies that come with the project lie beside it
 
-Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
-
-
-class JobRecord(BaseModel):
-    """One line of jobs.jsonl: a job that was started here, or submitted;
-    other keys are for people.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    script: str = ""
-    blocks: int = Field(ge=1, le=MAX_BLOCKS)
-    job: str = ""
-    site: str = ""
-    slurm_id: Number = ""
-    after: list[str] = []
-
-
-_RECORD = TypeAdapter(JobRecord)
-
 
 class StudyFolder:
     """Paths of one study's folder, and the few changes made to it."""
 
-    def __init__(self, results: Path, study: Study) -> None:
-        self.path = results / study.name
+    def __init__(self, results: Path, study: Study | str) -> None:
+        self.path = results / (study if isinstance(study, str) else study.name)
         self.runs = self.path / "runs"
         self._copy = self.path / "study.toml"
         self._jobs = self.path / "jobs.jsonl"
@@ -70,7 +49,7 @@ class StudyFolder:
         """Raise UsageError where nothing may be added: in a study that comes with the project, or
         where its lock is gone.
         """
-        self._check_not_shipped()
+        self.check_not_shipped()
         if self._copy.exists() and not self._jobs.exists():
             raise UsageError(
                 f"{self._jobs} is gone, and with it the lock of a job that may still be running; "
@@ -107,7 +86,8 @@ class StudyFolder:
         except FileNotFoundError:
             return False
 
-    def _check_not_shipped(self) -> None:
+    def check_not_shipped(self) -> None:
+        """Raise UsageError in a study that comes with the project."""
         if (self.path / "SHIPPED").exists():
             raise UsageError(
                 f"{self.path} comes with the project and is never added to; choose another "
@@ -125,7 +105,7 @@ class StudyFolder:
             (old.keys() | new.keys()) - {"blocks", "expected_run_s", "time_limit_s", "site"}
         ):
             if old.get(key) != new.get(key):
-                self._check_not_shipped()  # then another name for the study would be of no use
+                self.check_not_shipped()  # then another name for the study would be of no use
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {key}={old.get(key)!r} "
                     f"there, {new.get(key)!r} now; "
@@ -195,7 +175,8 @@ class StudyFolder:
                 f"{self._jobs}: {error.strerror}; make room, then do the same again"
             ) from None
 
-    def set_aside(self, log: Path) -> None:
+    @staticmethod
+    def set_aside(log: Path) -> None:
         """Rename what is left of a run that must be done again."""
         files = (log, log.with_suffix(".out"))
         numbered = (
@@ -206,20 +187,6 @@ class StudyFolder:
         for file, target in zip(files, free, strict=True):
             if file.exists():
                 file.rename(target)
-
-
-def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
-    records = []
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(_RECORD.validate_json(line))
-        except ValidationError as error:
-            raise UsageError(
-                f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line"
-            ) from None
-    return records
 
 
 def _free(folder: Path, pattern: str) -> Path:

@@ -224,7 +224,7 @@ def config_of(study: Study, point: Point) -> RunConfig:
         raise UsageError(f"{in_words_of(study, str(error))} (at {point.name})") from None
 
 
-def calibration(study: Study, batch_per_rank: int, block: int) -> RunConfig:
+def calibration_of(study: Study, batch_per_rank: int, block: int) -> RunConfig:
     """One plain process with the study's own settings: what a job runs on each of its nodes before
     and after its block.
     """

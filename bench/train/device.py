@@ -1,7 +1,6 @@
-"""Where a rank computes: the CPU, or one GPU of its own; everything that differs between the two,
-and nothing else.
+"""Where a rank computes: the CPU or a GPU of its own, and all that differs between the two.
 
-The CUDA half serves ROCm as well, which answers to the same names in torch.
+The CUDA half serves ROCm as well, which has the same names in torch.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ class Cpu:
 
 
 class Cuda:
-    """One GPU. Constructing it makes it the current device, so that both frameworks find it without
-    being told.
-    """
+    """One GPU. Constructing it makes it the current device, which both frameworks then use."""
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
@@ -74,9 +71,7 @@ class Cuda:
 
 
 class _EventStopwatch:
-    """Marks are events in the stream: a step's seconds are the device's, and nobody waits for them
-    inside a window.
-    """
+    """Marks are events in the stream: the device's own seconds, without waiting in a window."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -93,9 +88,8 @@ class _EventStopwatch:
 
     def laps(self) -> list[float]:
         events, self._events = self._events, []
-        return [
-            before.elapsed_time(after) / 1000 for before, after in pairwise(events)
-        ]  # milliseconds
+        # milliseconds
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
 
 
 Device = Cpu | Cuda
@@ -107,11 +101,9 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """Which of the `visible` GPUs is this rank's: its own where all are seen, the only one where
-    the launcher chose.
+    """The index of this rank's GPU: its own if all are `visible`, 0 if the launcher chose one.
 
-    Raises UsageError where neither holds: two ranks on one GPU would share its time and be measured
-    as if they did not.
+    Raises UsageError otherwise: two ranks on one GPU would share its time unnoticed.
     """
     if visible >= launch.local_size:
         return launch.local_rank
@@ -125,9 +117,7 @@ def gpu_index(visible: int, launch: Launch) -> int:
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError where two ranks of one host hold the same GPU; ranks without one are left
-    alone.
-    """
+    """Raise UsageError if two ranks of one host hold the same GPU."""
     owner: dict[tuple[str, str], int] = {}
     for rank in ranks:
         if "gpu_uuid" not in rank:

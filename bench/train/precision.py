@@ -26,9 +26,7 @@ def memory_format(config: RunConfig) -> torch.memory_format:
 
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
-    """Context of every forward pass: bfloat16 where torch holds it safe, with bf16-mixed; nothing
-    otherwise.
-    """
+    """Context of every forward pass: bfloat16 where safe, with bf16-mixed; else nothing."""
     if config.precision == "bf16-mixed":
         return torch.autocast(config.device, torch.bfloat16)
     return nullcontext()

@@ -11,10 +11,9 @@ from typing import Any
 from bench.config import RunConfig
 from bench.record import Run, allocation
 from bench.study.definition import Study
-from bench.study.folder import JobRecord
-from bench.study.plan import calibration
+from bench.study.jobs import JobRecord, read_events
+from bench.study.plan import calibration_of
 from bench.study.status import difference
-from plots.read.calibrations import events
 from plots.read.runs import ATTEMPT
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
@@ -59,11 +58,7 @@ def _at_work(contents: Contents) -> Iterator[str]:
     for path in sorted(
         path for path in contents if path.startswith("jobs/") and path.endswith(".jsonl")
     ):
-        said = [
-            (e["event"], str(e.get("job")), str(e.get("restart", 0)))
-            for e in events(contents[path])
-            if "event" in e
-        ]
+        said = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
         begun = [(job, restart) for event, job, restart in said if event == "begin"]
         if begun and ("end", *begun[-1]) not in said:
             place = allocation(*begun[-1])
@@ -102,7 +97,7 @@ def _wanted(
 ) -> RunConfig | None:
     """What the study plans under that name."""
     if path.startswith("calibration/"):
-        return calibration(study, found.samples_per_rank, found.block or 0)
+        return calibration_of(study, found.samples_per_rank, found.block or 0)
     return planned.get(name.removesuffix(".jsonl"))
 
 

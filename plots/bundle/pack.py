@@ -19,7 +19,7 @@ from bench.record import Run, read_run
 from bench.study.definition import Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
-from bench.study.folder import read_records
+from bench.study.jobs import read_records
 from bench.study.plan import plan
 from plots.bundle import check
 from plots.bundle.manifest import NAME, manifest

@@ -6,37 +6,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from typing import Any
 
 from bench.config import RunConfig
 from bench.record import allocation
+from bench.study.jobs import JobEvent, read_events
 from plots.read.runs import Unusable, read_log
 
 WHEN = ("start", "end")  # of a job, its rounds
 Facts = Mapping[str, str]
 FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
-
-_Word = Annotated[str, Field(max_length=4096)]
-_Number = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-@with_config(ConfigDict(extra="allow"))
-class _Said(TypedDict):
-    """One line of a job; what it says beyond `event` depends on that."""
-
-    event: _Word
-    job: NotRequired[_Word | _Number]
-    restart: NotRequired[_Word | _Number]
-    when: NotRequired[_Word]
-    node: NotRequired[_Word]
-    reason: NotRequired[_Word]
-    log: NotRequired[Annotated[str, Field(pattern=r"^[^/\x00]{0,255}$")]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +49,6 @@ class Calibration:
         return not self.reason
 
 
-_EVENT: TypeAdapter[Any] = TypeAdapter(_Said)
-
-
 def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
     """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none
     recorded; None without jobs.
@@ -99,30 +77,22 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
 
 
 def _of_job(path: Path, logs: Path, facts: FactsOf) -> Iterator[Calibration]:
-    for event in events(path.read_bytes()):
-        if event.get("event") == "calibration" and event.get("when") in WHEN:
-            place = allocation(event.get("job", ""), event.get("restart", 0))
-            yield _calibration(path.stem, place, event, logs, facts)
+    for said in read_events(path.read_bytes()):
+        if said.event == "calibration" and said.when in WHEN:
+            yield _calibration(path.stem, said, logs, facts)
 
 
-def events(text: bytes) -> Iterator[Mapping[str, Any]]:
-    """What a job said of itself, line by line; a line that a kill has torn, or that is no such
-    event, says nothing.
-    """
-    for line in text.splitlines():
-        with suppress(ValidationError):
-            yield _EVENT.validate_json(line, strict=True)
-
-
-def _calibration(
-    job: str, place: str, event: Mapping[str, Any], logs: Path, facts: FactsOf
-) -> Calibration:
-    log = event.get("log", "")
+def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
+    log = said.log
     begun = Calibration(
-        job=job, allocation=place, when=event["when"], node=event.get("node", ""), log=log
+        job=job,
+        allocation=allocation(said.job, said.restart),
+        when=said.when,
+        node=said.node,
+        log=log,
     )
     if not log:
-        return replace(begun, reason=event.get("reason", "not begun"))
+        return replace(begun, reason=said.reason or "not begun")
     if not (logs / log).is_file():
         return replace(begun, reason="its log is not there")
     run = read_log(logs / log)

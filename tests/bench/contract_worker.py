@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, parse_argv
+from bench.instrument import Silent
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from tests.bench import fourth
@@ -66,41 +67,46 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     return batches(whole, rank, load_images(whole))
 
 
-def make_loop(config: RunConfig, backend: Any, network: Any, rank: int) -> Any:
+def make_loop(
+    config: RunConfig, backend: Any, network: Any, rank: int, observer: Any = None
+) -> Any:
     """The study's own loop on this rank's shard."""
     import torch
 
-    from bench.train.loop import Input, Loop
+    from bench.train.input import Input
+    from bench.train.loop import Loop
 
     samples = Input(config, shard_of(config, rank, config.world_size), torch.device("cpu"))
-    return Loop(config, backend, network, samples)
+    return Loop(config, backend, network, samples, observer)
+
+
+class FirstGradients(Silent):
+    """Keeps the first step's gradients as they are after the exchange."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+        self.found: list[Any] = []
+
+    def gradients_ready(self) -> None:
+        if not self.found:
+            gradients = [p.grad for p in self._network.parameters()]
+            self.found = [g.clone() for g in gradients if g is not None]
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's
     must win.
     """
-    import torch
-
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
 
     network = build_model(config.model_copy(update={"seed": config.seed + rank}), 10)
-    loop = make_loop(config, backend, network, rank)
-    gradients: list[torch.Tensor] = []
-    finish = backend.finish_backward
-
-    def finish_and_note() -> None:
-        finish()
-        if not gradients:
-            gradients.extend(p.grad.clone() for p in network.parameters() if p.grad is not None)
-
-    backend.finish_backward = finish_and_note
+    first = FirstGradients(network)
+    loop = make_loop(config, backend, network, rank, first)
     for _ in range(STEPS):
         loop.step()
-    backend.finish_backward = finish
     return {
-        "gradients": gradients,
+        "gradients": first.found,
         "digests": backend.gather(digest(network)),
         "parameters": [p.detach().clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
@@ -115,7 +121,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from torch.nn.functional import cross_entropy
 
     from bench.models import build_model
-    from bench.train.loop import digest
+    from bench.train.checks import digest
     from bench.train.precision import autocast, parameter_dtype
 
     network = build_model(config, 10)
@@ -189,25 +195,25 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
     network = build_model(config.model_copy(update={"model": MODELS[1], "seed": 7 + rank}), 10)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-    wrapped, _ = backend.wrap(network, optimizer)
+    session = backend.wrap(network, optimizer, config)
     state_after_wrap = backend.gather(not optimizer.state)
     start = backend.gather([p.detach().clone() for p in network.parameters()])
-    wrapped(torch.ones(2, 3, 8, 8)).sum().backward()
-    backend.finish_backward()
+    session.model(torch.ones(2, 3, 8, 8)).sum().backward()
+    session.synchronize_gradients()
     with torch.no_grad():
         for buffer in network.buffers():
             buffer.fill_(rank + 1)
-    backend.sync_buffers()
+    session.sync_buffers()
     buffers = backend.gather([b.clone() for b in network.buffers()])
-    backend.zero_grad()
+    session.zero_grad()
     if rank == 0:
         time.sleep(0.5)
     before = time.perf_counter()
     backend.barrier()
     waited = backend.gather(time.perf_counter() - before)
     return {
-        "reduced": {op: backend.all_reduce(rank + 1, op) for op in ("sum", "max", "min")},
-        "third": backend.all_reduce(1 / 3, "max"),
+        "reduced": {op: backend.reduce_scalar(rank + 1, op) for op in ("sum", "max", "min")},
+        "third": backend.reduce_scalar(1 / 3, "max"),
         "gathered": backend.gather({"rank": rank, "text": "x" * rank}),
         "start": start,
         "no_state_after_wrap": state_after_wrap,
@@ -225,7 +231,7 @@ def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     loop = make_loop(resnet, backend, build_model(resnet, 1000), rank)
     for _ in range(3):
         loop.step()
-    sizes: list[int] = backend.exchange_bytes()
+    sizes: list[int] = loop.session.exchange_bytes()
     return sizes
 
 
@@ -256,11 +262,6 @@ def main() -> None:
         result = {}
         backend = backends.load(config, launch, device.choose(config, launch))
         for key, case in cases(config).items():
-            vars(backend)["_config"] = (
-                # one process group for all cases: what they differ in is read when a model is
-                # wrapped
-                case
-            )
             result[key] = train(case, backend, launch.rank)
         result["verbs"] = verbs(config, backend, launch.rank)
         if config.settings == "matched" and config.world_size == 2:

@@ -7,7 +7,7 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.models import build_model
-from bench.train.loop import digest
+from bench.train.checks import digest
 
 
 def test_resnet50_has_its_published_size() -> None:

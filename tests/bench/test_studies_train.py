@@ -18,7 +18,9 @@ from bench.backends.single import Single
 from bench.config import RunConfig
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
-from bench.train.loop import Input, Loop, loss_bounded
+from bench.train.checks import loss_bounded
+from bench.train.input import Input
+from bench.train.loop import Loop
 from slurm.fit import fit
 from slurm.load import find_study, read_site
 

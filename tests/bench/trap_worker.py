@@ -25,7 +25,9 @@ from bench.config import RunConfig, UsageError
 from bench.launch import world as launch
 from bench.launch.resources import environment
 from bench.train import device
-from bench.train.loop import Input, Loop, digest
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
 from tests.bench.tiny import normalised
 
 MIB = 2**20
@@ -50,8 +52,9 @@ class World:
 
     def cured(self, model: nn.Module, **fields: Any) -> Any:
         """Our backend around `model`, and its optimiser."""
-        self.backend._config = self.config.model_copy(update=fields)
-        return self.backend.wrap(model, self.sgd(model))[1]
+        config = self.config.model_copy(update=fields)
+        self.session = self.backend.wrap(model, self.sgd(model), config)
+        return self.session.optimizer
 
     def sgd(self, model: nn.Module) -> torch.optim.SGD:
         return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
@@ -83,10 +86,10 @@ def fresh(make: Callable[[int], nn.Module] = normalised) -> nn.Module:
 
 
 def train_one_step(world: World, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-    world.backend.zero_grad()
-    world.backend.backward(world.loss(model, dtype))
-    world.backend.finish_backward()
-    world.backend.step()
+    world.session.zero_grad()
+    world.session.backward(world.loss(model, dtype))
+    world.session.synchronize_gradients()
+    world.session.step()
 
 
 def channels_last(world: World) -> dict[str, Any]:
@@ -129,7 +132,7 @@ def set_to_none(world: World) -> dict[str, Any]:
     other = fresh()
     world.cured(other)
     train_one_step(world, other)
-    world.backend.zero_grad()
+    world.session.zero_grad()
     return {"raw": raw, "cleared": all(p.grad is None for p in other.parameters())}
 
 
@@ -160,10 +163,10 @@ def clipping(world: World) -> dict[str, Any]:
     raw_equal = world.equal(model)
     other = fresh(_Wide)
     world.cured(other)
-    world.backend.backward(world.loss(other))
-    world.backend.finish_backward()
+    world.session.backward(world.loss(other))
+    world.session.synchronize_gradients()
     norm = float(nn.utils.clip_grad_norm_(other.parameters(), 0.01))
-    world.backend.step()
+    world.session.step()
     return {
         "raw_equal": raw_equal,
         "equal": world.equal(other),
@@ -220,14 +223,13 @@ def unused_parameters(world: World) -> dict[str, Any]:
 
 def refused_unused(world: World) -> dict[str, Any]:
     """Without unused_parameters the loop itself refuses such a model, in every backend."""
-    world.backend._config = world.config
     batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
     samples = Input(world.config, iter([batch]), torch.device("cpu"))
     loop = Loop(world.config, world.backend, fresh(lambda classes: _LeavesOut(classes)), samples)
     try:
         loop.step()
     except UsageError as error:
-        world.backend.finish_backward()  # drain, so that the next trap starts clean
+        loop.session.synchronize_gradients()  # drain, so that the next trap starts clean
         return {"message": str(error)}
     return {"message": ""}
 
@@ -262,11 +264,11 @@ def accumulation(world: World) -> dict[str, Any]:
     raw = attempt(lambda: world.loss(model).backward())
     other = fresh()
     world.cured(other, accumulate=2)
-    with world.backend.accumulating():
-        world.backend.backward(world.loss(other) / 2)
-    world.backend.backward(world.loss(other) / 2)
-    world.backend.finish_backward()
-    world.backend.step()
+    with world.session.no_sync():
+        world.session.backward(world.loss(other) / 2)
+    world.session.backward(world.loss(other) / 2)
+    world.session.synchronize_gradients()
+    world.session.step()
     return {"raw": raw, "equal": world.equal(other)}
 
 

@@ -5,34 +5,35 @@ job.
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from slurm.render import TEMPLATES
 from tests.cluster import steps
+from tests.cluster.namespace import ROOT
 
 # As the job scripts of the project do: a limit on each run, their own `exit` line at the log's end,
 # and on to the next one.
-_SCRIPT = f"""\
-#!/bin/bash
-{(TEMPLATES / "record.sh.j2").read_text()}
-stopped=""
-trap 'stopped=143' TERM
-run() {{  # LOG COMMAND...
-  local log=$1 began=$SECONDS code
-  shift
-  timeout -k 10 "$LIMIT_S" "$@" --log-path "$log" </dev/null &
-  wait $!
-  code=$?
-  if [ -n "$stopped" ]; then wait $!; code=$?; fi
-  # what ended the step may be meant for all of the job, and reach this shell last
-  if [ "$code" -gt 128 ]; then sleep 1; fi
-  record "$log" /dev/null "$code" $((SECONDS - began)) "$stopped"
-}}
+_SCRIPT = """\
+#!{python}
+import os, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from slurm.driver.closing import close, oom_kills
+from slurm.driver.steps import Steps
+steps, out, limit_s = Steps(grace_s=10), Path("/dev/null"), {limit_s}
+steps.listen(signal.SIGTERM)
+for log, command in {runs!r}:
+    log = Path(log.replace("@RESTARTS@", os.environ.get("SLURM_RESTART_COUNT", "0")))
+    before = oom_kills()
+    ended = steps.wait(steps.start([*command, "--log-path", str(log)], out, limit_s))
+    if ended.code > 128:  # what ended the step may be meant for all of the job, and come here last
+        time.sleep(1)
+    stopped = steps.stopped is not None
+    close(log, out, ended, limit_s=limit_s, stopped=stopped, oom_kills_before=before)
 """
 
 
@@ -45,11 +46,8 @@ def submit(
     """Submit a job that does `runs` (log's name, command) one after the other in `folder`;
     its id.
     """
-    lines = [f"run {folder}/{log} {shlex.join(command)}" for log, command in runs]
-    # the restart count is the script's to expand
-    text = "\n".join([_SCRIPT, f"LIMIT_S={limit_s}", *lines, ""]).replace(
-        "@RESTARTS@", "${SLURM_RESTART_COUNT:-0}"
-    )
+    commands = [(f"{folder}/{log}", list(command)) for log, command in runs]
+    text = _SCRIPT.format(python=sys.executable, root=str(ROOT), runs=commands, limit_s=limit_s)
     script = folder / "job.sh"
     script.write_text(text)
     done = steps.run(

@@ -1,29 +1,21 @@
-"""A real sbatch accepts every golden job script, on nodes as the site's documentation describes
-them.
-"""
+"""A real sbatch accepts every job script, on nodes as the site's documentation describes them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from slurm.load import read_site
 from tests.cluster import config
-from tests.cluster.namespace import ROOT
 from tests.cluster.steps import run
+from tests.slurm.scripts import CLUSTERS, STUDIES, report, shipped
 
 pytestmark = pytest.mark.cluster
 
-GOLDEN = ROOT / "tests/golden"
-SITES = [
-    path.stem
-    for path in sorted((ROOT / "slurm/sites").glob("*.toml"))
-    if read_site(path.stem).scheduler == "slurm"
-]
-STUDIES = [path.stem for path in sorted((ROOT / "slurm/studies").glob("*.toml"))]
 
-
-@pytest.mark.parametrize("site", SITES)
-def test_every_golden_script_is_accepted(site: str) -> None:
+@pytest.mark.parametrize("site", CLUSTERS)
+def test_every_script_is_accepted(tmp_path: Path, site: str) -> None:
     """On partitions, counts, features and GPUs of the site; accounts and qualities of service are
     taken as they are.
     """
@@ -33,15 +25,19 @@ def test_every_golden_script_is_accepted(site: str) -> None:
     default = (
         [] if other is None or named else [f"--partition={other.partition}"]
     )  # the site's own default is not ours
-    for name in (*STUDIES, "report"):
-        script = GOLDEN / f"{site}-{name}.sh"
+    texts = {name: shipped(read_site(site), name)[0] for name in STUDIES}
+    texts["report"] = report(read_site(site))
+    for name, text in texts.items():
+        script = tmp_path / f"{name}.sh"
+        script.write_text(text)
         done = run(["sbatch", "--test-only", *default, str(script)])
         assert done.returncode == 0, f"{script.name}: {done.stderr}"
         assert " to start at " in done.stderr, f"{script.name}: {done.stderr}"
 
 
-def test_what_the_nodes_lack_is_refused() -> None:
-    script = str(GOLDEN / "perlmutter-weak.sh")
+def test_what_the_nodes_lack_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(shipped(read_site("perlmutter"), "weak")[0])
     for option in (
         "--partition=gh",
         "--partition=nowhere",
@@ -52,5 +48,5 @@ def test_what_the_nodes_lack_is_refused() -> None:
         options = (
             [option] if option.startswith("--partition") else ["--partition=gpu-nodes", option]
         )
-        done = run(["sbatch", "--test-only", *options, script])
+        done = run(["sbatch", "--test-only", *options, str(script)])
         assert done.returncode != 0, option

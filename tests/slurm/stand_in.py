@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,14 @@ def orphan(config: RunConfig) -> None:
     complete(config)
 
 
+def litter(config: RunConfig) -> None:
+    """Leave a temporary folder behind, as data workers do where mpirun kills all that would remove
+    it.
+    """
+    print(f"left {tempfile.mkdtemp(prefix='pymp-')}", flush=True)
+    complete(config)
+
+
 def out_of_memory(config: RunConfig) -> None:
     """What is left of a rank that the kernel killed for its cgroup under srun, after more errors
     than anybody keeps.
@@ -194,6 +203,19 @@ def slow(config: RunConfig) -> None:
     complete(config)
 
 
+def fill_the_disk(config: RunConfig) -> None:
+    """Take all room beside the log before it is complete, as a data set or a core file would."""
+    log = start(config)
+    assert config.log_path is not None
+    with (config.log_path.parent / "filler").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(512)):
+                pass
+        except OSError:
+            print("filled", flush=True)
+    log.write("steps", phase="window", index=0, seconds=[[0.25] * 1000])
+
+
 BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "ok": complete,
     "fail": fail,
@@ -206,10 +228,12 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "torn": torn,
     "orphan": orphan,
     "slow": slow,
+    "litter": litter,
     "out of memory": out_of_memory,
     "lose a node": lose_a_node,
     "trip over a node": trip_over_a_node,
     "babble": babble,
+    "fill the disk": fill_the_disk,
     "silent": silent,
     "another world": another_world,
 }

@@ -159,7 +159,9 @@ def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:
     calibration = (
         (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text().splitlines()[1]
     )
-    assert calibration == f"mpirun --nodes=1 --ntasks=1 --nodelist=r2 {same} {env}"
+    assert (
+        calibration == f"mpirun --nodes=1 --nodelist=r2 --ntasks=1 --ntasks-per-node=1 {same} {env}"
+    )
     preflight = (job.folder / "jobs" / "n002-b00-77-0-preflight.out").read_text().splitlines()[-2]
     assert preflight == (
         f"doctor --world-size 4 --threads 1 --dataset digits --cells=ddp/gloo,horovod/gloo "
@@ -239,7 +241,7 @@ def test_what_srun_says_of_a_step_is_kept_and_the_next_one_starts(tmp_path: Path
         ({"STAND_IN_DOCTOR": "4 worlds of one rank"}, "the preflight ended with exit code 1, see "),
         ({"SLURM_JOB_NUM_NODES": "3"}, "the job has 3 nodes, these runs need 2\n"),
         ({"FAKE_HOSTS": "r1"}, "scontrol names 1 hosts for 'r[1-2]', the job has 2\n"),
-        ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit it: sbatch "),
+        ({"SLURM_JOB_ID": ""}, "this is not a Slurm job; submit the script: sbatch "),
         (
             {"PYTHON": "no-python"},
             "no-python is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE\n",
@@ -299,6 +301,17 @@ def test_a_wrong_world_leaves_the_other_runs_to_the_job(tmp_path: Path) -> None:
     assert job.states() == ["wrong world", "ok", "ok", "ok"]
 
 
+def test_a_python_in_a_container_needs_another_on_the_host_for_the_driver(tmp_path: Path) -> None:
+    words = ["apptainer", "exec", "my image.sif"]
+    job = BatchJob(tmp_path, changes={"setup__container": words})
+    code, _, err = job.finish(PYTHON="inside", DRIVER="outside")
+    assert (code, err.startswith("error: outside is not found; ")) == (2, True)
+    code, _, err = job.finish(PYTHON="inside", DRIVER=sys.executable, PREFLIGHT="no")
+    assert (code, err) == (0, "")
+    said = job.runs[0].log.with_suffix(".out").read_text()
+    assert " --mpi=pmix apptainer exec my image.sif inside -m bench " in said
+
+
 def test_ibrun_takes_ranks_and_an_offset(tmp_path: Path) -> None:
     job = BatchJob(tmp_path, site="vista")
     assert job.finish()[0] == 0
@@ -335,6 +348,30 @@ def test_a_launch_that_fails_with_exit_code_0_is_no_success(tmp_path: Path) -> N
     assert job.states() == ["failed"] * 4
     assert out.splitlines()[-1] == "complete: 4 runs, 4 failed, 0 left for the next job"
     assert "calibration at the start on r1: failed, exit code 0" in out
+
+
+def test_a_full_disk_stops_the_job_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(results)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small file system needs root")
+    try:
+        job = BatchJob(tmp_path, {1: "fill the disk"})
+        code, out, err = job.finish()
+        (line,) = err.splitlines()
+        assert (code, line.startswith("error: ")) == (2, True)
+        assert line.endswith(
+            "cannot be written: No space left on device; make room, then submit again"
+        )
+        assert job.states()[0] == "ok"
+        assert job.states()[2:] == ["planned"] * 2
+        (job.folder / "runs" / "filler").unlink()
+        code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
+        assert code == 0, out
+        assert job.states() == ["ok"] * 4
+    finally:
+        subprocess.run(["umount", str(results)], check=True)
 
 
 def report_job(

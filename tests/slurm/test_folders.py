@@ -71,7 +71,7 @@ def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: P
         ["bash", "-c", script], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (2, "")
-    cure = "comes with the project and is never added to; render with another --results"
+    cure = "comes with the project and is never added to; choose another --results, as results/mine"
     assert done.stderr == f"error: {folder} {cure}\n"
     assert [path.name for path in folder.iterdir()] == ["SHIPPED"]
 

@@ -281,7 +281,8 @@ def test_two_jobs_of_a_study_do_not_run_at_once(tmp_path: Path) -> None:
     assert job.finish() == (
         2,
         "",
-        "error: another job of this study is running; wait for it or stop it\n",
+        f"error: {job.folder}: another job of this study is running, or being submitted; wait for "
+        "it or stop it\n",
     )
     first.terminate()
     first.communicate(timeout=20)
@@ -306,7 +307,7 @@ def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
     job = Job(tmp_path, runs=3)
     limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
     done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
-    cure = f"no room in {job.folder}; make some, then the same command goes on with this run"
+    cure = "File too large; make room, then the same command goes on with this run"
     assert (done.returncode, done.stderr) == (
         2,
         f"error: {job.runs[0].log} cannot be written: {cure}\n",
@@ -327,6 +328,6 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     assert job.finish(cwd=tmp_path) == (
         2,
         "",
-        f"error: no bench/ in {tmp_path}; run this script from the repository root\n",
+        f"error: no slurm/ in {tmp_path}; run this script from the repository root\n",
     )
     assert not job.folder.exists()

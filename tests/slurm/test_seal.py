@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slurm.render import TEMPLATES
+from slurm.driver.closing import NoRoom, check_room, close, oom_kills
+from slurm.driver.steps import Ended
 
 SEAL = b', "sha256": "'
 OK_END = (
@@ -20,20 +21,6 @@ OK_END = (
     + "0" * 64
     + '"}\n'
 )
-OLD_END = (
-    '{"event": "end", "status": "ok", "checks": {"loss_finite": true}, "samples": 384, '
-    '"peak_memory_bytes": [null]}\n'
-)
-
-
-def bash(code: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    """Run `code` behind the functions of the template, which has no placeholder to fill."""
-    text = (TEMPLATES / "record.sh.j2").read_text()
-    assert "{{" not in text
-    script = f"set -u -o pipefail\nLIMIT_S=30\nSTUDY_DIR=.\n{text}\n{code}"
-    return subprocess.run(
-        ["bash", "-c", script, "bash", *map(str, words)], cwd=cwd, capture_output=True, timeout=60
-    )
 
 
 def record(folder: Path, log: bytes | None, out: bytes = b"", code: int = 0) -> bytes:
@@ -41,8 +28,15 @@ def record(folder: Path, log: bytes | None, out: bytes = b"", code: int = 0) -> 
     if log is not None:
         (folder / "log").write_bytes(log)
     (folder / "out").write_bytes(out)
-    done = bash('record log out "$1" 3 ""', code, cwd=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    ended = Ended(code, timed_out=False, wall_s=3)
+    close(
+        folder / "log",
+        folder / "out",
+        ended,
+        limit_s=30,
+        stopped=False,
+        oom_kills_before=oom_kills(),
+    )
     return (folder / "log").read_bytes()
 
 
@@ -103,33 +97,20 @@ def test_the_exit_line_is_json_whatever_a_run_prints(tmp_path: Path, out: bytes)
     assert not (tmp_path / "MARK").exists()
 
 
-@pytest.mark.parametrize("end", [OK_END, OLD_END])
-def test_only_a_whole_end_is_ok(tmp_path: Path, end: str) -> None:
-    """Torn at every byte: what is left may be closed by a newline, and is still none."""
-    code = 'for log in "$@"; do if is_ok "$log"; then echo "$log"; fi; done'
-    names = []
-    for cut in range(len(end) - 1):
-        for name, text in ((f"{cut}-torn", end[:cut]), (f"{cut}-closed", end[:cut] + "\n")):
-            (tmp_path / name).write_text('{"event": "start"}\n' + text)
-            names.append(name)
-    (tmp_path / "whole").write_text('{"event": "start"}\n' + end + '{"event": "exit"}\n')
-    (tmp_path / "failed").write_text(end.replace('"ok"', '"failed: x"'))
-    (tmp_path / "quoted").write_text(
-        '{"event": "error", "message": ' + json.dumps(end.strip()) + "}\n"
-    )
-    done = bash(code, *names, "failed", "quoted", "missing", "whole", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == (b"whole\n", b"")
-
-
 def test_a_log_that_cannot_be_written_is_noticed(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk: bash counts it in KiB."""
+    """A limit on the size of files stands for the disk; what was written stays."""
+    log, ended = tmp_path / "log", Ended(0, timed_out=False, wall_s=3)
+    log.write_bytes(b"x" * 1023 + b"\n")
     (tmp_path / "out").write_text("")
-    (tmp_path / "log").write_bytes(b"x" * 1020 + b"\n")
-    (tmp_path / "runs").mkdir()
-    done = bash(
-        "trap '' XFSZ; ulimit -f 1; record log out 0 3 '' || echo noticed; has_room || echo full",
-        cwd=tmp_path,
-    )
-    assert done.stdout == b"noticed\nfull\n"
-    assert done.stderr == b""
-    assert bash("has_room && ls -A runs && echo room", cwd=tmp_path).stdout == b"room\n"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(NoRoom, match="log cannot be written: File too large"):
+            close(log, tmp_path / "out", ended, limit_s=30, stopped=False, oom_kills_before=0)
+        with pytest.raises(NoRoom):
+            check_room(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert log.read_bytes() == b"x" * 1023 + b"\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "out"}
+    check_room(tmp_path)

@@ -9,14 +9,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.backends.catalogue import CATALOGUE
+from bench.launch import launcher
 from bench.launch.world import Launch
 from bench.tools.doctor import process
 from bench.tools.doctor.exchange_worker import MARK
 from bench.tools.doctor.findings import Finding, failure, ok
 from bench.tools.doctor.mailbox import Meeting
 from bench.tools.doctor.options import Options
-from bench.tools.setup.steps import mpirun_environment
 
 Say = Callable[[str], None]
 ALONE_RANKS = 2
@@ -27,35 +26,20 @@ def alone(cells: Sequence[str], options: Options, mpirun: bool, say: Say) -> Ite
     """Two ranks of this machine for each cell: under mpirun, and for lack of it under torchrun,
     which starts no MPI.
     """
-    root = os.geteuid() == 0
     for cell in cells:
         if cell.endswith("/mpi") and not mpirun:
             yield failure(cell, "not tried: there is no mpirun", "see above")
             continue
-        launcher = [
-            "mpirun",
-            "-n",
-            str(ALONE_RANKS),
-            "--bind-to",
-            "none",
-            *process.python()[:1],
-            "-m",
-        ]
+        ranks = launcher.command("mpirun", ALONE_RANKS, args=launcher.ON_THIS_MACHINE)
+        start = [*ranks, *process.python()[:1], "-m"]
         if not mpirun:
-            launcher = process.python(
+            start = process.python(
                 "torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m"
             )
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
-        env = {**os.environ, **mpirun_environment(os.environ, root)}
-        # a framework's variables that set-up's own check needs would be this try's too
-        own = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
-        env = {
-            name: value
-            for name, value in env.items()
-            if name in os.environ or not name.startswith(own)
-        }
+        env = {**os.environ, **launcher.root_variables()}
         ended = process.run(
-            [*launcher, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s
+            [*start, *_words([cell], ALONE_RANKS, options)], env, MARK, options.limit_s
         )
         answers = {answer["rank"]: answer for answer in ended.answers}
         yield _judge(cell, answers, ALONE_RANKS, ended.problem)

@@ -18,7 +18,7 @@ from bench.launch.world import Launch, discover
 if TYPE_CHECKING:
     import torch
 
-    from bench.backends.protocol import Backend
+    from bench.backends.protocol import Backend, Session
 
 MARK = "doctor-trial "
 FLOATS = 2**20
@@ -39,36 +39,34 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
     weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)
-    model, _ = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1))
+    session = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1), config)
     # the gradient is the row: its mean tells who took part
     rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)
 
-    _steps(backend, model, rows, launch.size, 3)
-    count = max(3, min(_MOST, int(_SECONDS / _steps(backend, model, rows, launch.size, 3))))
-    seconds = _steps(backend, model, rows, launch.size, count)
+    _steps(backend, session, rows, launch.size, 3)
+    count = max(3, min(_MOST, int(_SECONDS / _steps(backend, session, rows, launch.size, 3))))
+    seconds = _steps(backend, session, rows, launch.size, count)
     versions = backend.versions
-    del model
+    del session
     backend.close()
     return {"ms": seconds * 1000, "steps": count, "bytes": 4 * FLOATS, "versions": versions}
 
 
-def _steps(
-    backend: Backend, model: torch.nn.Module, rows: torch.Tensor, size: int, count: int
-) -> float:
+def _steps(backend: Backend, session: Session, rows: torch.Tensor, size: int, count: int) -> float:
     """Seconds of each of `count` steps on the slowest rank."""
-    (weights,) = model.parameters()
+    (weights,) = session.model.parameters()
     backend.barrier()
     started = time.perf_counter()
     for _ in range(count):
-        backend.zero_grad()
-        backend.backward(model(rows).sum())
-        backend.finish_backward()
+        session.zero_grad()
+        session.backward(session.model(rows).sum())
+        session.synchronize_gradients()
         assert weights.grad is not None
         mean = weights.grad[0, 0].item()  # waits for the device as well
         if mean != (size + 1) / 2:
             raise RuntimeError(f"the mean of rank + 1 over {size} ranks came out as {mean}")
-        backend.step()
-    return backend.all_reduce(time.perf_counter() - started, "max") / count
+        session.step()
+    return backend.reduce_scalar(time.perf_counter() - started, "max") / count
 
 
 def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:

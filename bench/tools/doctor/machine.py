@@ -17,7 +17,6 @@ from bench.backends.catalogue import interface_variables
 from bench.config import UsageError
 from bench.launch.resources import require_unmodified
 from bench.tools.doctor.findings import Finding, failure, ok, warning
-from bench.tools.setup import pair
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -54,10 +53,17 @@ def libraries(facts: Mapping[str, Any]) -> list[Finding]:
 
 def torchvision_pair(facts: Mapping[str, Any]) -> list[Finding]:
     """Are torch and torchvision of one build? Runs work with any; the user's own scripts do not."""
-    if "torchvision_alone" not in facts or "torch" not in facts or "torchvision" not in facts:
+    if not {"torchvision_alone", "torch", "torchvision"} <= facts.keys():
         return []
-    text, cure = pair.mismatch(facts["torch"], facts["torchvision"], facts["torchvision_alone"])
-    return [warning("torchvision", text, cure)]
+    text = (
+        f"torch {facts['torch']} and torchvision {facts['torchvision']} are no pair: `import "
+        f"torchvision` alone fails ({facts['torchvision_alone']}). All that bench does works, "
+        "because it declares what is missing; your own scripts, and torchvision's operators such "
+        "as nms and roi_align, do not"
+    )
+    build = facts["torch"].partition("+")[2] or "cpu"
+    index = f"https://download.pytorch.org/whl/{build}"
+    return [warning("torchvision", text, f"for a pair: make setup TORCH_INDEX_URL={index}")]
 
 
 def build_record() -> dict[str, str] | None:

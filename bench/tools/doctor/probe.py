@@ -32,7 +32,7 @@ def _torch() -> dict[str, Any]:
     return facts
 
 
-def _torchvision() -> dict[str, Any]:
+def torchvision() -> dict[str, Any]:
     """Its version, and why it does not import by itself where only we can import it."""
     facts: dict[str, Any] = {}
     try:
@@ -75,7 +75,7 @@ def _horovod() -> dict[str, Any]:
 
 LIBRARIES: dict[str, Callable[[], dict[str, Any]]] = {
     "torch": _torch,
-    "torchvision": _torchvision,
+    "torchvision": torchvision,
     "mpi4py": _mpi4py,
     "horovod": _horovod,
 }

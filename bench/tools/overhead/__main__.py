@@ -5,7 +5,6 @@ the figures.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import random
 import subprocess
@@ -14,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.launch import launcher
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from bench.record import RunLog
 from bench.tools import overhead
 from bench.tools.overhead.summary import (
-    OWN_STEPS,
     PAIRS,
     STEPS,
     Turns,
@@ -109,14 +108,7 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        # as many steps as our loop takes there: its turns, and OWN_STEPS more for its own share
-        config = _config(
-            cell,
-            path,
-            warmup_steps=5,
-            windows=PAIRS + math.ceil(OWN_STEPS / STEPS),
-            steps_per_window=STEPS,
-        )
+        config = _config(cell, path, warmup_steps=5, windows=PAIRS, steps_per_window=STEPS)
         launch(config, ["bench.tools.overhead", "--rank", "turns"])
         assert config.log_path is not None
         launches.append(Turns(config.log_path))
@@ -153,23 +145,9 @@ def launch(config: RunConfig, module: list[str]) -> None:
     # left alone, some processes, bare or not, give memory back and fetch it again in every step:
     # noise between processes that hides what is looked for
     keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
-    launcher = [
-        "mpirun",
-        "-n",
-        str(config.world_size),
-        "--bind-to",
-        "none",
-        "--map-by",
-        ":OVERSUBSCRIBE",
-        sys.executable,
-    ]
-    env = {
-        **os.environ,
-        **keep_memory,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    }
-    command = [*launcher, "-m", *module, *config.to_argv()]
+    env = {**os.environ, **keep_memory, **launcher.root_variables()}
+    ranks = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
+    command = [*ranks, sys.executable, "-m", *module, *config.to_argv()]
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bench import backends, data
-from bench.backends.protocol import Backend
+from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig
 from bench.launch import provenance
 from bench.launch.world import Launch
@@ -20,7 +20,9 @@ from bench.run import write_start
 from bench.tools.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.tools.overhead.summary import OWN_STEPS, PAIRS, STEPS
 from bench.train import device
-from bench.train.loop import Input, Loop, digest
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
 from bench.train.timing import HostStopwatch, time_steps
 
 
@@ -40,17 +42,17 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     by_hand, by_hand_network = bare_loop(config, launch.rank)
     for step in (loop.step, by_hand):
         _time(step, config.warmup_steps)
-    equal = backend.all_reduce(float(digest(network) == digest(by_hand_network)), "min") == 1.0
-    bare = bare_step(loop._model, loop._optimizer, bare_batches(config, launch.rank))
+    equal = backend.reduce_scalar(float(digest(network) == digest(by_hand_network)), "min") == 1.0
+    bare = bare_step(loop.session.model, loop.session.optimizer, bare_batches(config, launch.rank))
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)
         _time(steps["recipe"], config.warmup_steps)
     write_start(config, launch, log, backend, place, {"steps_per_turn": STEPS})
     _take_turns(steps, backend, log, random.Random(config.seed))
-    share = _own_share(loop, samples, backend)
-    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
     del loop, by_hand, by_hand_network, bare, steps, step
+    share = _own_share(config, launch, backend, images, place.torch_device)
+    log.write("end", status="ok" if equal else "failed: parameters differ", own_share=share)
     backend.close()
 
 
@@ -66,7 +68,7 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
     _time(step, config.warmup_steps)
     for index in range(config.windows):
         backend.barrier()
-        seconds = backend.all_reduce(_time(step, config.steps_per_window), "max")
+        seconds = backend.reduce_scalar(_time(step, config.steps_per_window), "max")
         log.write("window", index=index, steps=config.steps_per_window, seconds=seconds)
     log.write("end", status="ok", peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()))
     del step, model  # they hold the wrapped model, which must be gone before its process group
@@ -88,7 +90,7 @@ def _take_turns(
         seconds = {}
         for name in order:
             backend.barrier()
-            seconds[name] = backend.all_reduce(_time(steps[name], STEPS), "max")
+            seconds[name] = backend.reduce_scalar(_time(steps[name], STEPS), "max")
         log.write("pair", index=index, order=order, seconds=seconds)
 
 
@@ -96,31 +98,51 @@ class _Meter:
     """Sums the seconds spent in the calls it wraps: what is left of a turn is the harness's own."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds, self._started = 0.0, 0.0
+
+    def start(self) -> None:
+        self._started = time.perf_counter()
+
+    def stop(self) -> None:
+        self.seconds += time.perf_counter() - self._started
 
     def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
-            start = time.perf_counter()
+            self.start()
             result = call(*args)
-            self.seconds += time.perf_counter() - start
+            self.stop()
             return result
 
         return timed
 
 
-def _own_share(loop: Any, samples: Any, backend: Backend) -> float:
+class _Metered:
+    """A session whose calls in a step, and whose model's forward pass, a meter times."""
+
+    def __init__(self, session: Session, meter: _Meter) -> None:
+        self._session, self._meter = session, meter
+        session.model.register_forward_pre_hook(lambda *_: meter.start())
+        session.model.register_forward_hook(lambda *_: meter.stop())
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._session, name)
+        timed = ("zero_grad", "backward", "synchronize_gradients", "step")
+        return self._meter.wrap(found) if name in timed else found
+
+
+def _own_share(
+    config: RunConfig, launch: Launch, backend: Backend, images: Any, device: torch.device
+) -> float:
     """Share of a turn outside data, forward, backward, exchange and update: an upper bound, the
     loss function is in it.
     """
     meter = _Meter()
-    names = ("zero_grad", "backward", "finish_backward", "step")
-    saved = {name: getattr(backend, name) for name in names}
-    model, batches = loop._model, samples._batches
-    for name, call in saved.items():
-        setattr(backend, name, meter.wrap(call))
-    loop._model, samples._batches = meter.wrap(model), iter(meter.wrap(lambda: next(batches)), None)
+    batches = data.batches(config, launch.rank, images)
+    timed = iter(meter.wrap(lambda: next(batches)), None)
+    network = build_model(config, images.classes)
+    loop: Any = Loop(config, backend, network, Input(config, timed, device))
+    loop.session = _Metered(loop.session, meter)
+    _time(loop.step, config.warmup_steps)
+    meter.seconds = 0.0
     seconds = _time(loop.step, OWN_STEPS)
-    for name, call in saved.items():
-        setattr(backend, name, call)
-    loop._model, samples._batches = model, batches
-    return backend.all_reduce(1 - meter.seconds / seconds, "max")
+    return backend.reduce_scalar(1 - meter.seconds / seconds, "max")

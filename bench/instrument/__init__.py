@@ -1,0 +1,43 @@
+"""What may watch a step: the loop tells an observer how far it is, and nothing is patched."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Observer(Protocol):
+    """Called by the loop on every rank; what it costs is part of the step."""
+
+    def step_begin(self, step: int) -> None:
+        """Before the batch is asked for; `step` counts from 0, warm-up included."""
+
+    def forward_done(self) -> None:
+        """The loss of a micro-batch is there."""
+
+    def backward_done(self) -> None:
+        """A micro-batch's backward pass has returned; the exchange may still be under way."""
+
+    def gradients_ready(self) -> None:
+        """Every gradient is the mean over ranks, not clipped yet."""
+
+    def step_end(self) -> None:
+        """The parameters are updated."""
+
+
+class Silent:
+    """Watches nothing."""
+
+    def step_begin(self, step: int) -> None:
+        pass
+
+    def forward_done(self) -> None:
+        pass
+
+    def backward_done(self) -> None:
+        pass
+
+    def gradients_ready(self) -> None:
+        pass
+
+    def step_end(self) -> None:
+        pass

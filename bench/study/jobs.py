@@ -1,0 +1,70 @@
+"""What jobs leave in a study's folder: a record of each in jobs.jsonl, and what each says of itself
+in jobs/JOB.jsonl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from bench.config import UsageError, explain
+from bench.study.definition import MAX_BLOCKS
+
+Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
+_Text = Annotated[str, Field(max_length=4096)]
+
+
+class JobRecord(BaseModel):
+    """One line of jobs.jsonl: a job that was started here, or submitted;
+    other keys are for people.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    script: str = ""
+    blocks: int = Field(ge=1, le=MAX_BLOCKS)
+    job: str = ""
+    site: str = ""
+    slurm_id: Number = ""
+    after: list[str] = []
+
+
+class JobEvent(BaseModel):
+    """One line of jobs/JOB.jsonl: that the job began, calibrated a node, or ended."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    event: _Text
+    job: Annotated[Number, BeforeValidator(str)] = ""
+    restart: int = Field(0, ge=0, lt=2**63)
+    when: _Text = ""
+    node: _Text = ""
+    reason: Annotated[_Text, AfterValidator(lambda text: " ".join(text.split()))] = ""
+    log: str = Field("", pattern=r"^[^/\x00]{0,255}$")
+
+
+def read_records(path: Path) -> list[JobRecord]:
+    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
+    records = []
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(JobRecord.model_validate_json(line))
+        except ValidationError as error:
+            raise UsageError(
+                f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line"
+            ) from None
+    return records
+
+
+def read_events(text: bytes) -> Iterator[JobEvent]:
+    """What a job said of itself, line by line; a line that a kill has torn, or that is no such
+    event, says nothing.
+    """
+    for line in text.splitlines():
+        with suppress(ValidationError):
+            yield JobEvent.model_validate_json(line)

@@ -1,0 +1,72 @@
+"""Did the run do what was asked? Samples, losses and parameters of all ranks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+
+from bench.backends.protocol import Backend
+from bench.config import RunConfig
+from bench.train.input import Input
+from bench.train.loop import Loop
+
+_EXPLODED = 10  # times the loss at the start
+
+
+def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
+    """Did every rank get its samples? Needs every rank's call."""
+    sampled = backend.reduce_scalar(data.samples, "sum")
+    right = (
+        sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
+    )
+    return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
+
+
+def check_training(
+    loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module, classes: int
+) -> dict[str, object]:
+    """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every
+    rank's call.
+    """
+    losses = loop.losses.tolist()
+    digests = backend.gather(digest(model))
+    finite = backend.reduce_scalar(float(all(math.isfinite(loss) for loss in losses)), "min")
+    bounded = backend.reduce_scalar(
+        float(loss_bounded(losses, config.steps_per_window, classes)), "min"
+    )
+    return {
+        "checks": {
+            "loss_finite": finite == 1.0,
+            "loss_bounded": bounded == 1.0,
+            "parameters_equal": len(set(digests)) == 1,
+        },
+        "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
+        "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
+        "parameters_sha256": digests[0],
+    }
+
+
+def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
+    """Is the mean loss of the last window at most ten times what the training began with?
+
+    That is the first loss or ln(classes), the loss of a guess, whichever is larger. Noise of small
+    batches and the first steps' overshoot stay far below ten times; a rate that is too high passes
+    it within a few steps, and grows on for ever.
+    """
+    last = losses[-steps_per_window:]
+    return sum(last) / len(last) <= _EXPLODED * max(losses[0], math.log(classes))
+
+
+def digest(model: torch.nn.Module) -> str:
+    """SHA-256 of all parameters, bit for bit, in order of definition; the layout in memory makes no
+    difference.
+    """
+    sha = hashlib.sha256()
+    for parameter in model.parameters():
+        sha.update(
+            parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
+    return sha.hexdigest()

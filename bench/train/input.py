@@ -1,0 +1,38 @@
+"""This rank's batches on their way to the device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+
+from bench.config import RunConfig
+from bench.data import Batch
+from bench.train import precision
+
+
+class Input:
+    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in
+    seconds of the host's clock.
+    """
+
+    def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
+        self._batches, self._device = batches, device
+        self._dtype, self._format = (
+            precision.parameter_dtype(config),
+            precision.memory_format(config),
+        )
+        self.samples = 0
+        self.wait_seconds: list[float] = []
+
+    def step(self) -> Batch:
+        """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
+        # the host waits for the batch, so the host's clock: the stopwatch's would sync the device
+        # inside the window
+        asked = time.perf_counter()
+        images, labels = next(self._batches)
+        self.wait_seconds.append(time.perf_counter() - asked)
+        self.samples += len(labels)
+        images = images.to(self._device, self._dtype, non_blocking=True, memory_format=self._format)
+        return images, labels.to(self._device, non_blocking=True)

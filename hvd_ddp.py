@@ -1,0 +1,44 @@
+"""The command of an installed copy: `hvd-ddp bench ...` is `python -m bench ...` anywhere."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+ROOMS = {
+    "bench": "measure one configuration, or look at the machine: bench doctor",
+    "slurm": "turn a study into job scripts; run, follow and resume them",
+    "plots": "turn run logs into figures, tables and a report",
+}
+_LIST = "\n".join(f"  {room}  {job}" for room, job in ROOMS.items())
+USAGE = f"""\
+usage: hvd-ddp ROOM ...
+
+{_LIST}
+
+hvd-ddp ROOM --help says more; hvd-ddp --version prints the version."""
+
+
+def main() -> int:
+    """Run a room as `python -m` does; without one, say which there are."""
+    room = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if room in ROOMS:
+        sys.path.append(str(Path.cwd()))  # last: the user's own models and data sets
+        del sys.argv[1]
+        runpy.run_module(room, run_name="__main__", alter_sys=True)
+        return 0
+    if room == "--version":
+        from bench import version
+
+        print(version())
+        return 0
+    if room in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    print(f"error: {room!r} is none of {', '.join(ROOMS)}; try hvd-ddp --help", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""python -m slurm.driver OPTIONS -- COMMON: the runs of a job script, whose lines `run ID RANKS
+OPTIONS` come on standard input. A job script starts it; its options stand there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.missing import give_up
+
+try:
+    from bench.config import UsageError
+    from bench.study.folder import StudyFolder
+    from slurm.directives import REPORT
+    from slurm.driver.allocation import SlurmJob, check_allocation
+    from slurm.driver.closing import NoRoom
+    from slurm.driver.diary import Diary
+    from slurm.driver.job import Job, Settings, complain, read_lines
+except ModuleNotFoundError as absent:
+    give_up(absent)
+
+
+def _own_env(text: str) -> tuple[str, list[str]]:
+    backend, *words = shlex.split(text)
+    return backend, words
+
+
+def _parse(argv: Sequence[str]) -> Settings:
+    parser = argparse.ArgumentParser(prog="python -m slurm.driver", description=__doc__)
+    add, words = parser.add_argument, shlex.split
+    add("--study-dir", type=Path, required=True, help="folder of the study's logs")
+    add("--study", default="", help="text of the study, kept beside the logs")
+    add("--limit-s", type=int, default=0, help="time limit of one run, seconds")
+    add("--python", required=True, help="what starts `-m bench`")
+    add("--container", type=words, default=[], help="words that start a program in a container")
+    add("--launcher", default="mpirun", choices=("mpirun", "srun", "ibrun"))
+    add("--launch-args", type=words, default=[], help="arguments of the launcher in every step")
+    add("--own-env", type=_own_env, action="append", default=[], help="BACKEND NAME=VALUE ...")
+    add("--job", default="", help="name of a Slurm job's files; left out: no scheduler")
+    add("--nodes", type=int, default=1, help="that the job needs")
+    add("--ranks-per-node", type=int, default=1)
+    add("--cpus-per-rank", type=int, help="as Slurm counts CPUs")
+    add("--minutes", type=int, default=0, help="that the job asks for")
+    add("--lead-s", type=int, default=0, help="seconds kept free at the job's end")
+    add("--requeue", action="store_true", help="let Slurm start the job again for what is left")
+    add("--no-kill", action="store_true", help="go on without a lost node, as far as that goes")
+    add("--cells", type=words, default=[], help="tried before the first run")
+    add("--preflight", type=words, default=[], help="other options of the doctor")
+    add("--calibration", type=words, default=[], help="options of one plain process")
+    add("--report", action="store_true", help="write the report, and run nothing")
+    values = vars(parser.parse_args(argv))
+    return Settings(**values | {"own_env": dict(values["own_env"])})
+
+
+def _here(asked: Settings, common: Sequence[str]) -> int:
+    """One job of a study at a time.
+
+    The lock is free when the last process that holds it has ended: mpirun inherits it on purpose,
+    so that a run which outlives a killed job still counts. `python -m slurm run` hands its own
+    lock down.
+    """
+    program = os.environ.get("MPIRUN", "mpirun")
+    if shutil.which(program) is None:
+        cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
+        raise UsageError(f"{program} is not found; {cure}")
+    folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
+    if handed := os.environ.get("STUDY_LOCK_FD"):
+        fcntl.flock(int(handed), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = int(handed)
+    else:
+        held = folder.lock()
+        lock = held.fileno()
+    folder.keep_study(asked.study)
+    return Job(asked, common, read_lines(sys.stdin.read()), [lock]).work()
+
+
+def _in_slurm(asked: Settings, common: Sequence[str]) -> int:
+    lines = read_lines(sys.stdin.read())
+    check_allocation(asked)
+    folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
+    folder.check_not_shipped()
+    for name in ("runs", "jobs", "calibration"):
+        (asked.study_dir / name).mkdir(parents=True, exist_ok=True)
+    folder.keep_study(asked.study)
+    job = SlurmJob(asked, common, lines, Diary(asked.study_dir, asked.job))
+    code, refused = 1, "broken off"
+    try:
+        code, refused = job.work(), ""
+    except (UsageError, OSError) as error:
+        code, refused = 2, _one_line(asked, error)
+        raise
+    finally:
+        job.finish(code, refused)
+    return code
+
+
+def _report(asked: Settings) -> int:
+    """The report on what the study's jobs measured, however they ended."""
+    if not os.environ.get("SLURM_JOB_ID"):
+        here = f"on this machine: python -m plots report {asked.study_dir}"
+        raise UsageError(f"this is not a Slurm job; {here}")
+    diary = Diary(asked.study_dir, REPORT)
+    command = [*asked.container, asked.python, "-m", "plots", "report", str(asked.study_dir)]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    diary.tell("end", reason=f"no report, exit code {code}" if code else "complete", code=code)
+    return code
+
+
+def _one_line(asked: Settings, error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    if isinstance(error, NoRoom | OSError):
+        again = "submit again" if asked.job else "the same command goes on with this run"
+        return f"{text}; make room, then {again}"
+    return text
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    asked, common = _parse(argv[:at]), argv[at + 1 :]
+    try:
+        if asked.report:
+            return _report(asked)
+        return (_in_slurm if asked.job else _here)(asked, common)
+    except (UsageError, OSError) as error:
+        complain(f"error: {_one_line(asked, error)}")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

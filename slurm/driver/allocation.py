@@ -1,0 +1,245 @@
+"""A job's runs in a Slurm allocation: its hosts, its time, and what is left for the next job."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from bench.config import UsageError
+from bench.launch import launcher
+from slurm.driver.closing import NoRoom, is_ok, oom_kills
+from slurm.driver.diary import Diary
+from slurm.driver.job import Job, Line, Settings, complain, first_error
+from slurm.driver.steps import Ended, Step
+from slurm.fit import PREFLIGHT_S
+
+_MOST_RESTARTS = 3
+_ALIVE_S = 60  # for a host to give its word
+
+
+class SlurmJob(Job):
+    """Looks at the launch first, calibrates every node before and after, and keeps to its time."""
+
+    verb = "submit"
+    grace_s = 30.0
+    signals = (signal.SIGUSR1, signal.SIGTERM)
+
+    def __init__(
+        self, asked: Settings, common: Sequence[str], lines: Sequence[Line], diary: Diary
+    ) -> None:
+        super().__init__(asked, common, lines)
+        self.diary, self.restart = diary, diary.restart
+        self.names = f"{asked.job}-{diary.id}-{diary.restart}"
+        self.hosts: dict[int, str] = {}
+        self.end_s = 0.0
+
+    def work(self) -> int:
+        self.steps.listen(*self.signals)
+        self._check_alone()
+        self.hosts = _hosts(self.asked.nodes)
+        self.end_s = _end_s(self.asked.minutes)
+        self._preflight()
+        self._calibrate("start")
+        self.run_all()
+        self._calibrate("end")
+        counts = f"{self.failed} failed, {self.left} left for the next job"
+        print(f"{self._why()}: {len(self.lines)} runs, {counts}", flush=True)
+        return 1 if self.failed or self.left else 0
+
+    def finish(self, code: int, refused: str) -> None:
+        """Tell the diary, and have Slurm start the job again for what is left.
+
+        Not after TERM, which is somebody's wish or a preemption, after which Slurm does it itself;
+        and not where no run was begun: the next start would not come further.
+        """
+        try:
+            reason = f"refused: {refused}" if refused else self._why()
+            self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
+        except NoRoom as error:
+            if not refused:  # else the disk is full already, and the job has said it
+                complain(f"error: {error}")
+        again = self.left and self.begun and self.steps.stopped != signal.SIGTERM
+        if self.asked.requeue and again and self.restart < _MOST_RESTARTS:
+            subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
+
+    def may_start(self, line: Line) -> bool:
+        nodes = -(-line.ranks // self.asked.ranks_per_node)
+        if any(index not in self.hosts for index in range(nodes)):
+            return False
+        if self.steps.stopped is None and self._has_time():
+            return True
+        if self.reason == "complete":
+            self.reason = self._why("no time for more")
+        return False
+
+    def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
+        said = out.read_text(errors="replace")
+        wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", said, re.M)
+        # not a wrong world, which ranks also call it when their peers come late
+        if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
+            raise UsageError(f"{line.id}: {first_error(out)}")
+        if self.asked.no_kill and self.steps.stopped is None:
+            self._look_for_lost_hosts()
+
+    def launch(self, ranks: int, first: int = 0) -> list[str]:
+        """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
+        hosts = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
+        return launcher.command(
+            self.asked.launcher,
+            ranks,
+            args=self.asked.launch_args,
+            hosts=hosts,
+            ranks_per_node=self.asked.ranks_per_node,
+            cpus_per_rank=self.asked.cpus_per_rank,
+            first_rank=first * self.asked.ranks_per_node,
+        )
+
+    def _why(self, otherwise: str = "") -> str:
+        if self.steps.stopped is None:
+            return otherwise or self.reason
+        return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
+
+    def _has_time(self) -> bool:
+        """Whether another run can end before the job must: half as long again as the longest."""
+        need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, self.asked.limit_s)
+        return self.end_s - time.time() - self.asked.lead_s >= need_s
+
+    def _check_alone(self) -> None:
+        """Of a job submitted twice the one that began first goes on, lest two write one log."""
+        for other in self.diary.begun_before():
+            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
+                raise UsageError(f"job {other} is at work on the same runs")
+
+    def _preflight(self) -> None:
+        """Look before the hours are spent: the same launch, all ranks, every transport once."""
+        if os.environ.get("PREFLIGHT", "yes") != "yes":
+            return
+        groups: dict[str, list[str]] = {}
+        for cell in self.asked.cells:
+            backend = cell.partition("/")[0]
+            groups.setdefault(backend if backend in self.asked.own_env else "", []).append(cell)
+        for backend, cells in (groups or {"": []}).items():
+            self._doctor(f"preflight-{backend}" if backend else "preflight", backend, cells)
+
+    def _doctor(self, name: str, backend: str, cells: Sequence[str]) -> None:
+        ranks = max((line.ranks for line in self.lines), default=1)
+        print(f"{name} on {ranks} rank(s)", flush=True)
+        out = self.folder / "jobs" / f"{self.names}-{name}.out"
+        words = ["doctor", "--world-size", str(ranks), *self.asked.preflight]
+        words += [f"--cells={','.join(cells)}", "--rendezvous-dir", str(self.folder / "jobs")]
+        own = self.own_env(backend) if backend else []
+        step = self.steps.start([*self.launch(ranks), *own, *self.bench, *words], out, PREFLIGHT_S)
+        ended = self.steps.wait(step)
+        said = out.read_text(errors="replace")
+        # an exit code of 0 is not enough: the doctor's last line must be there
+        done = ended.code == 0 and re.search(r"^-- .* 0 failure", said, re.M)
+        if self.steps.stopped is None and not done:
+            for line in said.splitlines():
+                if re.match(r"failure |.*[Ee]rror: ", line):
+                    complain(line)
+            raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
+
+    def _calibrate(self, when: str) -> None:
+        """A plain process on every node at once: their baseline, slow nodes and drift."""
+        if self.steps.stopped is not None or not self._has_time():
+            print(f"calibration at the {when}: no time left", flush=True)
+            self.diary.tell("calibration", when=when, reason="no time left")
+            return
+        print(f"calibration at the {when}, on {len(self.hosts)} node(s)", flush=True)
+        before = oom_kills()
+        started: list[tuple[str, Path, Step]] = []
+        for index, host in self.hosts.items():
+            log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
+            command = [*self.launch(1, index), *self.bench, *self.common, *self.asked.calibration]
+            command += ["--log-path", str(log)]
+            step = self.steps.start(command, log.with_suffix(".out"), self.asked.limit_s)
+            started.append((host, log, step))
+        for host, log, step in started:
+            ended = self.steps.wait(step)
+            self.close(log, log.with_suffix(".out"), ended, before)
+            self.diary.tell("calibration", when=when, node=host, log=log.name)
+            if not is_ok(log):
+                code = f"failed, exit code {ended.code}"
+                print(f"calibration at the {when} on {host}: {code}", flush=True)
+
+    def _look_for_lost_hosts(self) -> None:
+        """After a step that went wrong each host is asked for a word: one without is lost.
+
+        With --no-kill the job outlives a lost node, and Slurm's list of its hosts does not shrink.
+        No host is ever replaced: a pair counts only on the same ones.
+        """
+        # --overlap: Slurm may hold on to what the step that went wrong had of this host
+        asked: dict[int, tuple[Path, Step]] = {}
+        for index, host in self.hosts.items():
+            out = self.folder / "jobs" / f"{self.names}-alive-{host}.out"
+            args = ("--overlap", "--mpi=none")
+            command = [*launcher.command("srun", 1, args=args, hosts=[host]), "echo", "alive"]
+            asked[index] = (out, self.steps.start(command, out, _ALIVE_S))
+        for _, step in asked.values():
+            self.steps.wait(step)
+        if self.steps.stopped is not None:
+            return
+        # the exit code of srun proves nothing
+        silent = [i for i, (out, _) in asked.items() if "alive" not in out.read_text().split("\n")]
+        if 0 in silent:  # this job runs there, so it is Slurm that does not answer
+            where = f"{self.hosts[0]}, see {asked[0][0]}"
+            print(f"no step starts even on {where}; no host is taken for lost", flush=True)
+            return
+        for index in silent:
+            host = self.hosts.pop(index)
+            print(f"host {host} is lost, see {asked[index][0]}", flush=True)
+            if self.reason == "complete":
+                self.reason = f"host {host} is lost"
+
+
+def check_allocation(asked: Settings) -> None:
+    """Raise UsageError where this is not the allocation that the runs need."""
+    if not os.environ.get("SLURM_JOB_ID"):
+        raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")
+    has = os.environ.get("SLURM_JOB_NUM_NODES", str(asked.nodes))
+    if has != str(asked.nodes):
+        raise UsageError(f"the job has {has} nodes, these runs need {asked.nodes}")
+    if shutil.which(asked.launcher) is None:
+        raise UsageError(f"{asked.launcher} is not found; see [setup] of the site")
+
+
+def _hosts(nodes: int) -> dict[int, str]:
+    named = os.environ.get("SLURM_JOB_NODELIST", "")
+    hosts = _ask("scontrol", "show", "hostnames", named).split()
+    if len(hosts) != nodes:
+        raise UsageError(f"scontrol names {len(hosts)} hosts for '{named}', the job has {nodes}")
+    return dict(enumerate(hosts))
+
+
+def _end_s(minutes: int) -> float:
+    """When the job must have ended, in seconds since 1970; else what it asked for.
+
+    Slurm before 23.02 does not say: ask it.
+    """
+    said = os.environ.get("SLURM_JOB_END_TIME", "")
+    try:
+        end_s = float(said) if said.isdecimal() else _asked_end_s()
+    except ValueError:
+        end_s = 0.0
+    return end_s if end_s > time.time() else time.time() + 60 * minutes
+
+
+def _asked_end_s() -> float:
+    said = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
+    return datetime.fromisoformat(said).timestamp()
+
+
+def _ask(*command: str) -> str:
+    """What one of Slurm's commands says; nothing where it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,118 @@
+"""The last line of a run's log: the launcher's view of how the run ended."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.config import UsageError
+from bench.record import read_run
+from bench.record.sealed import append
+from slurm.driver.steps import Ended
+
+# Lines that tell how a run ended; bench/record/outcome.py judges by them
+_GRAVE = re.compile(r"memory|oom.kill|bad_alloc|node.fail|lost communication", re.IGNORECASE)
+_TELLING = re.compile(
+    r"error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]",
+    re.IGNORECASE,
+)
+_MOST_LINES = 8  # of each kind
+_MOST_CHARACTERS = 300
+_ROOM_BYTES = 2**20
+
+
+def is_ok(log: Path) -> bool:
+    """Only the log proves it: launchers end with 0 where they could not even start the ranks."""
+    return log.exists() and read_run(log).state == "ok"
+
+
+def oom_kills() -> int:
+    """Processes that this machine's kernel has killed for lack of memory since it started."""
+    try:
+        counts = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    except (OSError, ValueError):
+        return 0
+    return int(counts.get("oom_kill", 0))
+
+
+def close(
+    log: Path, out: Path, ended: Ended, *, limit_s: int, stopped: bool, oom_kills_before: int
+) -> None:
+    """Add the `exit` event to the log, sealed; where a run left none, this line makes one.
+
+    Raises UsageError where it cannot be written.
+    """
+    fields = {
+        "code": ended.code,
+        "timed_out": ended.timed_out,
+        "limit_s": limit_s,
+        "interrupted": bool(ended.code) and stopped and not ended.timed_out,
+        "wall_s": ended.wall_s,
+        "oom_kills": oom_kills() - oom_kills_before,
+        "said": list(_said(out)) if ended.code or not is_ok(log) else [],
+    }
+    try:
+        fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            append(fd, log, "exit", fields)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise NoRoom(f"{log} cannot be written: {error.strerror}") from None
+
+
+class NoRoom(UsageError):
+    """A file of the study's folder cannot be written."""
+
+
+def check_room(folder: Path) -> None:
+    """Raise NoRoom where a run failed because the disk is full: all others would fail alike."""
+    probe = folder / f".room.{os.getpid()}"
+    try:
+        probe.write_bytes(bytes(_ROOM_BYTES))
+    except OSError as error:
+        raise NoRoom(f"{folder} cannot be written: {error.strerror}") from None
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _said(out: Path) -> Iterator[str]:
+    """What a run and its launcher printed that tells how it ended, and the last line.
+
+    Printable characters only: a run may print anything.
+    """
+    seen: set[str] = set()
+    grave = telling = 0
+    last = ""
+    for line in _lines(out):
+        if line in seen:
+            continue
+        seen.add(line)
+        last = line
+        if _GRAVE.search(line):
+            grave += 1
+            if grave > _MOST_LINES:
+                continue
+        elif _TELLING.search(line):
+            telling += 1
+            if telling > _MOST_LINES:
+                continue
+        else:
+            continue
+        last = ""
+        yield line
+    if last:
+        yield last
+
+
+def _lines(out: Path) -> Iterator[str]:
+    if not out.is_file():
+        return
+    with out.open("rb") as file:
+        for whole in file:
+            for part in whole.rstrip(b"\n").replace(b"\t", b" ").split(b"\r"):
+                text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
+                if text.strip():
+                    yield text

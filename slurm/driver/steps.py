@@ -1,0 +1,134 @@
+"""Processes that a job starts: each has a time limit, and hears once of a signal that stops the
+job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+TIMED_OUT, KILLED = 124, 137  # exit codes, as those of `timeout`
+
+
+class Ended(NamedTuple):
+    """How a step ended, as a shell counts exit codes."""
+
+    code: int
+    timed_out: bool
+    wall_s: int
+
+
+class Step:
+    """One process, in a session of its own: a Ctrl-C at the terminal comes through the job only."""
+
+    def __init__(self, process: subprocess.Popen[bytes], limit_s: float, grace_s: float) -> None:
+        self.process, self._grace_s = process, grace_s
+        self.began = time.monotonic()
+        self.deadline = self.began + limit_s
+        self.told = self.timed_out = self._killed = False
+
+    def end(self) -> None:
+        """Ask the launcher to end its ranks, once: after a second signal it gives them no time."""
+        if not self.told:
+            self.told, self.deadline = True, time.monotonic() + self._grace_s
+            self.process.terminate()
+
+    def is_late(self) -> None:
+        """The limit is reached, or the time to end by."""
+        if self.told:
+            self._killed, self.deadline = True, float("inf")
+            self.process.kill()
+        else:
+            self.timed_out = True
+            self.end()
+
+    def wait(self) -> Ended:
+        code = self.process.wait()  # sleeps until then: the ranks need the cores
+        self.deadline = float("inf")
+        wall_s = int(time.monotonic() - self.began)
+        _kill_session(self.process.pid)  # ranks that outlived their launcher slow the next run
+        if self._killed:
+            return Ended(KILLED, self.timed_out, wall_s)
+        if self.timed_out:
+            return Ended(TIMED_OUT, True, wall_s)
+        return Ended(128 - code if code < 0 else code, False, wall_s)
+
+
+class Steps:
+    """Starts steps, one or several at a time; `stopped` is the first signal that asked to stop.
+
+    Children hold `keep_open` too: a lock is free only when the last of them is gone.
+    """
+
+    def __init__(self, grace_s: float, keep_open: Sequence[int] = ()) -> None:
+        self.stopped: signal.Signals | None = None
+        self._grace_s, self._keep_open = grace_s, keep_open
+        self._running: list[Step] = []
+
+    def listen(self, *signals: signal.Signals) -> None:
+        for number in signals:
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGALRM, self._look)
+
+    def start(
+        self,
+        command: Sequence[str],
+        out: Path,
+        limit_s: float,
+        env: Mapping[str, str] | None = None,
+    ) -> Step:
+        """Start a command without input; what it prints goes to `out`."""
+        with out.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+                pass_fds=self._keep_open,
+            )
+        step = Step(process, limit_s, self._grace_s)
+        self._running.append(step)
+        if self.stopped is not None:  # the signal came before there was a process
+            step.end()
+        self._set_alarm()
+        return step
+
+    def wait(self, step: Step) -> Ended:
+        ended = step.wait()
+        self._running.remove(step)
+        return ended
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.stopped is None:
+            self.stopped = signal.Signals(number)
+            for step in self._running:
+                step.end()
+            self._set_alarm()
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        for step in self._running:
+            if step.deadline <= time.monotonic():
+                step.is_late()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        first = min((step.deadline for step in self._running), default=float("inf"))
+        left_s = max(first - time.monotonic(), 0.01)
+        signal.setitimer(signal.ITIMER_REAL, 0 if first == float("inf") else left_s)
+
+
+def _kill_session(session: int) -> None:
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[3]) == session:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+        except (OSError, ValueError, IndexError):
+            continue  # gone meanwhile

@@ -1,0 +1,115 @@
+#!/bin/bash
+#SBATCH --job-name=smoke-n002-b00
+#SBATCH --account=ACCOUNT
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=24
+#SBATCH --time=00:20:00
+#SBATCH --exclusive
+#SBATCH --signal=B:USR1@120
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+#SBATCH --no-requeue
+#
+# Study 'smoke' on OSC Cardinal, over MVAPICH (site 'cardinal-mvapich'; from documentation (read November 2026), not run there):
+# block 0 at 2 node(s), 2 runs, about 4 min.
+# Does a job at this site do all it should, from the look at the launch to complete logs?
+#
+# Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Delete or
+# edit lines as you like. A run whose log exists is skipped, and a failed run does not stop the others, unless its
+# input was wrong. What happens around the runs is slurm/driver.
+# One job is one block: every framework and setting in a random but recorded order on the same nodes.
+# No run starts that cannot end before the job must. Slurm's warning before the time limit and
+# `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
+# Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
+# Note: over MPI both frameworks compute and exchange on the CPU: device buffers over MPI, which the older study had, are not offered here
+# Note: MV2_SUPPORT_DL is Horovod's alone, and the report says so at every ratio; to give it to both, move it to [env] in the site file
+
+# What the site needs before Python
+module load mvapich
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch was told --export=NONE
+export MV2_CPU_BINDING_POLICY=hybrid
+export MV2_HYBRID_BINDING_POLICY=spread
+export MV2_ENABLE_TOPO_AWARE_COLLECTIVES=0
+export MV2_DEBUG_SHOW_BACKTRACE=0
+export MV2_ENABLE_AFFINITY=0
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+# Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
+name = "smoke"
+question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
+cells = ["single", "ddp/mpi", "horovod/mpi"]
+settings = ["shipped"]
+scaling = ["weak"]
+world_sizes = [1, 4, 8]
+blocks = 2
+seed = 2025
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 45
+site = "OSC Cardinal, over MVAPICH"
+
+[weak]
+batch_per_rank = 8
+
+[run]
+threads = 20
+model = "resnet18"
+dataset = "digits"
+image_size = 32
+warmup_steps = 5
+windows = 2
+steps_per_window = 5
+max_lr = 0.001
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study smoke
+  --threads 20
+  --model resnet18
+  --dataset digits
+  --image-size 32
+  --warmup-steps 5
+  --windows 2
+  --steps-per-window 5
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/smoke
+  --study="$STUDY"
+  --limit-s=180 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=srun
+  --launch-args='--kill-on-bad-exit=1 --mpi=pmi2'
+  --own-env='horovod MV2_SUPPORT_DL=1' # for its runs alone; the run log tells them
+  --job=n002-b00
+  --nodes=2
+  --ranks-per-node=4
+  --cpus-per-rank=24 # as Slurm counts CPUs
+  --minutes=20
+  --lead-s=180 # kept free at the end: --signal above, which may come a minute early
+  --cells='ddp/mpi horovod/mpi' # tried before the first run
+  --preflight='--threads 20 --dataset digits'
+  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 2025 --block 0' # a plain process on every node, before and after
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 0: one randomised pass, every run with seed 2025
+run b00-01-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves weak
+run b00-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 5 --curves weak
+END_OF_RUNS

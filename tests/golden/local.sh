@@ -1,0 +1,94 @@
+#!/bin/bash
+#
+# Study 'smoke' on this machine (site 'local'; not run yet):
+# 10 runs.
+# Does a job at this site do all it should, from the look at the launch to complete logs?
+#
+# Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
+# edit lines as you like. A run whose log exists is skipped, and a failed run does not stop the others, unless its
+# input was wrong. What happens around the runs is slurm/driver.
+# Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
+# Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
+
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; run this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..." >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+# Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
+name = "smoke"
+question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
+cells = ["single", "ddp/mpi", "horovod/mpi"]
+settings = ["shipped"]
+scaling = ["weak"]
+world_sizes = [1, 2]
+blocks = 2
+seed = 2025
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 45
+site = "this machine"
+
+[weak]
+batch_per_rank = 8
+
+[run]
+model = "resnet18"
+dataset = "digits"
+image_size = 32
+warmup_steps = 5
+windows = 2
+steps_per_window = 5
+max_lr = 0.001
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study smoke
+  --model resnet18
+  --dataset digits
+  --image-size 32
+  --warmup-steps 5
+  --windows 2
+  --steps-per-window 5
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/smoke
+  --study="$STUDY"
+  --limit-s=180 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=mpirun
+  --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 0: one randomised pass, every run with seed 2025
+run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves weak
+run b00-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 2 --curves weak
+run b00-03-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 3 --curves weak
+run b00-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 4 --curves weak
+
+# Block 1: one randomised pass, every run with seed 2026
+run b01-00-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 1 --curves weak
+run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 2 --curves weak
+run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 3 --curves weak
+run b01-04-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 4 --curves weak
+END_OF_RUNS

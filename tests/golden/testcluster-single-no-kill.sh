@@ -1,0 +1,117 @@
+#!/bin/bash
+#SBATCH --job-name=smoke-all-b00
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:25:00
+#SBATCH --exclusive
+#SBATCH --signal=B:USR1@30
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+#SBATCH --requeue
+#SBATCH --no-kill
+#
+# Study 'smoke' on four emulated nodes on one machine (site 'testcluster'; last run there on 2026-11-21):
+# block 0 at 1, 2 node(s), 7 runs, about 8 min.
+# Does a job at this site do all it should, from the look at the launch to complete logs?
+#
+# Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Delete or
+# edit lines as you like. A run whose log exists is skipped, and a failed run does not stop the others, unless its
+# input was wrong. What happens around the runs is slurm/driver.
+# One job is one block: every framework and setting in a random but recorded order on the same nodes.
+# A run of k nodes is on the first k; the others idle meanwhile, and are paid for.
+# No run starts that cannot end before the job must. Slurm's warning before the time limit and
+# `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
+# Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
+
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch was told --export=NONE
+export OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+# Study 'smoke' as it was fitted to its site: counts, transports and devices filled in.
+name = "smoke"
+question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
+cells = ["single", "ddp/gloo", "horovod/gloo"]
+settings = ["shipped"]
+scaling = ["weak"]
+world_sizes = [1, 2, 4]
+blocks = 2
+seed = 2025
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 45
+site = "four emulated nodes on one machine"
+
+[weak]
+batch_per_rank = 8
+
+[run]
+threads = 1
+model = "resnet18"
+dataset = "digits"
+image_size = 32
+warmup_steps = 5
+windows = 2
+steps_per_window = 5
+max_lr = 0.001
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study smoke
+  --threads 1
+  --model resnet18
+  --dataset digits
+  --image-size 32
+  --warmup-steps 5
+  --windows 2
+  --steps-per-window 5
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/smoke
+  --study="$STUDY"
+  --limit-s=180 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=srun
+  --launch-args='--kill-on-bad-exit=1 --mpi=pmix'
+  --job=all-b00
+  --nodes=2
+  --ranks-per-node=2
+  --cpus-per-rank=1 # as Slurm counts CPUs
+  --minutes=25
+  --lead-s=90 # kept free at the end: --signal above, which may come a minute early
+  --requeue # the same job again for what is left, three times at most
+  --no-kill # go on without a lost node, with the runs that do not need it
+  --cells='ddp/gloo horovod/gloo' # tried before the first run
+  --preflight='--threads 1 --dataset digits'
+  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 2025 --block 0' # a plain process on every node, before and after
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 0: one randomised pass, every run with seed 2025
+run b00-00-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 0 --curves weak
+run b00-01-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves weak
+run b00-02-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 2 --curves weak
+run b00-03-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 3 --curves weak
+run b00-04-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 4 --curves weak
+run b00-05-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 5 --curves weak
+run b00-06-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 6 --curves weak
+END_OF_RUNS

@@ -1,0 +1,57 @@
+"""Job scripts of the shipped studies at the shipped sites, rendered in memory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.study.definition import Study
+from bench.study.files import read_study
+from bench.study.plan import Run, plan
+from slurm.directives import Request
+from slurm.fit import Job, fit, jobs, text_of
+from slurm.load import find_study, read_site
+from slurm.render import render_batch, render_job, render_report
+from slurm.site import Site
+from tests.slurm.studies import ROOT
+
+SITES = sorted(p.stem for p in (ROOT / "slurm/sites").glob("*.toml"))
+CLUSTERS = [name for name in SITES if read_site(name).scheduler == "slurm"]
+STUDIES = sorted(p.stem for p in (ROOT / "slurm/studies").glob("*.toml"))
+
+
+def planned(study: Study, folder: Path, blocks: int) -> list[Run]:
+    return [run for block in plan(study, blocks, folder / "runs") for run in block]
+
+
+def request(site: Site) -> Request:
+    return Request(site, account="ACCOUNT" if site.access.account_required else "")
+
+
+def shipped(site: Site, name: str) -> tuple[str, list[Run]]:
+    """A shipped study's script, and its runs; on a cluster the first block's at the most nodes."""
+    source = find_study(name)
+    written = read_study(source)
+    study = fit(written, site, (), source)
+    folder = Path("results") / study.name
+    text = text_of(study, written, source.read_text())
+    if site.scheduler == "none":
+        runs = planned(study, folder, study.blocks)
+        return render_job(study, text, site, runs, folder), runs
+    job: Job = jobs(planned(study, folder, 1), site)[-1]
+    return render_batch(study, text, request(site), job, folder), list(job.runs)
+
+
+def report(site: Site) -> str:
+    return render_report(read_study(find_study("weak")), request(site), Path("results/weak"))
+
+
+def run_lines(script: str) -> str:
+    return "".join(f"{line}\n" for line in script.splitlines() if line.startswith("run b"))
+
+
+def complaint(scripts: Iterable[str]) -> str:
+    """What bash says against scripts that it only reads, all of them in one process."""
+    text = "\n".join(scripts)
+    return subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True).stderr

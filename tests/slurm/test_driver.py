@@ -1,0 +1,85 @@
+"""The driver without a shell: run lines, limits, signals, and what a run may leave behind."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from slurm.driver.job import Line, read_lines
+from slurm.driver.steps import KILLED, TIMED_OUT, Steps
+from tests.slurm.test_job_script import Job, alive, wait_for
+
+PYTHON = [sys.executable, "-c"]
+DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(1, flush=True)\n"
+
+
+@pytest.fixture
+def steps() -> Iterator[Steps]:
+    """With half a second of grace; the handlers of this process are put back."""
+    numbers = (signal.SIGUSR1, signal.SIGALRM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    made = Steps(grace_s=0.5)
+    made.listen(signal.SIGUSR1)
+    yield made
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_run_lines_may_be_edited_and_commented() -> None:
+    text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
+    assert read_lines(text) == [Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])]
+    assert read_lines(text)[0].backend == "ddp"
+
+
+@pytest.mark.parametrize("line", ["run a", "ruin a 2", "run a 0 -x", "run a 2x", "run 'a 2"])
+def test_a_line_that_is_none_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match=r"^run line 2"):
+        read_lines(f"\n{line}\n")
+
+
+def test_each_step_has_its_own_limit(tmp_path: Path, steps: Steps) -> None:
+    slow = [*PYTHON, "import time; time.sleep(60)"]
+    first = steps.start(slow, tmp_path / "a", limit_s=30)
+    second = steps.start(slow, tmp_path / "b", limit_s=0.2)
+    assert steps.wait(second)[:2] == (TIMED_OUT, True)
+    assert first.process.poll() is None
+    first.end()
+    assert steps.wait(first)[:2] == (128 + signal.SIGTERM, False)
+
+
+def test_who_does_not_end_in_time_is_killed(tmp_path: Path, steps: Steps) -> None:
+    step = steps.start([*PYTHON, f"{DEAF}time.sleep(60)"], tmp_path / "a", limit_s=1)
+    assert steps.wait(step) == (KILLED, True, 1)
+
+
+def test_a_signal_ends_what_runs_and_what_starts_later(tmp_path: Path, steps: Steps) -> None:
+    step = steps.start([*PYTHON, "import time; time.sleep(60)"], tmp_path / "a", limit_s=30)
+    signal.raise_signal(signal.SIGUSR1)
+    assert steps.wait(step).code == 128 + signal.SIGTERM
+    assert steps.stopped == signal.SIGUSR1
+    later = steps.start(["sleep", "60"], tmp_path / "b", limit_s=30)
+    assert steps.wait(later).code == 128 + signal.SIGTERM
+
+
+def test_nothing_of_a_step_outlives_it(tmp_path: Path, steps: Steps) -> None:
+    child = "import subprocess; print(subprocess.Popen(['sleep', '60'], process_group=0).pid)"
+    ended = steps.wait(steps.start([*PYTHON, child], tmp_path / "a", limit_s=30))
+    assert ended.code == 0
+    pid = int((tmp_path / "a").read_text())
+    wait_for(lambda: not alive(pid))
+
+
+def test_temporary_files_of_a_run_go_with_it(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    job = Job(tmp_path, {0: "litter"}, runs=1)
+    assert job.finish(TMPDIR=str(mine))[0] == 0
+    out = job.runs[0].log.with_suffix(".out").read_text()
+    assert f"left {mine}/run-" in out
+    assert list(mine.iterdir()) == []

@@ -1,0 +1,143 @@
+"""The pages for people: what they link to, name and quote is there."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+import plots.__main__
+import slurm.__main__
+from bench.config import parse_argv
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("bench", "slurm", "plots", "results", "tests")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)])
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names the past as well
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED_PATH = re.compile(r"(?<![\w/.-])((?:bench|slurm|plots|tests|results)/[\w./*-]*\w)")
+COMMAND = re.compile(r"python -m ([\w.]+)(?: ([a-z]+)\b)?")
+MAKE = re.compile(r"\bmake ([a-z][a-z-]+)")
+FUNCTION_IN = re.compile(r"`(\w*[a-z]\w*)`(?: in | \| )\[[^]]*\]\(([^)\s]+\.py)\)")
+MADE_BY_THE_USER = ("results/mine", "results/STUDY")
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def functions(path: Path) -> set[str]:
+    tree = ast.walk(ast.parse(path.read_text()))
+    return {
+        node.name
+        for node in tree
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name)
+every_present_page = pytest.mark.parametrize("page", PRESENT, ids=name)
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        path, _, fragment = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if fragment:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+            assert fragment in map(anchor, headings), link
+
+
+@every_present_page
+def test_paths_are_there(page: Path) -> None:
+    for path in NAMED_PATH.findall(page.read_text()):
+        if path.startswith(MADE_BY_THE_USER):
+            continue
+        assert list(ROOT.glob(path)) or list(page.parent.glob(path)), path
+
+
+@every_present_page
+def test_functions_are_where_they_are_said_to_be(page: Path) -> None:
+    for function, link in FUNCTION_IN.findall(page.read_text()):
+        path = page.parent / link
+        if path.exists():
+            assert function in functions(path), f"{function} in {link}"
+
+
+@every_present_page
+def test_commands_exist(page: Path) -> None:
+    text = page.read_text()
+    typed = {"slurm": (ROOT / "slurm/__main__.py").read_text()}
+    typed["plots"] = (ROOT / "plots/__main__.py").read_text()
+    for module, word in COMMAND.findall(text):
+        found = importlib.util.find_spec(module)
+        assert found is not None, module
+        if found.submodule_search_locations and module != "pytest":
+            assert importlib.util.find_spec(f"{module}.__main__") is not None, module
+        if module in typed and word:
+            assert re.search(rf'def {word}\b|"{word}"', typed[module]), f"{module} {word}"
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+    quoted = " ".join(re.findall(r"`[^`]*`|^```.*?^```", text, re.M | re.S))
+    assert set(MAKE.findall(quoted)) <= set(targets)
+
+
+def lines(page: Path, module: str) -> list[list[str]]:
+    """The words after `-m MODULE` of every command that a page shows in a block of its own."""
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S))
+    found = re.findall(rf"^.*?-m {module} (.*)$", blocks, re.M)
+    return [shlex.split(words, comments=True) for words in found]
+
+
+@every_present_page
+def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
+    for words in lines(page, "bench"):
+        if words[0] != "doctor":
+            parse_argv(words)
+
+
+@every_present_page
+def test_the_options_that_are_shown_exist(page: Path) -> None:
+    apps = {"slurm": slurm.__main__.app, "plots": plots.__main__.app}
+    for module, app in apps.items():
+        for words in lines(page, module):
+            command: Any = typer.main.get_command(app)
+            while words and words[0] in getattr(command, "commands", {}):
+                command, words = command.commands[words[0]], words[1:]
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= known, words
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_tour_has_ten_steps() -> None:
+    steps = re.findall(r"^\| (\d+) \| `\w+` \| \[", (ROOT / "plots/README.md").read_text(), re.M)
+    assert steps == [str(n + 1) for n in range(len(steps))]
+    assert 5 < len(steps) <= 10
+
+
+def test_the_citation_agrees_with_the_project() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["version"] == project["version"]
+    assert cited["license"] == project["license"]
+    assert {"message", "title", "authors"} <= cited.keys()

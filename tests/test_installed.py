@@ -1,0 +1,93 @@
+"""An installed copy: it holds every file of the rooms, and its command works anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hvd_ddp import ROOMS
+
+ROOT = Path(__file__).parents[1]
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+
+
+def files(folder: Path) -> set[str]:
+    found = {p.relative_to(folder) for room in ROOMS for p in (folder / room).rglob("*")}
+    return {str(p) for p in found if (folder / p).is_file() and "__pycache__" not in p.parts}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds what `pip install .` puts into site-packages."""
+    source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
+    for room in ROOMS:
+        shutil.copytree(
+            ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
+    for name in ("hvd_ddp.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", BUILD, str(wheels)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+        wheel.extractall(site)
+    return site
+
+
+def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    # -P: as in a script of pip's, the folder it is started in is not on the path
+    return subprocess.run(
+        [sys.executable, "-P", "-c", "import sys, hvd_ddp; sys.exit(hvd_ddp.main())", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_every_file_of_the_rooms_is_in_it(installed: Path) -> None:
+    pages = {f"{room}/README.md" for room in ROOMS}
+    assert files(ROOT) - files(installed) <= pages
+    assert "Name: horovod-vs-ddp" in next(installed.glob("*.dist-info/METADATA")).read_text()
+    assert "hvd-ddp = hvd_ddp:main" in next(installed.glob("*/entry_points.txt")).read_text()
+
+
+def test_it_renders_a_shipped_study_and_reports_on_logs(installed: Path, tmp_path: Path) -> None:
+    script = run(installed, tmp_path, "slurm", "render", "local")
+    assert script.returncode == 0, script.stderr
+    assert "results/mine/local" in script.stdout
+    report = run(
+        installed, tmp_path, "plots", "report", str(ROOT / "results/local"), "--out", str(tmp_path)
+    )
+    assert report.returncode == 0, report.stderr
+    assert (tmp_path / "report.md").exists()
+
+
+def test_it_describes_a_run(installed: Path, tmp_path: Path) -> None:
+    shown = run(installed, tmp_path, "bench", "--show-config", "--batch-per-rank", "4")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert 'backend = "single"' in shown.stdout
+
+
+def test_the_command_names_its_rooms(installed: Path, tmp_path: Path) -> None:
+    help_ = run(installed, tmp_path)
+    assert help_.returncode == 0
+    assert all(f"  {room}  " in help_.stdout for room in ROOMS)
+    wrong = run(installed, tmp_path, "plot")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: 'plot' is none of bench, slurm, plots")
+
+
+def test_a_folder_named_like_a_room_is_not_taken_for_it(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "__init__.py").write_text("raise SystemExit(9)")
+    assert run(installed, tmp_path, "bench", "--version").returncode == 0
