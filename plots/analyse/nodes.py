@@ -15,10 +15,9 @@ import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability
-from plots.analyse.blocks import Block, block_name
-from plots.analyse.points import NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
-from plots.analyse.scaling import Scaled, scaled
+from plots.analyse import comparability, same_nodes
+from plots.analyse.points import NotCompared, Table
+from plots.analyse.scaling import Scaled
 from plots.read.calibrations import WHEN, Calibration
 
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
@@ -31,15 +30,10 @@ MAX_SCORE = 3.5  # modified z-score, 0.6745 x deviation / MAD (Iglewicz & Hoagli
 # and in 0.3 % of those of three; the first two alone in 5 to 7 %, and in 2 to 4 %.
 MOST = 0.75
 MIN_NODES = 4  # the spread of fewer says nothing: with three it is the smaller of two gaps
-DRIFT_LIMIT = 0.02  # as for a run's own level, see steady.py
-_MAY_DIFFER = (
-    *comparability.OF_THE_POINT,
-    *comparability.EXCHANGE,
-    "cpu",
-)  # nodes of a job may be of several kinds: these are the same ones
+DRIFT_LIMIT = 0.02  # as for a run's own level, see steady_state.py
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Node:
     """Throughput of one node: median of its calibrations,
     `relative` to the median over all nodes.
@@ -54,7 +48,7 @@ class Node:
     slow: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Drift:
     """Images/s at the end over the start of one job: geometric mean over its nodes, and the node
     that changed most.
@@ -69,7 +63,7 @@ class Drift:
     warn: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Calibrated:
     """What all calibrations of a study say; `scaling` is against the same nodes, `missing` what it
     could not be said of.
@@ -106,10 +100,15 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     checked = _set_mixed_aside(found)
     good = [c for c in checked if c.usable]
     jobs = _drift(good)
-    scaling, missing = _scaling(good, table)
+    scaling, missing = same_nodes.scaling_by_block(good, table)
     change = stats.geometric_mean([d.ratio for d in jobs]) if jobs else None
     return Calibrated(
-        (*checked, *_absent(checked, table)), _nodes(good), jobs, change, scaling, missing
+        all=(*checked, *_absent(checked, table)),
+        nodes=_nodes(good),
+        jobs=jobs,
+        drift=change,
+        scaling=scaling,
+        missing=missing,
     )
 
 
@@ -171,7 +170,17 @@ def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
         outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
         low = np.log(rates[node]) - median < math.log1p(-FLOOR)
         slow = outlying and below < math.log1p(-FLOOR) and float(np.mean(low)) >= MOST
-        rows.append(Node(node, batch, rate, math.exp(below), score, len(rates[node]), slow))
+        rows.append(
+            Node(
+                node=node,
+                samples_per_step=batch,
+                images_per_s=rate,
+                relative=math.exp(below),
+                score=score,
+                calibrations=len(rates[node]),
+                slow=slow,
+            )
+        )
     return sorted(rows, key=lambda n: (n.relative, n.node))
 
 
@@ -196,13 +205,13 @@ def _drift(good: Iterable[Calibration]) -> list[Drift]:
             most = max(ratios, key=lambda node: abs(math.log(ratios[node])))
             rows.append(
                 Drift(
-                    job,
-                    allocation,
-                    len(ratios),
-                    ratio,
-                    most,
-                    ratios[most],
-                    _off(ratios[most], FLOOR),
+                    job=job,
+                    allocation=allocation,
+                    nodes=len(ratios),
+                    ratio=ratio,
+                    most_node=most,
+                    most_ratio=ratios[most],
+                    warn=_off(ratios[most], FLOOR),
                 )
             )
     return rows
@@ -210,66 +219,3 @@ def _drift(good: Iterable[Calibration]) -> list[Drift]:
 
 def _off(ratio: float, limit: float) -> bool:
     return abs(math.log(ratio)) > math.log1p(limit)
-
-
-def _scaling(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], list[NotCompared]]:
-    """Weak and strong scaling of every distributed point against one plain process on the same
-    nodes in the same job.
-
-    Each block is divided by the calibration of its own allocation before blocks meet, so that the
-    speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
-    and over start and end.
-    """
-    here: dict[tuple[str, int], dict[str, list[Calibration]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for c in good:
-        here[c.allocation, c.samples_per_step][c.host].append(c)
-    rows: list[Scaled] = []
-    missing: list[NotCompared] = []
-    for curve in ("weak", "strong"):
-        for point in table.on(curve):
-            if point.cell == "single":
-                continue
-            batch = point.fixed(curve)
-            baseline = Point(
-                NO_SETTINGS, "single", 1, batch, comparability.without_exchange(point.variant)
-            )
-            what = f"{curve}: {describe(point)} against the calibration of the same nodes"
-            pairs, reasons = _pairs(table.blocks[point], batch, here)
-            missing += [
-                NotCompared(f"{what}, {block_name(b)}", reason) for b, reason in reasons.items()
-            ]
-            if pairs:
-                before, after = zip(*pairs, strict=True)
-                ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
-                rows.append(
-                    scaled(curve, point, "same nodes", baseline, before, after, ratio, paired=True)
-                )
-    return rows, missing
-
-
-def _pairs(
-    blocks: Mapping[Block, BlockMean],
-    batch: int,
-    here: Mapping[tuple[str, int], Mapping[str, Sequence[Calibration]]],
-) -> tuple[list[tuple[float, float]], dict[Block, str]]:
-    """Seconds of a step on one rank and at the point, block by block; and why a block has no such
-    pair.
-    """
-    pairs, reasons = [], {}
-    for block, mean in blocks.items():
-        nodes = here.get((block.allocation, batch), {})
-        own = [c for host in mean.hosts for c in nodes.get(host, ())]
-        if not nodes:
-            reasons[block] = f"no usable calibration at {batch} images per step"
-        elif lacking := [host for host in mean.hosts if host not in nodes]:
-            reasons[block] = f"no usable calibration of {', '.join(lacking)}"
-        elif other := comparability.differences(
-            [c.facts or {} for c in own], mean.facts, _MAY_DIFFER
-        ):
-            reasons[block] = "; ".join(other)
-        else:
-            seconds = [float(np.mean([c.step_seconds for c in nodes[host]])) for host in mean.hosts]
-            pairs.append((float(np.mean(seconds)), mean.step_seconds))
-    return pairs, reasons

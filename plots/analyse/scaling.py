@@ -168,7 +168,16 @@ def _scaled(
         if paired
         else stats.welch_ratio(numerator=before, denominator=after)
     )
-    row = scaled(curve, point, kind, baseline, before, after, ratio, paired)
+    row = scaled(
+        curve=curve,
+        point=point,
+        kind=kind,
+        baseline=baseline,
+        before=before,
+        after=after,
+        ratio=ratio,
+        paired=paired,
+    )
     how = (
         f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation: Welch's "
         f"interval"
@@ -190,6 +199,7 @@ def _pairing(baseline: Set[Block], point: Set[Block]) -> tuple[int, bool]:
 
 
 def scaled(
+    *,
     curve: str,
     point: Point,
     kind: str,
