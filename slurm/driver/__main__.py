@@ -5,6 +5,7 @@ OPTIONS` come on standard input. A job script starts it; its options stand there
 from __future__ import annotations
 
 import argparse
+import errno
 import fcntl
 import os
 import shlex
@@ -26,6 +27,9 @@ try:
     from slurm.driver.job import Job, Settings, complain, read_lines
 except ModuleNotFoundError as absent:
     give_up(absent)
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _own_env(text: str) -> tuple[str, list[str]]:
@@ -73,8 +77,11 @@ def _here(asked: Settings, common: Sequence[str]) -> int:
         raise UsageError(f"{program} is not found; {cure}")
     folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
     if handed := os.environ.get("STUDY_LOCK_FD"):
-        fcntl.flock(int(handed), fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock = int(handed)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"{folder.path}: another job of this study is running") from None
     else:
         held = folder.lock()
         lock = held.fileno()
@@ -118,7 +125,7 @@ def _one_line(asked: Settings, error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
-    if isinstance(error, NoRoom | OSError):
+    if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
         again = "submit again" if asked.job else "the same command goes on with this run"
         return f"{text}; make room, then {again}"
     return text
