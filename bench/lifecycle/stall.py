@@ -134,7 +134,7 @@ def activity(
     if batches is None or steps is None:
         words = f"{beat.phase}, waiting for the other ranks" if waits else beat.phase
     elif any(
-        file == str(_HERE / "train" / "loop.py") and function == "Input.step"
+        file == str(_HERE / "train" / "input.py") and function == "Input.step"
         for file, function, _ in stack
     ):
         words = f"waiting for its batch of step {batches + 1}"

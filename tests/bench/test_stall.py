@@ -14,9 +14,9 @@ from bench.lifecycle import stall
 from bench.lifecycle.pulse import Beat
 from bench.lifecycle.stall import Board, Report, activity, explain, place
 
-PACKAGE = Path(stall.__file__).parent
+PACKAGE = Path(stall.__file__).parents[1]
 USER = (str(Path.cwd() / "my_data.py"), "Mine.__getitem__", 30)
-INPUT = (str(PACKAGE / "train" / "loop.py"), "Input.step", 33)
+INPUT = (str(PACKAGE / "train" / "input.py"), "Input.step", 33)
 FORWARD = (str(PACKAGE / "train" / "loop.py"), "Loop._forward", 95)
 BACKEND = (str(Path(backends.__file__).parent / "ddp.py"), "Ddp.backward", 57)
 WRAPPED = (
@@ -72,10 +72,11 @@ def test_a_lone_process_waits_for_nobody() -> None:
 
 
 def test_loading_processes_are_named() -> None:
+    assert Path(INPUT[0]).exists(), "where stall.py looks for it"
     doing, _ = activity(FETCHING, [INPUT], 2, ["loading process 7 is stopped"])
     assert (
         doing == "waiting for its batch of step 12, loading process 7 is stopped "
-        "(bench/train/loop.py:33 Input.step)"
+        "(bench/train/input.py:33 Input.step)"
     )
 
 
