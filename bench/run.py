@@ -39,7 +39,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     pulse.enter("loading data")
-    images = data.load_images(config, launch.local_rank)
+    images = data.load_images(config)
     pulse.enter("building the model")
     network = models.build_model(config, images.classes)
     machine.require_training_fit(

@@ -4,7 +4,6 @@ functions of values.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -124,29 +123,16 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
     """The study file to keep beside the logs: the author's own text,
     or what the site made of it.
     """
+    import tomlkit  # here: it takes a tenth of a second to load
+
     if fitted == study:
         return source
     # a pair that the author left to its default is left out
     unnamed = {"reference", "candidate"} - fitted.model_fields_set
     values = fitted.model_dump(mode="json", exclude_none=True, exclude=unnamed)
-    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
-    tables |= {f"variants.{name}": fields for name, fields in tables.pop("variants").items()}
-    lines = [
-        f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices "
-        f"filled in."
-    ]
-    lines += [
-        f"{key} = {json.dumps(value)}"
-        for key, value in values.items()
-        if not isinstance(value, dict) and value != []
-    ]
-    for key, table in tables.items():
-        lines += [
-            "",
-            f"[{key}]",
-            *(f"{name} = {json.dumps(value)}" for name, value in table.items()),
-        ]
-    return "\n".join(lines) + "\n"
+    head = f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices "
+    given = {key: value for key, value in values.items() if value not in ([], {})}
+    return f"{head}filled in.\n{tomlkit.dumps(given)}"
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:

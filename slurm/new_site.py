@@ -12,6 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
+import tomlkit
+
 from bench.backends.catalogue import CANDIDATE
 from bench.config import UsageError
 from bench.study.definition import Table
@@ -133,7 +135,7 @@ def _keys(kind: type[Table], prefix: str, values: Mapping[str, Any]) -> list[str
                 f"# {field.description}" + (f" (one of: {', '.join(choices)})" if choices else "")
             ]
             if (key := prefix + name) in values:
-                plain += [f"{name} = {json.dumps(values[key])}"]
+                plain += [tomlkit.dumps({name: values[key]}).rstrip()]
             else:
                 plain += [f"# {name} = {_example(field.get_default(call_default_factory=True))}"]
     return plain + tables

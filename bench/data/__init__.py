@@ -16,9 +16,9 @@ from bench.data.sampler import rank_indices, step_indices
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
 
 
-def load_images(config: RunConfig, local_rank: int = 0) -> Images:
-    """The data set of `config`; local rank 0 downloads it. Raises UsageError if it is missing."""
-    images = _load(config, local_rank)
+def load_images(config: RunConfig) -> Images:
+    """The data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
+    images = _load(config)
     if images.samples is not None and images.samples < config.samples_per_step:
         raise UsageError(
             f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has "
@@ -32,12 +32,12 @@ def load_images(config: RunConfig, local_rank: int = 0) -> Images:
     return images
 
 
-def _load(config: RunConfig, local_rank: int) -> Images:
+def _load(config: RunConfig) -> Images:
     # each kind is imported only where it is asked for
     if config.dataset in ON_DISK:
         from bench.data import on_disk
 
-        return on_disk.load(config, local_rank)
+        return on_disk.load(config)
     if ":" in config.dataset:
         from bench.data import custom
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from bench.config import UsageError
 from bench.models import import_torchvision
 
 WAIT_S = 900.0  # for another rank's or launch's download
 _SILENCE_S = 30.0  # a server that says nothing for so long is taken for absent
-_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -54,64 +51,28 @@ class Published:
         return f"{what} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
 
-def provide(
-    source: Published, folder: Path, download: bool, local_rank: int, wait_s: float = WAIT_S
-) -> None:
-    """Return when all files are in `folder`: local rank 0 downloads, the node's others wait.
+def provide(source: Published, folder: Path, download: bool, wait_s: float = WAIT_S) -> None:
+    """Return when all files are in `folder`: whoever takes its lock first brings what is missing.
 
     Raises UsageError, with what to put where, if they cannot be had.
     """
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
+    absent = f"dataset={source.dataset} is not in data_dir"
     if not download:
-        raise UsageError(
-            f"dataset={source.dataset} is not in data_dir and download=False: "
-            f"{source.instruction(folder)}"
-        )
-    if local_rank:
-        _wait(source, folder, wait_s)
-        return
-    # torchvision, tarfile and urllib raise what they like; the way out is the same
+        raise UsageError(f"{absent} and download=False: {source.instruction(folder)}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f".{source.dataset}.lock", wait_s):
-            if source.missing(folder):  # another launch may have brought them while this one waited
+        with FileLock(folder / f".{source.dataset}.lock", timeout=wait_s):
+            if source.missing(folder):  # somebody else may have brought them meanwhile
                 _download(source, folder)
     except Exception as error:
         reason = str(error) or type(error).__name__
+        if isinstance(error, Timeout):
+            reason = f"{error.lock_file} was held by another process for {wait_s:g} s"
         raise UsageError(
-            f"dataset={source.dataset} is not in data_dir and cannot be downloaded ({reason}): "
-            f"{source.instruction(folder)}"
+            f"{absent} and cannot be downloaded ({reason}): {source.instruction(folder)}"
         ) from None
-
-
-def _wait(source: Published, folder: Path, wait_s: float) -> None:
-    end = time.monotonic() + wait_s
-    while source.missing(folder):
-        if time.monotonic() > end:
-            raise UsageError(
-                f"dataset={source.dataset}: local rank 0 did not bring {source.missing(folder)[0]} "
-                f"within {wait_s:g} s: {source.instruction(folder)}"
-            )
-        time.sleep(_POLL_S)
-
-
-@contextmanager
-def _locked(path: Path, wait_s: float) -> Iterator[None]:
-    """Holds an flock, which ends with its process; the file itself is left behind."""
-    end = time.monotonic() + wait_s
-    with path.open("w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise TimeoutError(
-                        f"{path} was held by another launch for {wait_s:g} s"
-                    ) from None
-                time.sleep(_POLL_S)
-        yield
 
 
 def _download(source: Published, folder: Path) -> None:

@@ -111,14 +111,16 @@ class _File:
     md5: str
 
 
-def load(config: RunConfig, local_rank: int) -> Arrays | Folder:
-    """The data set in data_dir. Raises UsageError if it is missing, truncated or corrupt."""
+def load(config: RunConfig) -> Arrays | Folder:
+    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing,
+    truncated or corrupt.
+    """
     assert config.data_dir is not None, "the rules demand it"
     folder = config.data_dir.expanduser()
     if config.dataset == "imagefolder":
         return Folder(config, folder)
     published, files = _published(config.dataset)
-    provide(published, folder, config.download, local_rank)
+    provide(published, folder, config.download)
     parts = [_parse(config.dataset, folder, file) for file in files]
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]

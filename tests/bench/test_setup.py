@@ -379,7 +379,9 @@ def test_finished_set_up_is_instant_and_renewed_with_its_sources(tmp_path: Path)
     venv, copy = tmp_path / "venv", tmp_path / "clone"
     copied = copy / "bench" / "tools" / "setup"
     shutil.copytree(SETUP, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "bench/__init__.py", "bench/tools/__init__.py"):
+    needed = ("bench/__init__.py", "bench/tools/__init__.py", "bench/launch/__init__.py")
+    (copy / "bench" / "launch").mkdir()
+    for name in ("pyproject.toml", "bench/launch/launcher.py", *needed):
         shutil.copy(ROOT / name, copy / name)
     executable(venv / "bin" / "python", "#!/bin/sh\nexit 1\n")
     environ = {name: os.environ[name] for name in os.environ.keys() - set(install.REMEMBERED)}

@@ -71,7 +71,7 @@ def test_a_study_of_ranks_stays_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weak", "strong", "batch", "smoke"])
 def test_the_fitted_study_is_kept_as_a_study_file(tmp_path: Path, name: str) -> None:
-    study, _ = fitted(name, "lumi-g")
+    study = fitted(name, "lumi-g")[0].model_copy(update={"question": 'How "fast" \U0001f680?'})
     path = tmp_path / "study.toml"
     path.write_text(text_of(study, read_study(find_study(name)), ""))
     assert read_study(path) == study

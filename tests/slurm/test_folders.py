@@ -4,7 +4,6 @@ never two at once.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import subprocess
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from bench.study.disk import write_whole
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
@@ -25,8 +23,6 @@ from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, changed, small
 
-SHIPPED = sorted(path.parent.name for path in (ROOT / "results").glob("*/summary.json"))
-
 
 def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Calls) -> None:
     makefile, readme = (ROOT / "Makefile").read_text(), (ROOT / "README.md").read_text()
@@ -34,20 +30,6 @@ def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Cal
     for verb in ("render", "run", "submit", "resume", "wait", "status", "cancel"):
         assert str(RESULTS) in call(verb, "--help")[1]
     assert not re.findall(r"python -m plots (?:report|bundle) +results/(?!mine/)", readme)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_nothing_is_added_to_a_shipped_study(name: str, tmp_path: Path) -> None:
-    folder = ROOT / "results" / name
-    assert len((folder / "SHIPPED").read_text().splitlines()) == 1
-    before = sorted(folder.rglob("*"))
-    with pytest.raises(
-        UsageError,
-        match=f"results/{name} comes with the project and is never added to; choose another "
-        f"--results",
-    ):
-        StudyFolder(ROOT / "results", small(tmp_path, name=f'name = "{name}"')).lock()
-    assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -168,78 +150,3 @@ def test_a_deleted_record_of_jobs_lets_no_second_job_in(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (2, f"error: {folder.path}/{cure}\n")
     (folder.path / "jobs.jsonl").touch()
     folder.lock().close()
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (b"[1]", "should be an object"),
-        (b'{"script": "job-001.sh"}', "blocks"),
-        (b'{"blocks": true}', "blocks=True"),
-        (b'{"blocks": "8"}', "blocks='8'"),
-        (b'{"blocks": 1000000000}', "blocks=1000000000"),
-        (b'{"blocks": 1, "slurm_id": "x"}', "slurm_id='x'"),
-        (b'{"blocks": 1, "after": 7}', "after=7"),
-        (b'{"blocks": 1', "EOF"),
-        (b"[" * 100_000, "recursion"),
-        (b'{"blocks": 1, "job": "\xff"}', "invalid unicode"),
-    ],
-)
-def test_an_odd_line_of_the_record_of_jobs_is_one_line(
-    tmp_path: Path, line: bytes, why: str
-) -> None:
-    folder = StudyFolder(tmp_path, small(tmp_path))
-    folder.path.mkdir()
-    (folder.path / "jobs.jsonl").write_bytes(b'{"blocks": 2, "script": "a"}\n' + line + b"\n")
-    with pytest.raises(
-        UsageError, match=rf"jobs.jsonl, line 2, is no record of a job \(.*{why}"
-    ) as refusal:
-        folder.asked_blocks(small(tmp_path))
-    assert str(refusal.value).endswith("; remove the line")
-
-
-def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
-    """In a process of its own, because the limit on the size of files, which stands for the disk,
-    cannot be raised again.
-    """
-    code = f"""
-import resource, signal, sys
-from pathlib import Path
-from bench.study.disk import write_whole
-from bench.study.folder import StudyFolder
-from tests.slurm.studies import small
-from bench.config import UsageError
-top = Path({str(tmp_path)!r})
-folder = StudyFolder(top, small(top))
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-with folder.lock() as lock:
-    folder.record_job(lock, None, blocks=1, runs=1)
-    kept = (folder.path / "jobs.jsonl").read_bytes()
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) + 20, len(kept) + 20))
-    for what in (
-        lambda: folder.record_job(lock, None, blocks=2, runs=1),
-        lambda: write_whole(top / "script.sh", "x" * 9999),
-    ):
-        try:
-            what()
-        except UsageError as error:
-            print(error)
-assert (folder.path / "jobs.jsonl").read_bytes() == kept
-assert sorted(p.name for p in top.iterdir()) == ["small", "study.toml"], list(top.iterdir())
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    jobs, script = done.stdout.splitlines()
-    assert jobs.startswith(f"{tmp_path}/small/jobs.jsonl: ")
-    assert (
-        script
-        == f"{tmp_path}/script.sh cannot be written: {os.strerror(errno.EFBIG)}; make room, or "
-        f"choose another folder"
-    )
-
-
-def test_a_file_that_is_there_is_still_told_apart(tmp_path: Path) -> None:
-    write_whole(tmp_path / "x", "one")
-    with pytest.raises(FileExistsError):
-        write_whole(tmp_path / "x", "two", replace=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from bench.config import RunConfig, UsageError, make_config
 from bench.launch.resources import environment
 from bench.launch.world import Launch, discover
+from bench.tools.doctor import process
 
 if TYPE_CHECKING:
     import torch
 
     from bench.backends.protocol import Backend, Session
 
-MARK = "doctor-trial "
 FLOATS = 2**20
 _SECONDS = 1.0
 _MOST = 1000
@@ -90,15 +90,12 @@ def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
             os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
             answer |= attempt(config, launch)
         except UsageError as error:
-            answer["error"] = str(error)
+            answer |= {"error": error.text, "cure": error.cure}
         except Exception as error:
             first = next((line for line in str(error).splitlines() if line.strip()), "")
-            print(
-                MARK + json.dumps({**answer, "error": f"{type(error).__name__}: {first}"}),
-                flush=True,
-            )
+            process.answer(answer | {"error": f"{type(error).__name__}: {first}", "cure": ""})
             return  # what it left behind in this process would spoil the next cell
-        print(MARK + json.dumps(answer), flush=True)
+        process.answer(answer)
 
 
 if __name__ == "__main__":

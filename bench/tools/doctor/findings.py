@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from bench.config import UsageError
 
 Level = Literal["ok", "warning", "failure"]
 
@@ -20,12 +22,11 @@ class Finding:
 
     def line(self) -> str:
         """The finding as a person reads it."""
-        return f"{self.level:<8} {self.name:<12} {self.text}" + (
-            f"; {self.cure}" if self.cure else ""
-        )
+        cure = f"; {self.cure}" if self.cure else ""
+        return f"{self.level:<8} {self.name:<12} {self.text}{cure}"
 
     def record(self) -> dict[str, str]:
-        """The same as plain values."""
+        """The same as plain values, of which `Finding(**record)` is made."""
         return asdict(self)
 
 
@@ -41,34 +42,30 @@ def failure(name: str, text: str, cure: str) -> Finding:
     return Finding(name, "failure", text, cure)
 
 
-def read(record: Mapping[str, Any]) -> Finding:
-    """The finding that `record` was made of."""
-    return Finding(**record)
+def refused(name: str, error: UsageError) -> Finding:
+    """What bench would refuse, in its words."""
+    return failure(name, error.text, error.cure)
 
 
-def exit_status(findings: Sequence[Finding]) -> int:
+def exit_status(findings: Iterable[Finding]) -> int:
     """0 where everything is fit, warnings included; 1 where something failed."""
     return int(any(finding.level == "failure" for finding in findings))
 
 
 def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
     """One list for all ranks: what all of them find is said once, what some find names them."""
+    ranks: dict[str, dict[Finding, list[int]]] = {}  # name -> finding -> who has it
+    for rank, found in sorted(by_rank.items()):
+        for finding in found:
+            ranks.setdefault(finding.name, {}).setdefault(finding, []).append(rank)
     merged: list[Finding] = []
-    for name in dict.fromkeys(finding.name for found in by_rank.values() for finding in found):
-        same: dict[Finding, list[int]] = {}
-        for rank, found in sorted(by_rank.items()):
-            for finding in found:
-                if finding.name == name:
-                    same.setdefault(finding, []).append(rank)
+    for name, same in ranks.items():
         bad = [finding for finding in same if finding.level != "ok"]
-        if not bad:
-            merged.append(
-                next(iter(same))
-            )  # a good answer may differ in words between hosts: rank 0's stands for all
+        # a good answer may differ in words between hosts: rank 0's stands for all
+        merged += [] if bad else [next(iter(same))]
         for finding in bad:
-            where = (
-                "" if len(same[finding]) == len(by_rank) else f"on rank {_ranges(same[finding])}: "
-            )
+            some = len(same[finding]) < len(by_rank)
+            where = f"on rank {_ranges(same[finding])}: " if some else ""
             merged.append(Finding(name, finding.level, where + finding.text, finding.cure))
     return merged
 

@@ -1,6 +1,4 @@
-"""Checks of one host, each on values that are handed in: libraries, Horovod's build, interfaces,
-folder, data.
-"""
+"""Checks of one host, each on values that are handed in: libraries, interfaces, folder, data."""
 
 from __future__ import annotations
 
@@ -9,14 +7,15 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import interface_variables
 from bench.config import UsageError
 from bench.launch.resources import require_unmodified
-from bench.tools.doctor.findings import Finding, failure, ok, warning
+from bench.tools.doctor.findings import Finding, failure, ok, refused, warning
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
@@ -28,163 +27,109 @@ _FETCHED = {
 }
 
 
-def libraries(facts: Mapping[str, Any]) -> list[Finding]:
+def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Does everything import, and do Horovod and mpi4py load one and the same MPI?"""
     errors: Mapping[str, str] = facts["errors"]
-    found = [
-        failure(name, f"does not import: {errors[name]}", _SETUP)
-        for name in _NEEDED
-        if name in errors
-    ]
-    there = [f"{name} {facts[name]}" for name in _NEEDED if name in facts]
-    if not found:
-        found.append(ok("libraries", ", ".join(there) + f", MPI: {facts['mpi']}"))
+    for name in errors:
+        yield failure(name, f"does not import: {errors[name]}", _SETUP)
+    if not errors:
+        versions = ", ".join(f"{name} {facts[name]}" for name in _NEEDED)
+        yield ok("libraries", f"{versions}, MPI: {facts['mpi']}")
     if len(facts["mpi_files"]) > 1:
         text = f"Horovod and mpi4py load different MPIs: {', '.join(facts['mpi_files'])}"
-        found.append(
-            failure(
-                "MPI library",
-                text,
-                "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use",
-            )
-        )
-    return found
+        cure = "unload other MPI modules, or make setup MPI_HOME=/the/one/to/use"
+        yield failure("MPI library", text, cure)
 
 
-def torchvision_pair(facts: Mapping[str, Any]) -> list[Finding]:
+def torchvision_pair(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Are torch and torchvision of one build? Runs work with any; the user's own scripts do not."""
-    if not {"torchvision_alone", "torch", "torchvision"} <= facts.keys():
-        return []
-    text = (
-        f"torch {facts['torch']} and torchvision {facts['torchvision']} are no pair: `import "
-        f"torchvision` alone fails ({facts['torchvision_alone']}). All that bench does works, "
-        "because it declares what is missing; your own scripts, and torchvision's operators such "
-        "as nms and roi_align, do not"
-    )
-    build = facts["torch"].partition("+")[2] or "cpu"
-    index = f"https://download.pytorch.org/whl/{build}"
-    return [warning("torchvision", text, f"for a pair: make setup TORCH_INDEX_URL={index}")]
+    if {"torchvision_alone", "torch", "torchvision"} <= facts.keys():
+        text = (
+            f"torch {facts['torch']} and torchvision {facts['torchvision']} are no pair: `import "
+            f"torchvision` alone fails ({facts['torchvision_alone']}). All that bench does works, "
+            "because it declares what is missing; your own scripts, and torchvision's operators "
+            "such as nms and roi_align, do not"
+        )
+        build = facts["torch"].partition("+")[2] or "cpu"
+        index = f"https://download.pytorch.org/whl/{build}"
+        yield warning("torchvision", text, f"for a pair: make setup TORCH_INDEX_URL={index}")
 
 
 def build_record() -> dict[str, str] | None:
-    """Framework versions that Horovod noted when it was built; None where there is no such note.
-    Imports nothing.
-    """
-    spec = importlib.util.find_spec("horovod")
-    try:
-        assert spec is not None
-        assert spec.origin is not None
-        record = json.loads((Path(spec.origin).parent / "metadata.json").read_text())
-    except (AssertionError, OSError, ValueError):
-        return None
-    return (
-        {str(name): str(version) for name, version in record.items()}
-        if isinstance(record, dict)
-        else None
-    )
+    """The versions that Horovod noted when it was built, or None; imports nothing."""
+    with suppress(OSError, ValueError, AttributeError):
+        origin = importlib.util.find_spec("horovod").origin  # type: ignore[union-attr]
+        record = json.loads(Path(str(origin)).with_name("metadata.json").read_text())
+        return {str(name): str(version) for name, version in record.items()}
+    return None
 
 
-def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) -> list[Finding]:
+def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Was Horovod built against the torch that is installed, and with both transports?"""
     torch = facts.get("torch")
     if torch is None or (record is None and "horovod" in facts["errors"]):
-        return []  # said already
+        return  # said already
+    rebuild, built = f"{_SETUP} to rebuild it", facts.get("horovod_built")
     if record is None:
-        return [warning("Horovod", "has no note of the torch that it was built against", _SETUP)]
-    if record.get("pytorch") != torch:
+        yield warning("Horovod", "has no note of the torch that it was built against", _SETUP)
+    elif record.get("pytorch") != torch:
         against = record.get("pytorch", "no torch at all")
-        return [
-            failure(
-                "Horovod",
-                f"was built against torch {against}, but torch {torch} is installed",
-                f"{_SETUP} to rebuild it",
-            )
-        ]
-    if "horovod_built" not in facts:
-        return []
-    absent = [name for name in ("mpi", "gloo") if not facts["horovod_built"][name]]
-    if absent:
-        return [
-            failure(
-                "Horovod", f"was built without {' and '.join(absent)}", f"{_SETUP} to rebuild it"
-            )
-        ]
-    return [ok("Horovod", f"built against torch {torch}, with MPI and Gloo")]
+        text = f"was built against torch {against}, but torch {torch} is installed"
+        yield failure("Horovod", text, rebuild)
+    elif built and (absent := [name for name in ("mpi", "gloo") if not built[name]]):
+        yield failure("Horovod", f"was built without {' and '.join(absent)}", rebuild)
+    elif built:
+        yield ok("Horovod", f"built against torch {torch}, with MPI and Gloo")
 
 
-def devices(facts: Mapping[str, Any]) -> list[Finding]:
+def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Both frameworks must bring the same NCCL; nothing to say without GPUs."""
     if not facts.get("devices"):
-        return []
-    count = len(facts["devices"])
+        return
+    gpus = f"{len(facts['devices'])} GPU(s)"
     if not facts.get("horovod_built", {}).get("nccl"):
-        return [
-            warning(
-                "NCCL",
-                f"{count} GPU(s), but Horovod was built without NCCL",
-                "build it with HOROVOD_GPU_OPERATIONS=NCCL",
-            )
-        ]
+        cure = "build it with HOROVOD_GPU_OPERATIONS=NCCL"
+        yield warning("NCCL", f"{gpus}, but Horovod was built without NCCL", cure)
+        return
     major, minor, patch = (*facts["torch_nccl"], 0, 0)[:3]
-    ours = major * 10000 + minor * 100 + patch
-    if ours != facts["horovod_nccl"]:
-        text = (
-            f"torch brings NCCL {ours}, Horovod was built against {facts['horovod_nccl']}: two "
-            f"exchanges, not one"
-        )
-        return [
-            failure(
-                "NCCL",
-                text,
-                "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED",
-            )
-        ]
-    return [ok("NCCL", f"{count} GPU(s), NCCL {major}.{minor}.{patch} in both frameworks")]
+    ours, theirs = major * 10000 + minor * 100 + patch, facts["horovod_nccl"]
+    if ours == theirs:
+        yield ok("NCCL", f"{gpus}, NCCL {major}.{minor}.{patch} in both frameworks")
+    else:
+        text = f"torch brings NCCL {ours}, Horovod was built against {theirs}: two exchanges"
+        cure = "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED"
+        yield failure("NCCL", f"{text}, not one", cure)
 
 
-def environment(env: Mapping[str, str]) -> list[Finding]:
+def environment(env: Mapping[str, str]) -> Iterator[Finding]:
     """Nothing may tune one framework unseen."""
     try:
         require_unmodified(env)
     except UsageError as error:
-        text, _, cure = str(error).partition("; ")
-        return [failure("environment", text, cure)]
-    return []
+        yield refused("environment", error)
 
 
 def interfaces(
     env: Mapping[str, str], existing: Sequence[str], several_hosts: bool
 ) -> list[Finding]:
-    """Interfaces named by variables must exist and lead to the other ranks, and the frameworks'
-    must agree.
-    """
+    """Interfaces that variables name must exist, lead to the other ranks, and agree."""
     found: list[Finding] = []
     of_gloo = interface_variables()
     named = {name: env[name] for name in (*of_gloo, "NCCL_SOCKET_IFNAME") if env.get(name)}
     for name, value in named.items():
         if not _exists(name, value, existing):
+            cure = f"unset it, or name one of {', '.join(existing)}"
             text = f"{name}={value!r} names no interface of this host"
-            found.append(
-                failure("interface", text, f"unset it, or name one of {', '.join(existing)}")
-            )
+            found.append(failure("interface", text, cure))
         elif several_hosts and value.lstrip("=") == "lo":
+            cure = f"unset it, or name one of {', '.join(n for n in existing if n != 'lo')}"
             text = f"{name}='lo' does not leave this host, and ranks are on several"
-            found.append(
-                failure(
-                    "interface",
-                    text,
-                    f"unset it, or name one of "
-                    f"{', '.join(other for other in existing if other != 'lo')}",
-                )
-            )
+            found.append(failure("interface", text, cure))
     first, *others = [name for name in of_gloo if name in named] or [""]
     for name in others:
         if named[name] not in named[first].split(","):
-            text = (
-                f"{first}={named[first]!r} but {name}={named[name]!r}: the frameworks would use "
-                f"different wires"
-            )
-            found.append(warning("interface", text, "give both the same"))
+            text = f"{first}={named[first]!r} but {name}={named[name]!r}: the frameworks would use "
+            found.append(warning("interface", f"{text}different wires", "give both the same"))
     names = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
     return found or [ok("interface", f"{names}; here are {', '.join(existing)}")]
 
@@ -193,30 +138,23 @@ def _exists(name: str, value: str, existing: Sequence[str]) -> bool:
     """Gloo takes exact names; NCCL takes prefixes, or exact names after '=', and '^' excludes."""
     if name != "NCCL_SOCKET_IFNAME":
         return all(part in existing for part in value.split(","))
-    if value.startswith("^"):
-        return True
     if value.startswith("="):
         return any(part in existing for part in value[1:].split(","))
-    return any(here.startswith(part) for part in value.split(",") for here in existing)
+    found = any(here.startswith(part) for part in value.split(",") for here in existing)
+    return found or value.startswith("^")
 
 
-def own_name(host: str) -> list[Finding]:
-    """Horovod's Gloo crashes, and ours waits in vain, where a host does not know its own name."""
+def own_name(host: str) -> Finding:
+    """Gloo crashes or waits in vain where a host does not know its own name."""
     try:
         address = socket.getaddrinfo(host, None)[0][4][0]
     except OSError as error:
-        cure = f"add a line for it to /etc/hosts: 127.0.1.1 {host}"
-        return [
-            failure(
-                "host name",
-                f"{host!r} does not resolve here ({error.strerror}): Gloo cannot start",
-                cure,
-            )
-        ]
-    return [ok("host name", f"{host} resolves to {address}")]
+        text = f"{host!r} does not resolve here ({error.strerror}): Gloo cannot start"
+        return failure("host name", text, f"add a line for it to /etc/hosts: 127.0.1.1 {host}")
+    return ok("host name", f"{host} resolves to {address}")
 
 
-def folder(path: Path) -> list[Finding]:
+def folder(path: Path) -> Finding:
     """Can the ranks' meeting folder be written?"""
     probe = path / f".doctor.{uuid.uuid4().hex}"
     try:
@@ -224,50 +162,28 @@ def folder(path: Path) -> list[Finding]:
         probe.write_text("")
         probe.unlink()
     except OSError as error:
-        text = f"{str(path)!r} cannot be written: {error.strerror}"
-        return [
-            failure(
-                "folder",
-                text,
-                "use --rendezvous-dir with a folder that all ranks see and may write",
-            )
-        ]
-    return [ok("folder", f"ranks meet in {path}")]
+        cure = "use --rendezvous-dir with a folder that all ranks see and may write"
+        return failure("folder", f"{str(path)!r} cannot be written: {error.strerror}", cure)
+    return ok("folder", f"ranks meet in {path}")
 
 
-def data(dataset: str, data_dir: Path | None) -> list[Finding]:
+def data(dataset: str, data_dir: Path | None) -> Finding:
     """Is the data set there?"""
     if data_dir is None:
-        return [ok("data", f"{dataset} needs no folder")]
+        return ok("data", f"{dataset} needs no folder")
     if dataset in _FETCHED:
         if (data_dir / _FETCHED[dataset]).exists():
-            return [ok("data", f"{dataset} is in {data_dir}")]
-        text = (
-            f"{dataset} is not in {str(data_dir)!r} (no {_FETCHED[dataset]}): the first run "
-            f"would download it"
-        )
-        return [
-            warning(
-                "data",
-                text,
-                "where compute nodes have no network, make a short run on a login node first",
-            )
-        ]
+            return ok("data", f"{dataset} is in {data_dir}")
+        text = f"{dataset} is not in {str(data_dir)!r} (no {_FETCHED[dataset]}): the first run "
+        cure = "where compute nodes have no network, make a short run on a login node first"
+        return warning("data", f"{text}would download it", cure)
     if not data_dir.is_dir():
-        return [
-            failure(
-                "data",
-                f"data_dir={str(data_dir)!r} is no folder",
-                "put the data there, or use --data-dir",
-            )
-        ]
+        cure = "put the data there, or use --data-dir"
+        return failure("data", f"data_dir={str(data_dir)!r} is no folder", cure)
     with os.scandir(data_dir) as entries:
         classes = sum(entry.is_dir() for entry in entries)
     if dataset == "imagefolder" and not classes:
         text = f"{str(data_dir)!r} has no folders: an image folder has one per class"
-        return [
-            failure(
-                "data", text, "use --data-dir with the folder above them, such as ImageNet's train"
-            )
-        ]
-    return [ok("data", f"{dataset}: {classes} folder(s) in {data_dir}")]
+        cure = "use --data-dir with the folder above them, such as ImageNet's train"
+        return failure("data", text, cure)
+    return ok("data", f"{dataset}: {classes} folder(s) in {data_dir}")

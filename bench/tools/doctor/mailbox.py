@@ -54,18 +54,17 @@ class Meeting:
         limit_s: float,
         meant: Callable[[Any], bool] = lambda value: True,
     ) -> dict[int, Any]:
-        """What `ranks` told under `topic`, as soon as all of them have; after `limit_s` what there
-        is.
+        """What `ranks` told under `topic`, as soon as all have; after `limit_s` what there is.
 
         A value that is not `meant` for the hearer, because an earlier meeting left it, does not
         count.
         """
         heard: dict[int, Any] = {}
-        wanted = list(ranks)
+        wanted = set(ranks)
         deadline = time.monotonic() + limit_s
         while True:
             self._follow()
-            for rank in set(wanted) - set(heard):
+            for rank in wanted - heard.keys():
                 for value in filter(meant, _read(self._path(topic, rank))):
                     heard[rank] = value
             if len(heard) == len(wanted) or time.monotonic() > deadline:
@@ -79,12 +78,8 @@ class Meeting:
                 path.unlink(missing_ok=True)
 
     def _follow(self) -> None:
-        """Move to the meeting that is open now,
-        and say again there what was said in an older one.
-        """
-        if self._rank == 0:
-            return
-        for name in _read(self._opening):
+        """Move to the meeting that is open now, and say again there what was said before."""
+        for name in _read(self._opening) if self._rank else ():
             if name != self._name:
                 self._name = name
                 for topic, value in self._told.items():

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bench.backends.catalogue import REFERENCE
 from bench.backends.catalogue import cells as known_cells
 from bench.config import UsageError, make_config
+
+_MOST_S = 3600
+_WHAT = """Look at this machine, or under mpirun, srun, torchrun or horovodrun at this launch: one
+line per finding, with the cure. Exit status: 0 fit (warnings included), 1 a failure was found,
+2 the input was wrong."""
+_EXAMPLE = "example: mpirun -n 2 --bind-to none python -m bench doctor --world-size 2"
 
 
 @dataclass(frozen=True)
@@ -33,76 +40,40 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: list[str]) -> Options:
     """Options from a command line. --help prints and exits 0; raises UsageError on bad input."""
     parser = _Parser(
-        prog="python -m bench doctor",
-        description="Look at this machine, or under mpirun, srun, torchrun or horovodrun at this "
-        "launch: one line per finding, "
-        "with the cure. Exit status: 0 fit (warnings included), 1 a failure was found, 2 the "
-        "input was wrong.",
-        epilog="example: mpirun -n 2 --bind-to none python -m bench doctor --world-size 2",
-        allow_abbrev=False,
+        prog="python -m bench doctor", description=_WHAT, epilog=_EXAMPLE, allow_abbrev=False
     )
-    parser.add_argument(
-        "--world-size", type=_positive, metavar="N", help="ranks that the launch must have"
-    )
-    parser.add_argument(
-        "--dataset", default="synthetic", help="data set that must be there (default: synthetic)"
-    )
-    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="its folder")
-    parser.add_argument(
-        "--rendezvous-dir",
-        type=Path,
-        metavar="DIR",
-        help="folder that all ranks see; default: /tmp on one node",
-    )
-    parser.add_argument(
-        "--threads",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="compute threads of each rank (default: 1)",
-    )
+    what = {
+        "world-size": "ranks that the launch must have",
+        "dataset": "data set that must be there (default: synthetic)",
+        "data-dir": "its folder",
+        "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
+        "threads": "compute threads of each rank (default: 1)",
+    }
+    for name, text in what.items():
+        parser.add_argument(f"--{name}", help=text, default=argparse.SUPPRESS)
     cells = (
         f"what to try, comma-separated, of {', '.join(_exchanging())}; default: all that can be; "
-        f"--cells= tries none"
     )
-    parser.add_argument("--cells", type=_cells, help=cells)
-    parser.add_argument(
-        "--json", action="store_true", help="print the findings as JSON on standard output"
-    )
-    parser.add_argument(
-        "--limit-s",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="seconds for each try (default: 60)",
-    )
-    options = Options(**vars(parser.parse_args(argv)))
-    # bench's own rules know which data sets there are, and which need a folder
-    make_config({"dataset": options.dataset, "data_dir": options.data_dir, "batch_per_rank": 1})
-    return options
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+    parser.add_argument("--cells", type=_cells, help=f"{cells}--cells= tries none")
+    parser.add_argument("--json", action="store_true", help="print JSON on standard output")
+    parser.add_argument("--limit-s", type=_seconds, default=60.0, help="for each try (default: 60)")
+    given = vars(parser.parse_args(argv))
+    # bench's own rules know its fields: which data sets there are, and which need a folder
+    own = {name: given.pop(name) for name in ("cells", "json", "limit_s")}
+    config = make_config({"backend": REFERENCE, "batch_per_rank": 1, **given})
+    return Options(**own, **{name: getattr(config, name) for name in given})
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 3600")
-    return seconds
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {_MOST_S}")
+    return float(text)
 
 
 def _cells(text: str) -> tuple[str, ...]:
-    cells, known = tuple(filter(None, text.split(","))), _exchanging()
-    for cell in cells:
-        if cell not in known:
-            raise argparse.ArgumentTypeError(f"{cell!r} is none of {', '.join(known)}")
+    cells = tuple(filter(None, text.split(",")))
+    if wrong := [cell for cell in cells if cell not in _exchanging()]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_exchanging())}")
     return cells
 
 

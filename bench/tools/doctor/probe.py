@@ -1,30 +1,21 @@
-"""What is installed, asked by importing it: a process of its own, so that a library that crashes
-takes only this one.
-"""
+"""What is installed, asked by importing it, in a process that a library may crash."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MARK = "doctor-probe "
+from bench.tools.doctor import process
 
 
-def _torch() -> dict[str, Any]:
+def torch() -> dict[str, Any]:
     import torch
 
-    facts: dict[str, Any] = {
-        "torch": torch.__version__,
-        "torch_threads": torch.get_num_threads(),
-        "devices": [],
-    }
+    facts: dict[str, Any] = {"torch": torch.__version__, "torch_threads": torch.get_num_threads()}
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
         facts["devices"] = [str(getattr(device, "uuid", device.name)) for device in devices]
@@ -38,7 +29,7 @@ def torchvision() -> dict[str, Any]:
     try:
         importlib.import_module("torchvision")
     except Exception as error:
-        facts["torchvision_alone"] = _first_line(error)
+        facts["torchvision_alone"] = first_line(error)
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]  # what the failed import left would be taken for the module
     from bench.models import import_torchvision
@@ -46,45 +37,28 @@ def torchvision() -> dict[str, Any]:
     return {"torchvision": import_torchvision().__version__, **facts}
 
 
-def _mpi4py() -> dict[str, Any]:
+def mpi4py() -> dict[str, Any]:
     import mpi4py
 
-    mpi4py.rc.initialize = (
-        False  # asking for the version must not start MPI: a wrong launcher would abort here
-    )
-    mpi4py.rc.finalize = False
+    # asking for the version must not start MPI: a wrong launcher would abort here
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
     from mpi4py import MPI
 
-    return {
-        "mpi4py": mpi4py.__version__,
-        "mpi": re.split(r"[,\n]", MPI.Get_library_version())[0].strip("\0 "),
-    }
+    version = re.split(r"[,\n]", MPI.Get_library_version())[0].strip("\0 ")
+    return {"mpi4py": mpi4py.__version__, "mpi": version}
 
 
-def _horovod() -> dict[str, Any]:
+def horovod() -> dict[str, Any]:
     import horovod
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    return {
-        "horovod": horovod.__version__,
-        "horovod_built": built,
-        "horovod_nccl": int(hvd.nccl_built()),
-    }
-
-
-LIBRARIES: dict[str, Callable[[], dict[str, Any]]] = {
-    "torch": _torch,
-    "torchvision": torchvision,
-    "mpi4py": _mpi4py,
-    "horovod": _horovod,
-}
+    nccl = int(hvd.nccl_built())
+    return {"horovod": horovod.__version__, "horovod_built": built, "horovod_nccl": nccl}
 
 
 def _mpi_files() -> list[str]:
-    """MPI libraries that this process has loaded: more than one means that Horovod and mpi4py use
-    different ones.
-    """
+    """MPI libraries in this process: more than one, where Horovod and mpi4py use different ones."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
@@ -92,25 +66,21 @@ def _mpi_files() -> list[str]:
     return sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def look() -> dict[str, Any]:
-    """Versions and facts of every library; the first line of the error of each that does not
-    import.
-    """
-    facts: dict[str, Any] = {"errors": {}}
-    for name, ask in LIBRARIES.items():
+    """Versions and facts of every library; why not, of each that does not import."""
+    facts: dict[str, Any] = {"errors": {}, "devices": []}
+    for ask in (torch, torchvision, mpi4py, horovod):
         try:
             facts |= ask()
         except Exception as error:
-            facts["errors"][name] = _first_line(error)
+            facts["errors"][ask.__name__] = first_line(error)
     return {**facts, "mpi_files": _mpi_files()}
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # what they would warn of is found and said by the doctor
-    started = time.monotonic()
-    print(MARK + json.dumps({**look(), "seconds": time.monotonic() - started}))
-    sys.exit(0)
+    process.answer(look())

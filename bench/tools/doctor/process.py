@@ -1,11 +1,10 @@
-"""Processes that the doctor starts: each with a limit, none left behind, and the lines that were
-meant for it.
-"""
+"""Processes that the doctor starts: each with a limit, none left behind, and what they answer."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
+MARK = "doctor: "  # before each line of JSON that is meant for us
 _END_S = 5.0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended: its marked lines, decoded, and in `problem` why there may be fewer than
-    expected.
-    """
+    """How a child ended: what it answered, and why that may be less than expected."""
 
     answers: list[dict[str, Any]]
     problem: str | None
@@ -32,10 +30,16 @@ def python(*words: str) -> list[str]:
     return [sys.executable, "-m", *words]
 
 
-def run(command: Sequence[str], env: Mapping[str, str], mark: str, limit_s: float) -> Ended:
-    """Run to the end or to the limit; what the child prints after `mark` comes back."""
-    # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
+def answer(value: Mapping[str, Any]) -> None:
+    """What a child says to the doctor."""
+    print(MARK + json.dumps(value), flush=True)
+
+
+def run(command: Sequence[str], env: Mapping[str, str], limit_s: float) -> Ended:
+    """Run to the end or to the limit."""
     path = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
+    # no session of its own: the launcher of this rank ends what is in the rank's.
+    # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
     with subprocess.Popen(
         command,
         env={**env, "PYTHONPATH": path},
@@ -46,17 +50,17 @@ def run(command: Sequence[str], env: Mapping[str, str], mark: str, limit_s: floa
         errors="replace",
         close_fds=False,
     ) as process:
+        late = False
         try:
             out, err = process.communicate(timeout=limit_s)
-            late = False
         except subprocess.TimeoutExpired:
             out, err = _end(process)
             late = True
         except BaseException:
             _end(process)
             raise
-    answers = [json.loads(line.split(mark, 1)[1]) for line in out.splitlines() if mark in line]
-    if late or process.returncode == -14:  # SIGALRM: the child's own limit
+    answers = [json.loads(line.split(MARK, 1)[1]) for line in out.splitlines() if MARK in line]
+    if late or process.returncode == -signal.SIGALRM:  # the child's own limit
         return Ended(answers, f"no answer within {limit_s:g} s")
     if process.returncode:
         return Ended(answers, f"ended with status {process.returncode}: {_telling(err)}")
@@ -76,7 +80,5 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
 def _telling(err: str) -> str:
     """The first line that looks like a reason, else the last one."""
     lines = [line.strip() for line in err.splitlines() if line.strip(" -*\t")]
-    return next(
-        (line for line in lines if "rror" in line or "undefined symbol" in line),
-        lines[-1] if lines else "nothing was printed",
-    )
+    reasons = [line for line in lines if "rror" in line or "undefined symbol" in line]
+    return (reasons[:1] or lines[-1:] or ["nothing was printed"])[0]

@@ -35,7 +35,7 @@ def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
-    images = data.load_images(config, launch.local_rank)
+    images = data.load_images(config)
     network = build_model(config, images.classes)
     samples = Input(config, data.batches(config, launch.rank, images), place.torch_device)
     loop = Loop(config, backend, network, samples)

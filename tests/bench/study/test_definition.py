@@ -13,6 +13,9 @@ from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"
 
+HUGE = "1" + "0" * 23
+VARIANTS = "\n[variants.a]\n[variants.b]\n{}\n"
+
 BAD: list[tuple[str, str, str]] = [
     # key, the line that replaces it, message after the file's name
     ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
@@ -273,3 +276,75 @@ def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
     assert small(tmp_path, cells=two).pairs == [("ddp/gloo", "ddp/mpi")]
     absent = cells + '\nreference = "ddp/gloo"\ncandidate = "horovod/gloo"'
     assert small(tmp_path, cells=absent).pairs == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"blocks": "blocks = 10001"}, r"blocks=10001: should be less than or equal to 10000"),
+        (
+            {"blocks": "blocks = 1000000000"},
+            r"blocks=1000000000: should be less than or equal to 10000",
+        ),
+        (
+            {"blocks": "blocks = 10000", "world_sizes": "world_sizes = [1, 2, 4]"},
+            r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090",
+        ),
+        ({"blocks": "blocks = true"}, r"blocks=True: should be a valid integer"),
+        ({"blocks": 'blocks = "8"'}, r"blocks='8': should be a valid integer"),
+        ({"blocks": "blocks = 1.0"}, r"blocks=1.0: should be a valid integer"),
+        ({"seed": "seed = true"}, r"seed=True: should be a valid integer"),
+        ({"seed": f"seed = {HUGE}"}, rf"seed={HUGE}: should be less than"),
+        (
+            {"world_sizes": f"world_sizes = [{HUGE}]"},
+            rf"world_sizes.0={HUGE}: should be less than or equal to 1048576",
+        ),
+        (
+            {"world_sizes": f"world_sizes = {[*range(1, 1002)]}"},
+            r"world_sizes=.*: should have at most 1000 items",
+        ),
+        (
+            {"time_limit_s": "time_limit_s = 2592001"},
+            r"time_limit_s=2592001: should be less than or equal to 2592000",
+        ),
+        ({"name": f'name = "{"a" * 300}"'}, r"lower-case letters, digits, '-' and '_', at most 64"),
+        (
+            {"windows": "windows = true"},
+            r"run.windows=True is of another kind than the field; write it as a whole number",
+        ),
+        (
+            {"windows": 'windows = "2"'},
+            r"run.windows='2' is of another kind than the field; write it as a whole number",
+        ),
+        ({"windows": "windows = 2.0"}, r"run.windows=2.0 is of another kind"),
+        (
+            {"nesterov": 'nesterov = "yes"'},
+            r"run.nesterov='yes' is of another kind than the field; write it as true or false",
+        ),
+        (
+            {"nesterov": "nesterov = true\nmomentum = true"},
+            r"run.momentum=True is of another kind .* write it as a number",
+        ),
+        (
+            {"dataset": "dataset = 3"},
+            r"run.dataset=3 is of another kind than the field; write it as text",
+        ),
+        (
+            {"dataset": 'dataset = "digits"' + VARIANTS.format("")},
+            r"variants.a and variants.b are the same runs",
+        ),
+        (
+            {"dataset": 'dataset = "digits"' + VARIANTS.format("threads = 1")},
+            r"variants.a and variants.b are the same runs",
+        ),
+    ],
+)
+def test_a_study_of_absurd_values_is_refused(
+    tmp_path: Path, change: dict[str, str], rule: str
+) -> None:
+    if "variants" in "".join(change.values()):  # a table ends the one before it
+        path = write(tmp_path, SMALL + change["dataset"].partition("\n")[2])
+    else:
+        path = write(tmp_path, **change)
+    with pytest.raises(UsageError, match=rule):
+        read_study(path)
