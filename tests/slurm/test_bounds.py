@@ -140,7 +140,7 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "# Wie schnell ist es über MPI?\n" in done.stdout.decode()
-    assert f"STUDY_DIR='{tmp_path}/größe/small'\n" in done.stdout.decode()
+    assert f"  --study-dir='{tmp_path}/größe/small'\n" in done.stdout.decode()
 
 
 def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) -> None:
