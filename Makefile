@@ -42,7 +42,7 @@ study-all: setup ## run the study of all framework and transport pairs (prints i
 	@$(call run_study,local-transports)
 
 test: setup ## run all tests, those with real ranks under mpirun included
-	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile
+	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: setup ## check format, lint and types
 	$(RUN) ruff format --check .
