@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Each of several test processes has temporary files of its own.
+
+    An mpirun that ends clears the folder in which another one, of the same user, is just starting:
+    that one then says "The PMIx server's listener thread failed to start".
+    """
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        folder = Path(tempfile.gettempdir()) / f"tests-{os.getuid()}-{worker}"
+        folder.mkdir(exist_ok=True)
+        os.environ["TMPDIR"] = str(folder)
+        tempfile.tempdir = None  # it remembers the first answer
 
 
 @pytest.hookimpl(wrapper=True)
