@@ -89,7 +89,3 @@ def ms(x: float) -> str:
 
 def p_value(x: float | None) -> str:
     return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
-
-
-def or_dash(x: object) -> str:
-    return "-" if x is None or x == "" else str(x)
