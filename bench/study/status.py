@@ -70,8 +70,9 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; where it looked for its peers does
     not matter.
     """
-    for name in RunConfig.model_fields.keys() - {*fields_with(Role.BOOKKEEPING | Role.FOLDER)}:
-        if getattr(planned, name) != getattr(found, name):
+    ignored = fields_with(Role.BOOKKEEPING | Role.FOLDER)
+    for name in RunConfig.model_fields:
+        if name not in ignored and getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
     return ""
 

@@ -118,6 +118,11 @@ def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
     )
 
 
+def test_of_several_differences_the_first_declared_is_named(runs: list[Run]) -> None:
+    complete(runs[0].config.model_copy(update={"steps_per_window": 9, "seed": 99, "model": "tiny"}))
+    assert look(runs[0], False).reason.startswith("the log is of another run: model='tiny', ")
+
+
 def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
     complete(runs[0].config)
     runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
