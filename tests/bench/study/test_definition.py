@@ -56,12 +56,12 @@ BAD: list[tuple[str, str, str]] = [
     (
         "scaling",
         'scaling = ["weak", "strong", "batch"]',
-        "scaling lists 'batch' but there is no table [batch]; add it, or drop 'batch' from scaling",
+        "scaling lists 'batch' without a table [batch]; add it, or drop 'batch'",
     ),
     (
         "scaling",
         'scaling = ["weak"]',
-        "[strong] has no effect, scaling lacks 'strong'; add it to scaling, or drop the table",
+        "[strong] has no effect, scaling lacks 'strong'; add it, or drop the table",
     ),
     (
         "world_sizes",
@@ -186,7 +186,7 @@ BAD: list[tuple[str, str, str]] = [
     (
         "nesterov",
         "[variants.a]\nthreads = 1",
-        "variants has 'a' alone; add another to compare it with, or write its fields in [run]",
+        "variants has 'a' alone; add another, or write its fields in [run]",
     ),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
