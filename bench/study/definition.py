@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from bench.backends.catalogue import CANDIDATE, REFERENCE, cells, frameworks
-from bench.config import Curve, Role, RunConfig, Settings, Transport, fields_with
+from bench.config import Curve, Role, RunConfig, Settings, Transport, fields_with, near
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
@@ -191,12 +190,6 @@ def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[st
         of_reference = [cell for cell in cells if cell.partition("/")[0] == reference]
         found = [(cell, cell.replace(reference, candidate, 1)) for cell in of_reference]
     return [pair for pair in found if set(pair) <= set(cells)]
-
-
-def near(name: str, valid: Iterable[str]) -> str:
-    """'; did you mean ...?' for the closest valid name, else ''."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 # Each rule yields a sentence for what a study breaks: the value, the reason and the way out.

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from bench.config import UsageError, explain
-from bench.study.definition import Broken, Study, Table, near
+from bench.config import UsageError, explain, near
+from bench.study.definition import Broken, Study, Table
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20

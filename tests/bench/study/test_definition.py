@@ -116,9 +116,8 @@ BAD: list[tuple[str, str, str]] = [
     (
         "windows",
         "accumulate = 8",
-        "run.accumulate=8 does not divide the 4 images of a rank's step: micro-batches of unequal "
-        "size would weigh their images "
-        "unequally; choose a divisor (at horovod-gloo-w2-b4)",
+        "run.accumulate=8 does not divide the 4 images of a rank's step: unequal micro-batches "
+        "would weigh images unequally; choose a divisor (at horovod-gloo-w2-b4)",
     ),
     (
         "windows",
@@ -140,8 +139,8 @@ BAD: list[tuple[str, str, str]] = [
     (
         "windows",
         'precision = "tf32"',
-        "run.precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or "
-        "bf16-mixed (at ddp-mpi-w2-b8)",
+        "run.precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed (at "
+        "ddp-mpi-w2-b8)",
     ),
     (
         "windows",
