@@ -7,23 +7,18 @@ from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import (
-    TypedDict,
-)  # pydantic's own; it accepts the standard library's from Python 3.12 on
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
-# characters of a name; nothing that names a machine, a version or a file is longer
-MOST_TEXT = 4096
+MOST_TEXT = 4096  # characters of a name: of a machine, a version or a file
 MOST_INTEGER = 2**63
-_MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
-Value = Annotated[str, Field(max_length=_MOST_VALUE)]
+Value = Annotated[str, Field(max_length=2**17)]  # of a variable: the kernel takes no longer ones
 Texts = dict[Text, Value]
 Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
 Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-# No clock tells less than a nanosecond, and no run lasts 30 years: with these bounds sums and
-# quotients stay finite.
+# Sums and quotients stay finite: no clock tells less than a nanosecond, no run lasts 30 years.
 Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -175,4 +170,4 @@ def doubled_key(line: bytes) -> str | None:
         doubled.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
 
     json.loads(line.decode(), object_pairs_hook=look, parse_int=str)
-    return doubled[0] if doubled else None
+    return next(iter(doubled), None)
