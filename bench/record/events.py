@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
 MOST_TEXT = 4096  # characters of a name: of a machine, a version or a file
@@ -23,10 +23,7 @@ Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
-_open = with_config(ConfigDict(extra="allow"))
 
-
-@_open
 class Rank(TypedDict):
     """What one rank recorded of itself."""
 
@@ -47,7 +44,6 @@ class Rank(TypedDict):
     gpu_uuid: NotRequired[Text]
 
 
-@_open
 class Git(TypedDict):
     """State of the measuring code's checkout; None without git."""
 
@@ -56,7 +52,6 @@ class Git(TypedDict):
     bench_dirty: NotRequired[bool | None]
 
 
-@_open
 class Host(TypedDict):
     """Provenance of a run; a run that was refused for its world has no ranks."""
 
@@ -71,7 +66,6 @@ class Host(TypedDict):
     job: NotRequired[dict[Text, Text]]
 
 
-@_open
 class Start(TypedDict):
     event: Literal["start"]
     schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
@@ -80,7 +74,6 @@ class Start(TypedDict):
     workload: dict[Text, Text | bool | Integer | Number | None]
 
 
-@_open
 class Steps(TypedDict):
     event: Literal["steps"]
     phase: Literal["warmup", "window"]
@@ -88,7 +81,6 @@ class Steps(TypedDict):
     seconds: list[list[Seconds]]
 
 
-@_open
 class Window(TypedDict):
     event: Literal["window"]
     index: Count
@@ -97,7 +89,6 @@ class Window(TypedDict):
     input_seconds: NotRequired[list[Wait]]
 
 
-@_open
 class Error(TypedDict):
     event: Literal["error"]
     rank: Count
@@ -105,7 +96,6 @@ class Error(TypedDict):
     type: NotRequired[Text]
 
 
-@_open
 class End(TypedDict):
     event: Literal["end"]
     status: str
@@ -122,7 +112,6 @@ class End(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-@_open
 class Exit(TypedDict):
     event: Literal["exit"]
     code: Integer
@@ -135,9 +124,8 @@ class Exit(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-_EVENT: TypeAdapter[Any] = TypeAdapter(
-    Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
-)
+_Event = Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
+_EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
 
 
 class NoEvent(ValueError):
@@ -151,7 +139,7 @@ class Damaged(ValueError):
 def parse(line: bytes) -> dict[str, Any]:
     """One line as an event with at least the fields above. Raises NoEvent or Damaged."""
     try:
-        event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
+        event: dict[str, Any] = _EVENT.validate_json(line)
         return event
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
