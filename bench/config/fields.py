@@ -17,7 +17,6 @@ Curve = Literal["weak", "strong", "batch"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 MATCHED_BUCKET_MIB = 25.0
-_MOST = 10**9  # of anything counted: more is a slip, and some arithmetic would end in a traceback
 
 
 class Role(Flag):
@@ -42,6 +41,7 @@ _CELL, _KNOB = Role.CELL | Role.PLANNED, Role.CELL | Role.KNOB
 _SIZE = Role.POINT | Role.PLANNED
 _WORK, _METHOD, _BOOK = Role.WORK, Role.METHOD, Role.BOOKKEEPING
 _BLOCK = Role.METHOD | Role.PER_BLOCK
+_SEED = _BLOCK | Role.PLANNED | Role.PER_RUN
 _DISCLOSED = Role.WORK | Role.DISCLOSED
 _EXCHANGE = _DISCLOSED | Role.EXCHANGE
 _PLAN = Role.BOOKKEEPING | Role.PLANNED
@@ -53,6 +53,11 @@ def _field(role: Role, default: Any, description: str, **limits: Any) -> Any:
     info: FieldInfo = Field(default, description=description, **limits)
     info.metadata.append(role)
     return info
+
+
+def _count(role: Role, default: int | None, description: str, least: int = 1) -> Any:
+    # more is a slip, and some arithmetic on it would end in a traceback
+    return _field(role, default, description, ge=least, le=10**9)
 
 
 def _split_commas(value: object) -> object:
@@ -78,9 +83,7 @@ class Fields(BaseModel):
         "study": "set by python -m slurm for the runs of a study",
     }
 
-    backend: str = _field(
-        _CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)} (one process)"
-    )
+    backend: str = _field(_CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)}")
     transport: Transport = _field(
         _CELL, "none", "wire the gradients travel on; by default mpi on the CPU, nccl on CUDA"
     )
@@ -90,9 +93,7 @@ class Fields(BaseModel):
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
-    model: str = _field(
-        _WORK, "resnet50", "a torchvision classifier, or package.module:factory(num_classes)"
-    )
+    model: str = _field(_WORK, "resnet50", "of torchvision, or package.module:factory(num_classes)")
     dataset: str = _field(
         _WORK,
         "synthetic",
@@ -100,15 +101,9 @@ class Fields(BaseModel):
         "'svhn', 'cifar10', 'cifar100', 'imagefolder' (a folder per class, as ImageNet's train/): "
         "from data_dir; package.module:factory(config) for your own",
     )
-    data_dir: Path | None = _field(
-        _BLOCK | Role.FOLDER, None, "folder of a data set that lives on disk, refused by others"
-    )
-    download: bool = _field(
-        _BLOCK, True, "fetch svhn, cifar10 or cifar100 into data_dir where it is missing"
-    )
-    augment: bool = _field(
-        _WORK, True, "the data set's standard augmentation, seeded; built-in data sets have none"
-    )
+    data_dir: Path | None = _field(_BLOCK | Role.FOLDER, None, "folder of a data set on disk")
+    download: bool = _field(_BLOCK, True, "fetch svhn, cifar10 or cifar100 where it is missing")
+    augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
         _WORK,
         "reshuffled",
@@ -118,21 +113,13 @@ class Fields(BaseModel):
     preprocessing: Literal["inside", "outside"] = _field(
         _DISCLOSED, "inside", "'inside' the clock, or 'outside': batches are all made beforehand"
     )
-    loader_only: bool = _field(
-        _METHOD, False, "measure the input pipeline alone: batches are made, nothing is trained"
-    )
+    loader_only: bool = _field(_METHOD, False, "measure the input pipeline alone, train nothing")
     image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
-    global_batch: int | None = _field(
-        _SIZE, None, "images per step over all ranks (strong scaling)", ge=1, le=_MOST
-    )
-    batch_per_rank: int | None = _field(
-        _SIZE, None, "images per step on each rank (weak scaling)", ge=1, le=_MOST
-    )
-    world_size: int = _field(
-        _SIZE, 1, "ranks this run must have; any other number is an error", ge=1, le=_MOST
-    )
+    global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
+    batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
+    world_size: int = _count(_SIZE, 1, "ranks this run must have; any other number is an error")
     device: Literal["cpu", "cuda"] = _field(
-        _DISCLOSED, "cpu", "where the model lives; 'cuda' is ROCm's name in torch as well"
+        _DISCLOSED, "cpu", "cpu; or cuda, also ROCm's name in torch"
     )
     precision: Precision = _field(
         _WORK,
@@ -143,47 +130,35 @@ class Fields(BaseModel):
     memory_format: Literal["contiguous", "channels_last"] = _field(
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
-    compile: bool = _field(
-        _DISCLOSED, False, "torch.compile the model; may take away overlap: compare apart"
-    )
-    accumulate: int = _field(
-        _DISCLOSED, 1, "micro-batches of a step, which share its images", ge=1, le=_MOST
-    )
+    compile: bool = _field(_DISCLOSED, False, "torch.compile the model; may take away overlap")
+    accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
     clip_norm: float | None = _field(
         _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
     )
     compression: Literal["none", "fp16", "bf16"] = _field(
         _EXCHANGE, "none", "type in which float32 gradients travel"
     )
-    sync_batchnorm: bool = _field(
-        _EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA, where frameworks have it)"
-    )
-    unused_parameters: bool = _field(
-        _WORK, False, "allow a model that leaves parameters out of some steps"
-    )
-    base_lr: float = _field(
-        _WORK, 0.1, "learning rate per 256 images: lr = base_lr * global batch / 256", gt=0
-    )
-    max_lr: float | None = _field(
-        _WORK, None, "bound of the learning rate, for the largest batches, which diverge", gt=0
-    )
-    lr_warmup_steps: int = _field(
-        _WORK, 0, "steps over which the learning rate rises linearly to that value", ge=0, le=_MOST
-    )
+    sync_batchnorm: bool = _field(_EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA)")
+    unused_parameters: bool = _field(_WORK, False, "allow steps that leave parameters out")
+    base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
+    max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
+    lr_warmup_steps: int = _count(_WORK, 0, "steps of a linear rise to the learning rate", least=0)
     momentum: float = _field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
     weight_decay: float = _field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
     nesterov: bool = _field(_WORK, False, "Nesterov momentum")
-    warmup_steps: int = _field(
-        _METHOD, 10, "steps before the first window, recorded but not counted", ge=3, le=_MOST
-    )
-    windows: int = _field(_METHOD, 4, "timed windows", ge=1, le=_MOST)
-    steps_per_window: int = _field(_METHOD, 5, "optimiser updates in a window", ge=1, le=_MOST)
+    warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
+    windows: int = _count(_METHOD, 4, "timed windows")
+    steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
     seed: int = _field(
-        _BLOCK | Role.PLANNED | Role.PER_RUN, 0, "seed of weights, data and order", ge=0, lt=2**62
+        _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
     )
     threads: int = _field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
     num_workers: int = _field(
-        _WORK, 0, "data-loading processes of each rank; 0: the training process", ge=0, le=4096
+        _WORK,
+        0,
+        "data-loading processes of each rank; 0 loads in the training process",
+        ge=0,
+        le=4096,
     )
     bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", gt=0, le=2**20
@@ -198,9 +173,7 @@ class Fields(BaseModel):
         _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
     )
     rendezvous_dir: Path | None = _field(
-        _BOOK | Role.FOLDER,
-        None,
-        "folder where all ranks find each other; default: the log's folder, or /tmp on one node",
+        _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )
     rendezvous_timeout_s: float = _field(
         _BOOK, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
@@ -209,10 +182,8 @@ class Fields(BaseModel):
         _BOOK, 600.0, "seconds without progress after which the run fails", ge=1, le=86_400
     )
     study: str | None = _field(_PLAN, None, "name of the study this run belongs to")
-    block: int | None = _field(_ORDER, None, "index of the run's block", ge=0, le=_MOST)
-    position: int | None = _field(
-        _ORDER, None, "place of this run in its block's random order", ge=0, le=_MOST
-    )
+    block: int | None = _count(_ORDER, None, "index of the block this run belongs to", least=0)
+    position: int | None = _count(_ORDER, None, "place in its block's random order", least=0)
     curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = _field(
         _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )

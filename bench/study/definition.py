@@ -61,17 +61,13 @@ class Broken(ValueError):
 class Weak(Table):
     """Weak scaling: every rank keeps its batch."""
 
-    batch_per_rank: BatchPerRank = Field(
-        description="images per step on each rank, at every world size"
-    )
+    batch_per_rank: BatchPerRank = Field(description="images per step on each rank, at every size")
 
 
 class Strong(Table):
     """Strong scaling: the ranks share one batch."""
 
-    global_batch: Int = Field(
-        ge=1, le=2**40, description="images per step over all ranks; divides by every world size"
-    )
+    global_batch: Int = Field(ge=1, le=2**40, description="images per step over all ranks")
 
 
 class Batch(Table):
@@ -80,9 +76,7 @@ class Batch(Table):
     batch_per_rank: Annotated[tuple[BatchPerRank, ...], _FilledList] = Field(
         description="images per step on each rank, one point each"
     )
-    world_sizes: _WorldSizes = Field(
-        (), description="ranks at which the batch is swept; or write nodes above"
-    )
+    world_sizes: _WorldSizes = Field((), description="ranks of the sweep; or write nodes above")
 
 
 class Primary(Table):
@@ -118,24 +112,16 @@ class Study(Table):
         description="curves to measure: weak, strong, batch; one table each"
     )
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
-    nodes: _WorldSizes = Field(
-        (), description="instead of world_sizes: full nodes of the site, and one rank"
-    )
+    nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(
         None, description="the same for 1, 2, 4, ... nodes up to this and the site's limit"
     )
     blocks: Int = Field(
-        8, ge=1, le=MAX_BLOCKS, description="randomised passes over all points; verdicts need 6"
+        8, ge=1, le=MAX_BLOCKS, description="passes over all points; 6 for verdicts"
     )
-    seed: Int = Field(
-        0, ge=0, lt=2**61, description="of the order of runs; block b trains with seed + b"
-    )
-    margin: Float = Field(
-        0.02, gt=0, lt=1, description="relative difference below which cells are equivalent"
-    )
-    time_limit_s: Seconds = Field(
-        300, description="seconds a run may take, start-up included, before it is ended"
-    )
+    seed: Int = Field(0, ge=0, lt=2**61, description="of the order; block b trains with seed + b")
+    margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
+    time_limit_s: Seconds = Field(300, description="seconds after which a run is ended")
     expected_run_s: Seconds | None = Field(
         None, description="seconds a run may well take: the estimate until one has ended"
     )

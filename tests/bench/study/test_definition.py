@@ -81,7 +81,7 @@ BAD: list[tuple[str, str, str]] = [
     (
         "batch_per_rank",
         "batch_per_rnak = 8",
-        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every world size",
+        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every size",
     ),
     ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
