@@ -49,18 +49,13 @@ class RunConfig(Fields):
 
     @model_validator(mode="before")
     @classmethod
-    def _require_text(cls, data: Any) -> Any:
-        for name, value in data.items() if isinstance(data, dict) else ():
+    def _prepare(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
             if isinstance(value, str | Path) and name != "curves":  # a list, and none is no curve
                 require_text(name, str(value))
-        return data
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_transport(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("transport") is not None:
-            return data
-        if data.get("backend") not in frameworks():
+        if data.get("transport") is not None or data.get("backend") not in frameworks():
             return data
         return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
 
@@ -154,40 +149,31 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _load(path: Path) -> Any:
-    """What a .toml or .json file holds. Raises UsageError."""
-    if path.suffix not in (".toml", ".json"):
-        raise UsageError(f"{path}: a config file ends in .toml or .json")
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".toml":
-            return tomllib.loads(text)
-        return json.loads(text, object_pairs_hook=_once)
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply; write one flat table of fields") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
 def _read_fields(path: Path) -> dict[str, Any]:
     """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
 
     Which go together is not checked. Raises UsageError for anything else.
     """
-    fields = _load(path)
-    if not isinstance(fields, dict):
-        raise UsageError(f"{path}: must hold one table of fields, not a {type(fields).__name__}")
-    _require_known(fields)
+    if path.suffix not in (".toml", ".json"):
+        raise UsageError(f"{path}: a config file ends in .toml or .json")
     try:
+        text = path.read_text(encoding="utf-8")
+        toml = path.suffix == ".toml"
+        fields = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
+        if not isinstance(fields, dict):
+            raise ValueError(f"must hold one table of fields, not a {type(fields).__name__}")
+        _require_known(fields)
         for name, value in fields.items():
             if isinstance(value, str):
                 require_text(name, value)
         # as JSON, in which a path and a list have no other form; a date, no field's type, has none
         text = json.dumps(fields, default=lambda value: {"date": str(value)})
         checked = Fields.model_validate_json(text, strict=True)
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply; write one flat table of fields") from None
     except ValidationError as error:
         raise UsageError(f"{path}: {explain(error)}") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
     return {name: getattr(checked, name) for name in fields}
 

@@ -118,9 +118,7 @@ class Fields(BaseModel):
     global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
     batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
     world_size: int = _count(_SIZE, 1, "ranks this run must have; any other number is an error")
-    device: Literal["cpu", "cuda"] = _field(
-        _DISCLOSED, "cpu", "cpu; or cuda, also ROCm's name in torch"
-    )
+    device: Literal["cpu", "cuda"] = _field(_DISCLOSED, "cpu", "'cuda' is ROCm's name in torch too")
     precision: Precision = _field(
         _WORK,
         "float32",
