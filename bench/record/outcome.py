@@ -10,7 +10,7 @@ from typing import Any
 from bench.launch.world import WrongWorld
 
 # A planned run has no log yet; every other state is a log's.
-STATES = ("ok", "running", "planned", "failed", "timed out", "interrupted")
+STATES: tuple[str, ...] = ("ok", "running", "planned", "failed", "timed out", "interrupted")
 STATES += ("out of memory", "node lost", "wrong world")
 Event = Mapping[str, Any]
 
@@ -64,7 +64,8 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     words = _words(errors, said)
     code = f"exit code {launcher['code']}: " if "code" in launcher else ""
     ended = launcher.get("timed_out") or launcher.get("interrupted")
-    stopped = f"stopped: {end['reason']}" if end.get("reason") else _stopped_by(end)
+    stopped = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
+    stopped = f"stopped: {end['reason']}" if end.get("reason") else stopped
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
@@ -110,10 +111,6 @@ def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str,
 
 def _error(error: Event) -> str:
     return f"rank {error['rank']}: {error['message']}"
-
-
-def _stopped_by(end: Event) -> str:
-    return f"stopped by {end['signal']}" if end.get("signal") else "stopped"
 
 
 def _words(errors: Sequence[Event], said: Sequence[str]) -> tuple[str, ...]:

@@ -140,33 +140,24 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     """
     check_size(study, blocks)
     first = {point: config_of(study, point) for point in _shuffled(points(study), study.seed, 0)}
-    return [
-        [
-            _run(study, p, first[p], block, position, runs_dir)
-            for position, p in enumerate(_shuffled(list(first), study.seed, block))
-        ]
-        for block in range(blocks)
-    ]
+    planned = []
+    for block in range(blocks):
+        runs = []
+        for position, point in enumerate(_shuffled(list(first), study.seed, block)):
+            run_id = f"b{block:02d}-{position:02d}-{point.name}"
+            own: dict[str, Any] = {"block": block, "position": position}
+            # the seed is equal for all cells of a block: same initial weights, same data and order
+            own |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
+            # a copy: no rule speaks of what differs between blocks
+            runs.append(Run(run_id, point, first[point].model_copy(update=own)))
+        planned.append(runs)
+    return planned
 
 
 def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
     """A random order that every version of Python keeps, which random.shuffle does not promise."""
-
-    def digest(point: Point) -> bytes:
-        return hashlib.sha256(f"{seed}/{block}/{point.name}".encode()).digest()
-
-    return sorted(all_points, key=digest)
-
-
-def _run(
-    study: Study, point: Point, config: RunConfig, block: int, position: int, runs_dir: Path
-) -> Run:
-    """The run of a point in one block; no rule speaks of what differs between blocks."""
-    run_id = f"b{block:02d}-{position:02d}-{point.name}"
-    own: dict[str, Any] = {"block": block, "position": position}
-    # the seed is equal for all cells of a block: same initial weights, same data, same order
-    own |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
-    return Run(run_id, point, config.model_copy(update=own))
+    names = {point: f"{seed}/{block}/{point.name}".encode() for point in all_points}
+    return sorted(all_points, key=lambda point: hashlib.sha256(names[point]).digest())
 
 
 def config_of(study: Study, point: Point) -> RunConfig:
