@@ -60,7 +60,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         pulse.close()
     facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
-        more = check_training(loop, backend, config, network, images.classes)
+        more: dict[str, Any] = check_training(loop, backend, config, network, images.classes)
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]

@@ -18,11 +18,11 @@ OWNED_FIELDS = {
     **dict.fromkeys(fields_with(Role.PLANNED), "leave it out"),
     "backend": "list it in cells",
     "transport": f"list it in cells, as in {cells()[1]!r}",
-    "settings": "write settings at the top of the study",
+    "settings": "write settings at the top",
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
-    "world_size": "write world_sizes at the top of the study",
-    "seed": "write seed at the top of the study",
+    "world_size": "write world_sizes at the top",
+    "seed": "write seed at the top",
     "study": "it is the study's name",
 }
 
