@@ -101,7 +101,7 @@ class Study(Table):
         min_length=1, max_length=1000, description="one sentence: what the numbers are to answer"
     )
     cells: Annotated[tuple[str, ...], _FilledList] = Field(
-        description="what is measured: single, framework/transport; framework: over the site's"
+        description="what is measured: single, framework/transport, framework (on the site's)"
     )
     reference: str = Field(REFERENCE, description="framework or cell compared with")
     candidate: str = Field(CANDIDATE, description="framework or cell that is compared with it")
@@ -113,29 +113,19 @@ class Study(Table):
     )
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
-    up_to_nodes: WorldSize | None = Field(
-        None, description="the same for 1, 2, 4, ... nodes up to this and the site's limit"
-    )
-    blocks: Int = Field(
-        8, ge=1, le=MAX_BLOCKS, description="passes over all points; 6 for verdicts"
-    )
+    up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
+    blocks: Int = Field(8, ge=1, le=MAX_BLOCKS, description="randomised passes over all points")
     seed: Int = Field(0, ge=0, lt=2**61, description="of the order; block b trains with seed + b")
     margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
     time_limit_s: Seconds = Field(300, description="seconds after which a run is ended")
-    expected_run_s: Seconds | None = Field(
-        None, description="seconds a run may well take: the estimate until one has ended"
-    )
-    primary: Primary | None = Field(
-        None, description="the one comparison that Holm's correction leaves alone; default: none"
-    )
+    expected_run_s: Seconds | None = Field(None, description="estimate until a run has ended")
+    primary: Primary | None = Field(None, description="the comparison that Holm leaves alone")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")
     run: dict[str, Any] = Field({}, description="fields of RunConfig, the same in every run")
     site: str = Field("", max_length=1000, description="leave it out: filled in for a site")
-    variants: dict[str, dict[str, Any]] = Field(
-        {}, description="[variants.NAME]: a set of fields that goes before those of [run]"
-    )
+    variants: dict[str, dict[str, Any]] = Field({}, description="by name: fields, before [run]'s")
 
     @property
     def fields(self) -> list[str]:

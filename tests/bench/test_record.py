@@ -482,7 +482,7 @@ def test_a_line_that_is_written_in_part_is_an_error_with_its_path(
     tmp_path: Path, event: str, room: int
 ) -> None:
     path = tmp_path / "run.jsonl"
-    command = [sys.executable, "-c", WRITER, path, str(room), event]
+    command = [sys.executable, "-c", WRITER, str(path), str(room), event]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"[Errno 27] File too large: '{path}'\n"
     run = read_run(path)
