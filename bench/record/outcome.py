@@ -27,10 +27,11 @@ _LAUNCHER_MEMORY = re.compile(
 # srun and Slurm's step daemon; mpirun says it of its daemon on the other node.
 _NODE = re.compile(r"(?i)\bnode failure\b|\bNODE_FAIL\b|lost communication with a remote daemon")
 # How launchers name a rank and its end: srun; mpirun of a signal, which Open MPI 5 puts on a line
-# of its own; of an exit code.
+# of its own; of an exit code. A rank has six digits at most: more would be counted for minutes.
 _SRUN_RANKS = re.compile(r"\btasks? ([\d,-]+): (.+)")
-_MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d+) with PID .* exited on\s+(signal [^\n]*)")
-_MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d+)\]\s+Exit code: +(\d+)")
+_SRUN_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+_MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d{1,6}) with PID .* exited on\s+(signal [^\n]*)")
+_MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d{1,6})\]\s+Exit code: +(\d+)")
 _TELLING = re.compile(r"error: |[\w.]*(Error|Exception)\b")
 _KILL = re.compile(r"\bsignal 9\b|tasks? [\d,-]+: Killed")
 _KILLED = 137  # the shell's code for it
@@ -136,8 +137,8 @@ def _told(said: Sequence[str]) -> Iterator[tuple[int, str]]:
     text = "\n".join(said)
     for tasks, how in _SRUN_RANKS.findall(text):
         for part in tasks.split(","):
-            first, _, last = part.partition("-")
-            if first.isdecimal() and (last or first).isdecimal():
-                yield from ((rank, how) for rank in range(int(first), int(last or first) + 1))
+            if found := _SRUN_RANGE.fullmatch(part):
+                ranks = range(int(found[1]), int(found[2] or found[1]) + 1)
+                yield from ((rank, how) for rank in ranks)
     yield from ((int(rank), how.rstrip(".")) for rank, how in _MPIRUN_SIGNAL.findall(text))
     yield from ((int(rank), f"exit code {code}") for rank, code in _MPIRUN_CODE.findall(text))

@@ -202,6 +202,14 @@ def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) 
     assert judge(events) == verdict
 
 
+@pytest.mark.parametrize("rank", ["9" * 5000, "0-20000000", "1-", "x"])
+def test_a_rank_that_cannot_be_is_none(rank: str) -> None:
+    said = [f"srun: error: r2: tasks {rank}: Killed"]
+    assert judged(left(1, said)).words == (said[0],)
+    said = [f"mpirun noticed that process rank {rank} with PID 1 on r2 exited on signal 9"]
+    assert judged(left(1, said)).words == (said[0],)
+
+
 @pytest.mark.parametrize(
     ("code", "said", "facts", "state"),
     [
