@@ -21,7 +21,8 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
     """Write one line at the file's end, on a line of its own even after a torn one."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
+    text = json.dumps(_finite({"event": event, **fields}), allow_nan=False)
+    line = b"\n" * torn + text.encode() + b"\n"
     if event in SEALED:
         before = bytearray()  # what this rank and others have written so far
         while len(before) < size and (part := os.pread(fd, size - len(before), len(before))):
@@ -38,13 +39,6 @@ def seal(before: bytes | bytearray, line: bytes) -> bytes:
     """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
     head = line.removesuffix(b"}\n")
     return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
