@@ -64,8 +64,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
-    pulse.passed = not failed
     _write_end(log, backend, place, facts, failed)
+    pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
