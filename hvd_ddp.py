@@ -32,12 +32,12 @@ def main() -> int:
         from bench import version
 
         print(version())
-        return 0
-    if room in ("-h", "--help"):
+    elif room in ("-h", "--help"):
         print(USAGE)
-        return 0
-    print(f"error: {room!r} is none of {', '.join(ROOMS)}; try hvd-ddp --help", file=sys.stderr)
-    return 2
+    else:
+        print(f"error: {room!r} is none of {', '.join(ROOMS)}; try hvd-ddp --help", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ def version() -> str:
     from importlib import metadata
 
     try:
-        return str(
-            tomllib.loads(
-                (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
-            )["project"]["version"]
-        )
+        text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+        return str(tomllib.loads(text)["project"]["version"])
     except OSError:
         return metadata.version("horovod-vs-ddp")

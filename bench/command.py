@@ -1,6 +1,4 @@
-"""What python -m bench does: read the input, see to it that every end is recorded, run one
-configuration.
-"""
+"""What python -m bench does: read the input, run one configuration, record every end."""
 
 from __future__ import annotations
 
@@ -13,14 +11,8 @@ from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.resources import advice, environment, require_unmodified
-from bench.lifecycle.ending import (
-    FAILED,
-    INPUT_ERROR,
-    LAUNCHER_READS_S,
-    RANK_0_SPEAKS_S,
-    Ending,
-    alarm,
-)
+from bench.lifecycle import ending as endings
+from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.interrupt import on_interrupt
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
@@ -32,9 +24,7 @@ from bench.streams import say
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 the run is ok, 1 it failed, 2 the input was wrong, 128 + n it was ended by
-    signal n.
-    """
+    """Exit status: 0 ok, 1 failed, 2 wrong input, 128 + n ended by signal n."""
     if argv[:1] == ["doctor"]:
         from bench.tools.doctor.command import main as doctor
 
@@ -51,11 +41,11 @@ def main(argv: list[str]) -> int:
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
         if rank:
-            time.sleep(RANK_0_SPEAKS_S)
+            time.sleep(endings.RANK_0_SPEAKS_S)
         else:
             say(f"error: {error}")
         if launch is not None and launch.size > 1:
-            time.sleep(LAUNCHER_READS_S)
+            time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
     return _live(config, launch, log)
 
@@ -70,26 +60,19 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     try:
         if launch.rank == 0:
             say(opening(config))
-        _watch(config, launch, ending, pulse, board)
-
-        from bench.run import (
-            run,
-        )  # loads torch: after the threads are set and the input is known to be good
+        on_interrupt(ending.told)
+        ending.guard_exit()
+        limit = config.stall_timeout_s
+        Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
+        # loads torch: after the threads are set and the input is known to be good
+        from bench.run import run
 
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
     kept = launch.rank > 0 or ending.find_log()
-    alarm(config.stall_timeout_s)
+    endings.alarm(config.stall_timeout_s)
     return 0 if passed and kept else FAILED
-
-
-def _watch(
-    config: RunConfig, launch: launching.Launch, ending: Ending, pulse: Pulse, board: Board
-) -> None:
-    on_interrupt(ending.told)
-    ending.guard_exit()
-    Watchdog(pulse, board, ending, launch.rank, launch.size, config.stall_timeout_s).start()
 
 
 def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
@@ -101,9 +84,7 @@ def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
 
 
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
-    """Raise WrongWorld; a study's run is recorded as refused, one by hand leaves nothing in the way
-    of the next attempt.
-    """
+    """Raise WrongWorld; recorded for a study's run, as one by hand leaves the way free."""
     try:
         launching.require_world(launch, config.world_size, os.environ)
     except launching.WrongWorld as error:
@@ -111,11 +92,8 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
             # another of several worlds has written it, or it cannot be written
             with contextlib.suppress(UsageError):
                 log = RunLog(config.log_path)
-                start = {
-                    "config": config.model_dump(mode="json"),
-                    "host": {"launch": launch.record()},
-                    "workload": {},
-                }
+                start = {"config": config.model_dump(mode="json"), "workload": {}}
+                start["host"] = {"launch": launch.record()}
                 log.write("start", schema=SCHEMA, **start)
                 log.write("error", rank=0, type=type(error).__name__, message=str(error))
                 log.write("end", status=f"failed: {error}")

@@ -19,41 +19,33 @@ class OwnCodeError(UsageError):
 
     def __init__(self, message: str, error: Exception) -> None:
         self.trace = _trace(error)
-        super().__init__(
-            f"{message} ({in_words(error)}); mend it"
-            + (", its traceback follows" if self.trace else "")
-        )
+        follows = ", its traceback follows" if self.trace else ""
+        super().__init__(f"{message} ({in_words(error)}); mend it{follows}")
 
 
 def make(field: str, name: str, argument: object) -> Any:
     """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
-    factory = _find(field, name)
+    factory = _find(f"{field}={name!r}", *name.partition(":")[::2])
     try:
         return factory(argument)
     except Exception as error:
-        raise OwnCodeError(
-            f"{field}={name!r}: the factory, called with one argument, failed", error
-        ) from None
+        failed = f"{field}={name!r}: the factory, called with one argument, failed"
+        raise OwnCodeError(failed, error) from None
 
 
-def _find(field: str, name: str) -> Callable[[object], Any]:
-    module_name, _, factory_name = name.partition(":")
+def _find(given: str, module_name: str, factory_name: str) -> Callable[[object], Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         if _absent(error, module_name):
-            raise UsageError(f"{field}={name!r}: {in_words(error)}; {_WAY_OUT}") from None
-        raise OwnCodeError(f"{field}={name!r}: importing {module_name} failed", error) from None
+            raise UsageError(f"{given}: {in_words(error)}; {_WAY_OUT}") from None
+        raise OwnCodeError(f"{given}: importing {module_name} failed", error) from None
     factory = getattr(module, factory_name, None)
     if factory is None:
-        raise UsageError(
-            f"{field}={name!r}: module {module_name!r} has no attribute {factory_name!r}; "
-            f"{_WAY_OUT}"
-        )
+        lacks = f"module {module_name!r} has no attribute {factory_name!r}"
+        raise UsageError(f"{given}: {lacks}; {_WAY_OUT}")
     if not callable(factory):
-        raise UsageError(
-            f"{field}={name!r} is a {type(factory).__name__}, not a function; {_WAY_OUT}"
-        )
+        raise UsageError(f"{given} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
     return factory  # type: ignore[no-any-return]
 
 
@@ -84,8 +76,5 @@ def _trace(error: Exception) -> str:
 
 
 def _ours(file: str) -> bool:
-    return (
-        Path(file).is_relative_to(_BENCH)
-        or file == importlib.__file__
-        or file.startswith("<frozen importlib")
-    )
+    imports = file == importlib.__file__ or file.startswith("<frozen importlib")
+    return imports or Path(file).is_relative_to(_BENCH)

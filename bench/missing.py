@@ -10,8 +10,7 @@ _OURS = ("bench", "slurm", "plots", "tests")
 
 def explain_missing(error: ImportError) -> str:
     """One line with the package and the way out. Raises `error` if a module of ours is missing."""
-    first: BaseException = error
-    # pandas hides which package it lacks
+    first: BaseException = error  # pandas hides which package it lacks
     while (before := first.__cause__ or first.__context__) is not None:
         first = before
     if not isinstance(first, ModuleNotFoundError) or first.name is None:
@@ -20,14 +19,9 @@ def explain_missing(error: ImportError) -> str:
     if package in _OURS:
         raise error
     if package in sys.stdlib_module_names:
-        return (
-            f"{package} is not part of Python on this system ({sys.platform}); run this "
-            f"command on Linux"
-        )
-    return (
-        f"{package} is not installed for {sys.executable}; run `make setup` and start "
-        f".venv/bin/python, or `pip install .`"
-    )
+        return f"{package} is not part of Python on {sys.platform}; run this command on Linux"
+    cure = "run `make setup` and start .venv/bin/python, or `pip install .`"
+    return f"{package} is not installed for {sys.executable}; {cure}"
 
 
 def give_up(error: ImportError) -> NoReturn:

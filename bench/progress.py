@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from statistics import harmonic_mean
-from typing import Any
 
 from bench.config import RunConfig
 from bench.streams import say
@@ -23,16 +22,11 @@ def quantity(value: float) -> str:
 
 def opening(config: RunConfig) -> str:
     """What the run will do; said before anything slow is loaded."""
+    alone = f"input pipeline of {config.dataset} alone"
+    what = f"{config.cell}, {_ranks(config)}, {alone if config.loader_only else config.model}"
+    images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
-    return (
-        f"{_setting(config)} at {config.image_size} px, {config.samples_per_rank} images per "
-        f"rank, {steps}; loading torch ..."
-    )
-
-
-def _setting(config: RunConfig) -> str:
-    what = f"input pipeline of {config.dataset} alone" if config.loader_only else config.model
-    return f"{config.cell}, {_ranks(config)}, {what}"
+    return f"{what} at {images}, {steps}; loading torch ..."
 
 
 def _ranks(config: RunConfig) -> str:
@@ -45,18 +39,26 @@ def result(config: RunConfig, rates: list[float], loss: float | None, failed: li
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
     line += ", input pipeline alone" if loss is None else f", loss {quantity(loss)}"
     line += f", FAILED CHECKS {', '.join(failed)}" if failed else ""
-    line += (
-        " (use --max-lr, --lr-warmup-steps or a lower --base-lr)"
-        if {"loss_finite", "loss_bounded"} & {*failed}
-        else ""
-    )
-    return (
-        f"{line}; "
-        f"{f'log {config.log_path}' if config.log_path else 'no --log-path given, nothing kept'}"
-    )
+    if {"loss_finite", "loss_bounded"} & {*failed}:
+        line += " (use --max-lr, --lr-warmup-steps or a lower --base-lr)"
+    kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
+    return f"{line}; {kept}"
 
 
-class Lines:
+class Screen:
+    """What a run shows of itself; this one, of ranks other than 0, shows nothing."""
+
+    def phase(self, name: str) -> None:
+        """The run enters a phase."""
+
+    def window(self, done: int, total: int, images_per_s: float) -> None:
+        """A window has ended."""
+
+    def close(self) -> None:
+        """Nothing more will be shown."""
+
+
+class Lines(Screen):
     """One line per phase and per window on standard error."""
 
     def phase(self, name: str) -> None:
@@ -65,68 +67,43 @@ class Lines:
     def window(self, done: int, total: int, images_per_s: float) -> None:
         say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
 
-    def close(self) -> None:
-        pass
 
-
-class Bar:
+class Bar(Screen):
     """A bar with an estimate, redrawn between windows only: inside, it would be measured."""
 
     def __init__(self, windows: int) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
-        columns: list[Any] = [
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} windows"),
-        ]
-        columns += [TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn()]
-        self._progress = Progress(
-            *columns, console=Console(stderr=True), auto_refresh=False, get_time=time.monotonic
+        self._progress = progress.Progress(
+            "{task.description}",
+            progress.BarColumn(),
+            "{task.completed}/{task.total} windows",
+            "{task.fields[rate]}",
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            auto_refresh=False,
+            get_time=time.monotonic,
         )
         self._task = self._progress.add_task("", total=windows, rate="")
 
     def phase(self, name: str) -> None:
         self._progress.start()
-        self._progress.update(self._task, description=name)
-        self._progress.refresh()
+        self._progress.update(self._task, description=name, refresh=True)
 
     def window(self, done: int, total: int, images_per_s: float) -> None:
         rate = f"{quantity(images_per_s)} images/s"
         self._progress.update(
-            self._task, description="window", completed=done, total=total, rate=rate
+            self._task, description="window", completed=done, total=total, rate=rate, refresh=True
         )
-        self._progress.refresh()
 
     def close(self) -> None:
         self._progress.stop()
 
 
-class Silent:
-    """Ranks other than 0."""
-
-    def phase(self, name: str) -> None:
-        pass
-
-    def window(self, done: int, total: int, images_per_s: float) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-Screen = Lines | Bar | Silent
-
-
 def make_screen(rank: int, windows: int) -> Screen:
     """The one that suits this rank and its standard error."""
     if rank:
-        return Silent()
+        return Screen()
     return Bar(windows) if sys.stderr.isatty() else Lines()

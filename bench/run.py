@@ -1,11 +1,9 @@
-"""One run on one rank: build everything that the config names, train, and write what was measured
-and checked.
-"""
+"""One run on one rank: build what the config names, train, write what was measured and checked."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,9 +29,7 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
-    """True if the run did what was asked. Raises UsageError on input that shows to be wrong only
-    now.
-    """
+    """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0:
         _warn_of_rate(config)
     torch.set_num_threads(config.threads)
@@ -42,36 +38,36 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     images = data.load_images(config)
     pulse.enter("building the model")
     network = models.build_model(config, images.classes)
-    machine.require_training_fit(
-        config, launch, sum(p.numel() * p.element_size() for p in network.parameters())
-    )
+    machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    write_start(
-        config, launch, log, backend, place, _workload(network, data.describe(config, images))
-    )
+    workload = {**data.describe(config, images), **_size(network)}
+    write_start(config, launch, log, backend, place, workload)
     watch = place.stopwatch()
-    samples = Input(
-        config, data.batches(config, launch.rank, images, pulse.tick), place.torch_device
-    )
+    batches = data.batches(config, launch.rank, images, pulse.tick)
+    samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
     loop = None if config.loader_only else Loop(config, backend, network, samples)
     step: Callable[[], object] = samples.step if loop is None else loop.step
-    pulse.enter(_first_phase(config), _counts(samples, loop))
+    compiles = config.compile and loop is not None
+    pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
     try:
         measure(step, samples, backend, config, log, watch, pulse.window)
     finally:
         pulse.close()
     facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
-        facts = _joined(facts, check_training(loop, backend, config, network, images.classes))
+        more: dict[str, Any] = check_training(loop, backend, config, network, images.classes)
+        facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
-    pulse.passed = _write_end(log, backend, place, facts)
+    failed = [name for name, good in facts["checks"].items() if not good]
+    _write_end(log, backend, place, facts, failed)
+    pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
-        say(result(config, pulse.rates, facts.get("last_loss"), _failed(facts)))
+        say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
     del step, loop  # they hold the wrapped model, which must be gone before its process group
     backend.close()
@@ -80,37 +76,25 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
-    return lambda: (
-        len(samples.wait_seconds),
-        len(samples.wait_seconds) if loop is None else loop.steps,
-    )
-
-
-def _first_phase(config: RunConfig) -> str:
-    return "compiling, warm-up" if config.compile and not config.loader_only else "warm-up"
+    waits = samples.wait_seconds
+    return lambda: (len(waits), len(waits) if loop is None else loop.steps)
 
 
 def _warn_of_rate(config: RunConfig) -> None:
     rate = config.peak_learning_rate
     if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
-        say(
-            f"warning: learning rate {rate:g} from the first step will probably make the loss "
-            f"explode, which fails the run; "
-            f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
-        )
+        explodes = "will probably make the loss explode, which fails the run"
+        cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
+        say(f"warning: learning rate {rate:g} from the first step {explodes}; {cure}")
 
 
-def _joined(facts: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    return {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
+def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)
 
 
-def _workload(network: torch.nn.Module, samples: dict[str, Any]) -> dict[str, Any]:
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    return {
-        **samples,
-        "parameters": sum(p.numel() for p in parameters),
-        "gradient_bytes": sum(p.numel() * p.element_size() for p in parameters),
-    }
+def _size(network: torch.nn.Module) -> dict[str, int]:
+    trained = [p for p in network.parameters() if p.requires_grad]
+    return {"parameters": sum(p.numel() for p in trained), "gradient_bytes": _bytes(trained)}
 
 
 def write_start(
@@ -121,8 +105,9 @@ def write_start(
     place: Device,
     workload: dict[str, Any],
 ) -> None:
-    """Compare what all ranks must share, and log it. Raises UsageError where ranks differ or share
-    a place; needs all ranks.
+    """Compare what all ranks must share, and log it; needs all ranks.
+
+    Raises UsageError where ranks differ or share a place.
     """
     shared = flat({**provenance.shared(os.environ, backend.versions), "workload": workload})
     own = {
@@ -133,34 +118,22 @@ def write_start(
     told = backend.gather((shared, own, provenance.placement(os.environ)))
     if problem := disagreement([of_all for of_all, _, _ in told]):
         raise UsageError(problem)
-    ranks = [
-        {**of_one, "env": provenance.changed(told[0][2], placed)} for _, of_one, placed in told
-    ]
+    ranks = [{**one, "env": provenance.changed(told[0][2], placed)} for _, one, placed in told]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
     if len(places) != launch.size or [r["rank"] for r in ranks] != list(range(launch.size)):
-        raise WrongWorld(
-            f"{launch.size} ranks hold {len(places)} distinct places (host, local rank): a "
-            f"doubled or lost rank; "
-            "see python -m bench doctor under the same launcher"
-        )
+        held = f"{launch.size} ranks hold {len(places)} distinct places (host, local rank)"
+        cure = "see python -m bench doctor under the same launcher"
+        raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
     device.require_own_gpus(ranks)
     if launch.rank == 0:
         facts = {"ranks": ranks, **provenance.describe_run(os.environ, backend.versions)}
-        log.write(
-            "start",
-            schema=SCHEMA,
-            config=config.model_dump(mode="json"),
-            host=facts,
-            workload=workload,
-        )
+        start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
+        log.write("start", schema=SCHEMA, **start)
 
 
-def _failed(facts: dict[str, Any]) -> list[str]:
-    return [name for name, good in facts["checks"].items() if not good]
-
-
-def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, Any]) -> bool:
-    failed = _failed(facts)
+def _write_end(
+    log: RunLog, backend: Backend, place: Device, facts: dict[str, Any], failed: list[str]
+) -> None:
     disturbed = backend.gather(provenance.disturbance())
     log.write(
         "end",
@@ -170,4 +143,3 @@ def _write_end(log: RunLog, backend: Backend, place: Device, facts: dict[str, An
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )
-    return not failed

@@ -20,27 +20,21 @@ class _Forgiving(io.FileIO):
 def secure() -> None:
     """Make the process's streams safe to write to; call before any file is opened.
 
-    Otherwise a file could take the number of a closed standard error, and libraries that complain
-    would write into it.
+    Otherwise a file could take a closed standard error's number, and complaints go into it.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-    errors = _Forgiving(2, "w", closefd=False)
-    sys.stderr = io.TextIOWrapper(
-        errors, encoding="utf-8", errors="backslashreplace", write_through=True
-    )
+    raw, errors = _Forgiving(2, "w", closefd=False), "backslashreplace"
+    sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, write_through=True)
 
 
 def say(text: str) -> None:
     """Print lines for people, control characters as their codes: a terminal would obey them."""
-    print(
-        "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text),
-        file=sys.stderr,
-        flush=True,
-    )
+    safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    print(safe, file=sys.stderr, flush=True)
 
 
 def show_cursor() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.config import UsageError
-from bench.study.definition import near
+from bench.config import UsageError, near
 from bench.study.files import line_of, read, read_text
 from slurm.site import Site
 

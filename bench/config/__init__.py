@@ -1,6 +1,4 @@
-"""RunConfig: everything that defines one run, checked when made; the command line derives from it
-both ways.
-"""
+"""RunConfig: all that defines one run, checked when made; the command line is derived from it."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ import difflib
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, Self, get_args
 
@@ -22,34 +19,19 @@ from bench.config.fields import (
     MATCHED_BUCKET_MIB,
     Curve,
     Fields,
+    Role,
     Settings,
     Transport,
     fields_with,
 )
-from bench.config.roles import Role
 from bench.config.rules import ON_DISK, check, require_text
 
-__all__ = [
-    "MATCHED_BUCKET_MIB",
-    "ON_DISK",
-    "Curve",
-    "Role",
-    "RunConfig",
-    "Settings",
-    "Transport",
-    "UsageError",
-    "explain",
-    "fields_with",
-    "make_config",
-    "parse_argv",
-    "read_fields",
-]
+__all__ = ["MATCHED_BUCKET_MIB", "ON_DISK", "Curve", "Role", "RunConfig", "Settings", "Transport"]
+__all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
 
 
 class UsageError(ValueError):
-    """The user's mistake, in one line that names the value, the rule and the way out; shells print
-    it and exit 2.
-    """
+    """The user's mistake in one line: value, rule and way out; shells print it and exit 2."""
 
     @property
     def text(self) -> str:
@@ -63,28 +45,19 @@ class UsageError(ValueError):
 
 
 class RunConfig(Fields):
-    """One run: one process group, one log. Construction raises `pydantic.ValidationError` where a
-    rule is broken.
-    """
+    """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
 
     @model_validator(mode="before")
     @classmethod
-    def _require_text(cls, data: Any) -> Any:
-        for name, value in data.items() if isinstance(data, dict) else ():
+    def _prepare(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name, value in data.items():
             if isinstance(value, str | Path) and name != "curves":  # a list, and none is no curve
                 require_text(name, str(value))
-        return data
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_transport(cls, data: Any) -> Any:
-        if (
-            isinstance(data, dict)
-            and data.get("transport") is None
-            and data.get("backend") in frameworks()
-        ):
-            return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
-        return data
+        if data.get("transport") is not None or data.get("backend") not in frameworks():
+            return data
+        return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -92,25 +65,17 @@ class RunConfig(Fields):
         return self
 
     def to_argv(self) -> list[str]:
-        """The command line that makes this config: fields that differ from their defaults, in field
-        order.
-        """
-        fields = type(self).model_fields
-        return [
-            word
-            for name in fields
-            if getattr(self, name) != fields[name].default
-            for word in self.to_words(name)
-        ]
+        """The command line that makes this config: fields that are not at their defaults."""
+        fields = type(self).model_fields.items()
+        changed = (name for name, field in fields if getattr(self, name) != field.default)
+        return [word for name in changed for word in self.to_words(name)]
 
     def to_words(self, name: str) -> list[str]:
-        """One field on the command line, its default too; nothing for None, which has no form
-        there.
-        """
+        """One field on the command line, its default too; nothing for None, which has no form."""
         value = self.model_dump(mode="json", include={name})[name]
         if value is None:
             return []
-        flag = "--" + name.replace("_", "-")
+        flag = _flag(name)
         if isinstance(value, bool):
             return [flag if value else "--no-" + flag[2:]]
         return [flag, ",".join(value) if isinstance(value, list) else str(value)]
@@ -120,6 +85,16 @@ class RunConfig(Fields):
         import tomlkit  # here: it takes a tenth of a second to load
 
         return tomlkit.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def near(name: str, valid: Iterable[str]) -> str:
+    """'; did you mean ...?' for the closest valid name, else ''."""
+    close = difflib.get_close_matches(name, list(valid), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def explain(error: ValidationError) -> str:
@@ -137,112 +112,76 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message)
 
 
-def _value_hint(name: str, annotation: Any) -> str | None:
-    choices = tuple(CATALOGUE) if name == "backend" else get_args(annotation)
-    return (
-        "{" + ",".join(choices) + "}"
-        if choices and all(isinstance(c, str) for c in choices)
-        else None
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> _Parser:
     parser = _Parser(
         prog="python -m bench",
         usage="python -m bench [--config FILE] [options]    or: python -m bench doctor [options]",
-        description="Measure one configuration, alone or under mpirun, srun or torchrun, and "
-        "write one run log.",
+        description="Measure one configuration, alone or under a launcher; write one run log.",
         epilog="example: mpirun -n 2 --bind-to none python -m bench --backend "
         f"{REFERENCE} --world-size 2 --batch-per-rank 16",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and stop")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="read fields from a .toml or .json file; flags override it",
-    )
-    parser.add_argument(
-        "--show-config",
-        action="store_true",
-        help="print the configuration that the other options make, checked, as TOML; stop",
-    )
+    add = parser.add_argument
+    add("--version", action="store_true", help="print the version and stop")
+    add("--config", type=Path, metavar="FILE", help="a .toml or .json file; flags override it")
+    add("--show-config", action="store_true", help="print the checked configuration as TOML; stop")
     group = parser.add_argument_group()
     for name, field in RunConfig.model_fields.items():
         if name in RunConfig.groups:
             group = parser.add_argument_group(RunConfig.groups[name])
         default = "" if field.default in (None, ()) else f" (default: {field.default})"
-        text = ((field.description or "") + default).replace("%", "%%")
-        flag = "--" + name.replace("_", "-")
+        text = f"{field.description}{default}".replace("%", "%%")
         if field.annotation is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
-        else:
-            group.add_argument(
-                flag, help=text, metavar=_value_hint(name, field.annotation) or name.upper()
-            )
+            group.add_argument(_flag(name), action=argparse.BooleanOptionalAction, help=text)
+            continue
+        choices = tuple(CATALOGUE) if name == "backend" else get_args(field.annotation)
+        named = choices and all(isinstance(choice, str) for choice in choices)
+        hint = "{" + ",".join(choices) + "}" if named else name.upper()
+        group.add_argument(_flag(name), help=text, metavar=hint)
     return parser
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(
-            f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice"
-        )
-    return fields
+    keys = [key for key, _ in pairs]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(f"the key {twice!r} stands there twice")
+    return dict(pairs)
 
 
-_LOADERS: dict[str, Callable[[str], Any]] = {
-    ".toml": tomllib.loads,
-    ".json": partial(json.loads, object_pairs_hook=_once),
-}
+def _read_fields(path: Path) -> dict[str, Any]:
+    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not.
 
-
-def read_fields(path: Path) -> dict[str, Any]:
-    """Fields of a config file, each of its very type: 4 is a number, "4" and 4.0 are not; which go
-    together is not checked.
-
-    Raises UsageError where the file is neither .toml nor .json, cannot be read, or holds anything
-    else.
+    Which go together is not checked. Raises UsageError for anything else.
     """
-    if path.suffix not in _LOADERS:
+    if path.suffix not in (".toml", ".json"):
         raise UsageError(f"{path}: a config file ends in .toml or .json")
     try:
-        fields = _LOADERS[path.suffix](path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise UsageError(
-            f"{path}: nested too deeply; a config file is one flat table of fields"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {error}") from None
-    if not isinstance(fields, dict):
-        raise UsageError(f"{path}: must hold one table of fields, not a {type(fields).__name__}")
-    _require_known(fields)
-    try:
+        text = path.read_text(encoding="utf-8")
+        toml = path.suffix == ".toml"
+        fields = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
+        if not isinstance(fields, dict):
+            raise ValueError(f"must hold one table of fields, not a {type(fields).__name__}")
+        _require_known(fields)
         for name, value in fields.items():
             if isinstance(value, str):
                 require_text(name, value)
-        # as JSON, in which a path and a list have no other form; a date has none at all, and is no
-        # field's type
-        checked = Fields.model_validate_json(
-            json.dumps(fields, default=lambda value: {"date": str(value)}), strict=True
-        )
+        # as JSON, in which a path and a list have no other form; a date, no field's type, has none
+        text = json.dumps(fields, default=lambda value: {"date": str(value)})
+        checked = Fields.model_validate_json(text, strict=True)
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply; write one flat table of fields") from None
     except ValidationError as error:
         raise UsageError(f"{path}: {explain(error)}") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from None
     return {name: getattr(checked, name) for name in fields}
 
 
 def _require_known(fields: Mapping[str, Any]) -> None:
     for name in fields.keys() - RunConfig.model_fields.keys():
-        near = difflib.get_close_matches(name, RunConfig.model_fields, n=1)
-        raise UsageError(
-            f"unknown field {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see --help")
-        )
+        hint = near(name, RunConfig.model_fields) or "; see --help"
+        raise UsageError(f"unknown field {name!r}{hint}")
 
 
 def make_config(fields: Mapping[str, Any]) -> RunConfig:
@@ -255,23 +194,21 @@ def make_config(fields: Mapping[str, Any]) -> RunConfig:
 
 
 def parse_argv(argv: list[str]) -> RunConfig:
-    """RunConfig from a command line. --help, --version and --show-config print and exit 0; raises
-    UsageError on bad input.
+    """RunConfig from a command line; raises UsageError on bad input.
+
+    --help, --version and --show-config print and exit 0.
     """
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
     if unknown:
-        flags = [f for action in parser._actions for f in action.option_strings]
-        near = difflib.get_close_matches(unknown[0], flags, n=1)
-        raise UsageError(
-            f"unknown option {unknown[0]!r}"
-            + (f"; did you mean {near[0]!r}?" if near else "; see --help")
-        )
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        hint = near(unknown[0], flags) or "; see --help"
+        raise UsageError(f"unknown option {unknown[0]!r}{hint}")
     fields = vars(given)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)
-    config = make_config({**(read_fields(path) if path else {}), **fields})
+    config = make_config({**(_read_fields(path) if path else {}), **fields})
     if show:
         _print_and_exit(config.to_toml())
     return config

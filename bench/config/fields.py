@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+from enum import Flag, auto
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from bench.backends.catalogue import CATALOGUE, takers
-from bench.config.roles import Role, field
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
-
 MATCHED_BUCKET_MIB = 25.0
-# of anything that is counted: more is a slip, and some arithmetic on it would end in a traceback
-_MOST = 10**9
+
+
+class Role(Flag):
+    """What a field is to a study: one of the first five, and whatever else is true of it."""
+
+    CELL = auto()  # names what is compared
+    POINT = auto()  # a size at which it is compared
+    WORK = auto()  # what is computed: equal in all runs, or varied by the study
+    METHOD = auto()  # how it is measured, or where its data lie: makes no other work
+    BOOKKEEPING = auto()  # no effect on what is measured
+
+    KNOB = auto()  # of a framework: cannot agree between two
+    EXCHANGE = auto()  # about the exchange: means nothing to one process alone
+    DISCLOSED = auto()  # a report names it wherever it is not the default
+    PLANNED = auto()  # set by the plan, never by a study's [run]
+    PER_BLOCK = auto()  # equal inside a block, may differ between blocks
+    PER_RUN = auto()  # differs between two runs of one point
+    FOLDER = auto()  # may have another name on each node
+
 
 _CELL, _KNOB = Role.CELL | Role.PLANNED, Role.CELL | Role.KNOB
 _SIZE = Role.POINT | Role.PLANNED
-_WORK, _METHOD = Role.WORK, Role.METHOD
+_WORK, _METHOD, _BOOK = Role.WORK, Role.METHOD, Role.BOOKKEEPING
+_BLOCK = Role.METHOD | Role.PER_BLOCK
+_SEED = _BLOCK | Role.PLANNED | Role.PER_RUN
 _DISCLOSED = Role.WORK | Role.DISCLOSED
 _EXCHANGE = _DISCLOSED | Role.EXCHANGE
 _PLAN = Role.BOOKKEEPING | Role.PLANNED
 _ORDER = _PLAN | Role.PER_RUN
+
+
+def _field(role: Role, default: Any, description: str, **limits: Any) -> Any:
+    """A field of a pydantic model that carries its role; `limits` as for pydantic's own."""
+    info: FieldInfo = Field(default, description=description, **limits)
+    info.metadata.append(role)
+    return info
+
+
+def _count(role: Role, default: int | None, description: str, least: int = 1) -> Any:
+    # more is a slip, and some arithmetic on it would end in a traceback
+    return _field(role, default, description, ge=least, le=10**9)
 
 
 def _split_commas(value: object) -> object:
@@ -52,201 +83,113 @@ class Fields(BaseModel):
         "study": "set by python -m slurm for the runs of a study",
     }
 
-    backend: str = field(
-        _CELL,
-        "single",
-        f"what averages the gradients: {', '.join(CATALOGUE)} (one process: nothing)",
+    backend: str = _field(_CELL, "single", f"what averages the gradients: {', '.join(CATALOGUE)}")
+    transport: Transport = _field(
+        _CELL, "none", "wire the gradients travel on; by default mpi on the CPU, nccl on CUDA"
     )
-    transport: Transport = field(
-        _CELL,
-        "none",
-        "wire the gradients travel on; 'none' for single, else mpi (the CPU's default), gloo, "
-        "or nccl (CUDA)",
-    )
-    settings: Settings = field(
+    settings: Settings = _field(
         _CELL,
         "shipped",
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
-    model: str = field(
-        _WORK,
-        "resnet50",
-        "a torchvision classification model, or package.module:factory(num_classes) for your own",
-    )
-    dataset: str = field(
+    model: str = _field(_WORK, "resnet50", "of torchvision, or package.module:factory(num_classes)")
+    dataset: str = _field(
         _WORK,
         "synthetic",
-        "'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten "
-        "digits; 'svhn', 'cifar10', 'cifar100', 'imagefolder' (a folder per class, as "
-        "ImageNet's train/): from data_dir; package.module:factory(config) for your own",
+        "'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits; "
+        "'svhn', 'cifar10', 'cifar100', 'imagefolder' (a folder per class, as ImageNet's train/): "
+        "from data_dir; package.module:factory(config) for your own",
     )
-    data_dir: Path | None = field(
-        Role.METHOD | Role.PER_BLOCK | Role.FOLDER,
-        None,
-        "folder of a data set that lives on disk; refused by the two built-in data sets, which "
-        "need none",
-    )
-    download: bool = field(
-        Role.METHOD | Role.PER_BLOCK,
-        True,
-        "fetch svhn, cifar10 or cifar100 into data_dir where it is missing",
-    )
-    augment: bool = field(
-        _WORK, True, "the data set's standard augmentation, seeded; built-in data sets have none"
-    )
-    sharding: Literal["reshuffled", "fixed"] = field(
+    data_dir: Path | None = _field(_BLOCK | Role.FOLDER, None, "folder of a data set on disk")
+    download: bool = _field(_BLOCK, True, "fetch svhn, cifar10 or cifar100 where it is missing")
+    augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
+    sharding: Literal["reshuffled", "fixed"] = _field(
         _WORK,
         "reshuffled",
-        "which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' "
-        "part of its own, in a new order every epoch",
+        "which samples a rank sees: 'reshuffled' over all ranks every epoch, or one 'fixed' part "
+        "of its own, in a new order every epoch",
     )
-    preprocessing: Literal["inside", "outside"] = field(
-        _DISCLOSED,
-        "inside",
-        "'inside' the clock, or 'outside': every batch of the run is made and kept in memory "
-        "beforehand",
+    preprocessing: Literal["inside", "outside"] = _field(
+        _DISCLOSED, "inside", "'inside' the clock, or 'outside': batches are all made beforehand"
     )
-    loader_only: bool = field(
-        _METHOD, False, "measure the input pipeline alone: batches are made, nothing is trained"
-    )
-    image_size: int = field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
-    global_batch: int | None = field(
-        _SIZE, None, "images per step over all ranks (strong scaling)", ge=1, le=_MOST
-    )
-    batch_per_rank: int | None = field(
-        _SIZE, None, "images per step on each rank (weak scaling)", ge=1, le=_MOST
-    )
-    world_size: int = field(
-        _SIZE, 1, "ranks this run must have; any other number is an error", ge=1, le=_MOST
-    )
-    device: Literal["cpu", "cuda"] = field(
-        _DISCLOSED, "cpu", "where the model lives; 'cuda' is ROCm's name in torch as well"
-    )
-    precision: Precision = field(
+    loader_only: bool = _field(_METHOD, False, "measure the input pipeline alone, train nothing")
+    image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
+    global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
+    batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
+    world_size: int = _count(_SIZE, 1, "ranks this run must have; any other number is an error")
+    device: Literal["cpu", "cuda"] = _field(_DISCLOSED, "cpu", "'cuda' is ROCm's name in torch too")
+    precision: Precision = _field(
         _WORK,
         "float32",
         "float32 (TF32 off), tf32 (CUDA), float64; bf16-mixed: autocast, weights and gradients "
         "in float32; bf16: weights, activations and gradients",
     )
-    memory_format: Literal["contiguous", "channels_last"] = field(
+    memory_format: Literal["contiguous", "channels_last"] = _field(
         _DISCLOSED, "contiguous", "layout of weights and activations"
     )
-    compile: bool = field(
-        _DISCLOSED,
-        False,
-        "torch.compile the model (may take away the exchange's overlap: compare apart)",
-    )
-    accumulate: int = field(
-        _DISCLOSED,
-        1,
-        "micro-batches of a step; each has batch_per_rank / accumulate images",
-        ge=1,
-        le=_MOST,
-    )
-    clip_norm: float | None = field(
+    compile: bool = _field(_DISCLOSED, False, "torch.compile the model; may take away overlap")
+    accumulate: int = _count(_DISCLOSED, 1, "micro-batches of a step, which share its images")
+    clip_norm: float | None = _field(
         _DISCLOSED, None, "clip the gradients to this global L2 norm after the exchange", gt=0
     )
-    compression: Literal["none", "fp16", "bf16"] = field(
+    compression: Literal["none", "fp16", "bf16"] = _field(
         _EXCHANGE, "none", "type in which float32 gradients travel"
     )
-    sync_batchnorm: bool = field(
-        _EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA, where frameworks have it)"
+    sync_batchnorm: bool = _field(_EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA)")
+    unused_parameters: bool = _field(_WORK, False, "allow steps that leave parameters out")
+    base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
+    max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
+    lr_warmup_steps: int = _count(_WORK, 0, "steps of a linear rise to the learning rate", least=0)
+    momentum: float = _field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
+    weight_decay: float = _field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
+    nesterov: bool = _field(_WORK, False, "Nesterov momentum")
+    warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
+    windows: int = _count(_METHOD, 4, "timed windows")
+    steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
+    seed: int = _field(
+        _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
     )
-    unused_parameters: bool = field(
-        _WORK,
-        False,
-        "the model leaves parameters out of some steps; without this such a model is refused",
-    )
-    base_lr: float = field(
-        _WORK,
-        0.1,
-        "learning rate per 256 images; the one rule: lr = base_lr * global batch / 256",
-        gt=0,
-    )
-    max_lr: float | None = field(
-        _WORK,
-        None,
-        "the learning rate never rises above this; for studies of throughput, whose largest "
-        "batches diverge",
-        gt=0,
-    )
-    lr_warmup_steps: int = field(
-        _WORK, 0, "steps over which the learning rate rises linearly to that value", ge=0, le=_MOST
-    )
-    momentum: float = field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
-    weight_decay: float = field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
-    nesterov: bool = field(_WORK, False, "Nesterov momentum")
-    warmup_steps: int = field(
-        _METHOD, 10, "steps before the first window, recorded but not counted", ge=3, le=_MOST
-    )
-    windows: int = field(_METHOD, 4, "timed windows", ge=1, le=_MOST)
-    steps_per_window: int = field(_METHOD, 5, "optimiser updates in a window", ge=1, le=_MOST)
-    seed: int = field(
-        Role.METHOD | Role.PER_BLOCK | Role.PLANNED | Role.PER_RUN,
-        0,
-        "seed of the initial weights, the data and its order",
-        ge=0,
-        lt=2**62,
-    )
-    threads: int = field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
-    num_workers: int = field(
+    threads: int = _field(_WORK, 1, "compute threads of each rank", ge=1, le=4096)
+    num_workers: int = _field(
         _WORK,
         0,
         "data-loading processes of each rank; 0 loads in the training process",
         ge=0,
         le=4096,
     )
-    bucket_mib: float | None = field(
+    bucket_mib: float | None = _field(
         _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", gt=0, le=2**20
     )
-    fusion_mib: float | None = field(
+    fusion_mib: float | None = _field(
         _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
     )
-    cycle_ms: float | None = field(
+    cycle_ms: float | None = _field(
         _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
     )
-    log_path: Path | None = field(
+    log_path: Path | None = _field(
         _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
     )
-    rendezvous_dir: Path | None = field(
-        Role.BOOKKEEPING | Role.FOLDER,
-        None,
-        "folder all ranks see, where they find each other; default: the log's folder, or /tmp "
-        "on one node",
+    rendezvous_dir: Path | None = _field(
+        _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )
-    rendezvous_timeout_s: float = field(
-        Role.BOOKKEEPING, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
+    rendezvous_timeout_s: float = _field(
+        _BOOK, 60.0, "seconds to wait for the other ranks", ge=0.1, le=86_400
     )
-    stall_timeout_s: float = field(
-        Role.BOOKKEEPING,
-        600.0,
-        "seconds without a finished step, or phase of the start, after which the run is ended "
-        "as failed",
-        ge=1,
-        le=86_400,
+    stall_timeout_s: float = _field(
+        _BOOK, 600.0, "seconds without progress after which the run fails", ge=1, le=86_400
     )
-    study: str | None = field(_PLAN, None, "name of the study this run belongs to")
-    block: int | None = field(
-        _ORDER, None, "index of the block this run belongs to", ge=0, le=_MOST
-    )
-    position: int | None = field(
-        _ORDER, None, "place of this run in its block's random order", ge=0, le=_MOST
-    )
-    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = field(
-        _PLAN,
-        (),
-        "curves of the study that this run is a point of, comma-separated: weak, strong, batch",
+    study: str | None = _field(_PLAN, None, "name of the study this run belongs to")
+    block: int | None = _count(_ORDER, None, "index of the block this run belongs to", least=0)
+    position: int | None = _count(_ORDER, None, "place in its block's random order", least=0)
+    curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = _field(
+        _PLAN, (), "curves that this run is a point of, comma-separated: weak, strong, batch"
     )
 
     @property
     def samples_per_step(self) -> int:
         """Images per step over all ranks."""
-        return (
-            self.global_batch
-            if self.global_batch is not None
-            else self.samples_per_rank * self.world_size
-        )
+        return self.global_batch or self.samples_per_rank * self.world_size
 
     @property
     def samples_per_rank(self) -> int:
@@ -273,16 +216,12 @@ class Fields(BaseModel):
 
     @property
     def peak_learning_rate(self) -> float:
-        """Learning rate after its warm-up: linear scaling (Goyal et al. 2017), but not above
-        `max_lr`.
-        """
+        """Linear scaling (Goyal et al. 2017), but not above `max_lr`; reached after warm-up."""
         scaled = self.base_lr * self.samples_per_step / 256
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 
     def learning_rate(self, step: int) -> float:
-        """Learning rate of `step` (0-based, warm-up included): it rises linearly to the peak (Goyal
-        et al. 2017).
-        """
+        """Of `step` (0-based, warm-up included): it rises linearly (Goyal et al. 2017)."""
         rise = min(1.0, (step + 1) / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0
         return self.peak_learning_rate * rise
 

@@ -1,16 +1,16 @@
 """Which fields of a run go together: every rule names the value, the reason and the way out.
 
-What one framework cannot do as others do is refused here, rather than measured as if it were the
-same.
+What one framework cannot do as others do is refused, rather than measured as if it were the same.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
+from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, frameworks, takers
-from bench.config.fields import Fields, fields_with
-from bench.config.roles import Role
+from bench.config.fields import Fields, Role, fields_with
 
 DIGITS_SAMPLES = 1797
 BUILT_IN = ("synthetic", "digits")  # need no folder
@@ -18,166 +18,118 @@ ON_DISK = ("svhn", "cifar10", "cifar100", "imagefolder")
 
 
 def require_text(name: str, value: str) -> None:
-    """Raise ValueError for what no log, file name or terminal can hold: control characters, and
-    bytes that are no UTF-8.
-    """
+    """Raise ValueError for text that no log, file name or terminal can hold."""
     if not value:
         raise ValueError(f"{name}='' is empty; leave it out, or give a value")
-    if bad := next((c for c in value if unicodedata.category(c) in ("Cc", "Cs")), None):
-        what = (
-            "bytes that are no UTF-8"
-            if unicodedata.category(bad) == "Cs"
-            else f"the control character {bad!r}"
-        )
-        raise ValueError(f"{name}={value!r} holds {what}; use another name")
+    for character in value:
+        category = unicodedata.category(character)
+        if category in ("Cc", "Cs"):
+            control = f"the control character {character!r}"
+            what = control if category == "Cc" else "bytes that are no UTF-8"
+            raise ValueError(f"{name}={value!r} holds {what}; use another name")
 
 
 def check(c: Fields) -> None:
-    """Raise ValueError with one line for the first rule that `c` breaks."""
-    for rule in (_world, _batch, _data, _device, _precision, _exchange, _knobs):
-        rule(c)
+    """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
+    rules = (_world, _batch, _data, _device, _exchange, _knobs)
+    if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
+        raise ValueError(broken)
 
 
-def _world(c: Fields) -> None:
+def _world(c: Fields) -> Iterator[str]:
     if c.backend not in CATALOGUE:
-        raise ValueError(f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}")
+        yield f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}"
     transports = CATALOGUE[c.backend].transports
+    use = f"use --transport {' or '.join(transports)}"
     if not transports and (c.world_size != 1 or c.transport != "none"):
-        raise ValueError(
-            f"backend={c.backend} is one process without transport, not world_size={c.world_size} "
-            f"transport={c.transport}; use --backend {' or '.join(frameworks())}"
-        )
+        given = f"world_size={c.world_size} transport={c.transport}"
+        cure = f"use --backend {' or '.join(frameworks())}"
+        yield f"backend={c.backend} is one process without transport, not {given}; {cure}"
     if transports and c.transport == "none":
-        raise ValueError(
-            f"backend={c.backend} needs a transport; use --transport {' or '.join(transports)}"
-        )
+        yield f"backend={c.backend} needs a transport; {use}"
     if transports and c.transport not in transports:
-        raise ValueError(
-            f"backend={c.backend} has no transport={c.transport}; use --transport "
-            f"{' or '.join(transports)}"
-        )
+        yield f"backend={c.backend} has no transport={c.transport}; {use}"
 
 
-def _batch(c: Fields) -> None:
+def _batch(c: Fields) -> Iterator[str]:
     if (c.global_batch is None) == (c.batch_per_rank is None):
-        raise ValueError(
-            "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
-        )
+        yield "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
     if c.global_batch is not None and c.global_batch % c.world_size:
         below = c.global_batch // c.world_size * c.world_size
-        near = f"{below} or {below + c.world_size}" if below else str(c.world_size)
-        raise ValueError(
-            f"global_batch={c.global_batch} does not divide by world_size={c.world_size}; use "
-            f"{near}"
-        )
+        use = f"{below} or {below + c.world_size}" if below else c.world_size
+        batch = f"global_batch={c.global_batch}"
+        yield f"{batch} does not divide by world_size={c.world_size}; use {use}"
     if c.nesterov and c.momentum == 0:
-        raise ValueError(
-            "nesterov is a form of momentum, and momentum=0; use --momentum 0.9, or leave "
-            "nesterov out"
-        )
+        yield "nesterov needs momentum, and momentum=0; use --momentum 0.9, or leave nesterov out"
     if c.samples_per_rank % c.accumulate:
-        raise ValueError(
-            f"accumulate={c.accumulate} does not divide the {c.samples_per_rank} images of a "
-            f"rank's step: micro-batches of "
-            "unequal size would weigh their images unequally; choose a divisor"
-        )
+        images = f"the {c.samples_per_rank} images of a rank's step"
+        why = "unequal micro-batches would weigh images unequally"
+        yield f"accumulate={c.accumulate} does not divide {images}: {why}; choose a divisor"
 
 
-def _data(c: Fields) -> None:
+def _data(c: Fields) -> Iterator[str]:
     own = ":" in c.dataset
     if not own and c.dataset not in BUILT_IN + ON_DISK:
-        raise ValueError(
-            f"dataset={c.dataset!r} is none of {', '.join(BUILT_IN + ON_DISK)}; or give "
-            f"package.module:factory for your own"
-        )
+        known = ", ".join(BUILT_IN + ON_DISK)
+        yield f"dataset={c.dataset!r} is none of {known}; or give package.module:factory"
     if c.data_dir is not None and c.dataset in BUILT_IN:
-        raise ValueError(
-            f"dataset={c.dataset} is built in and reads no data_dir={str(c.data_dir)!r}; leave it "
-            f"out"
-        )
+        data_dir = f"data_dir={str(c.data_dir)!r}"
+        yield f"dataset={c.dataset} is built in and reads no {data_dir}; leave it out"
     if c.data_dir is None and c.dataset in ON_DISK:
-        raise ValueError(f"dataset={c.dataset} lives on disk; use --data-dir FOLDER")
+        yield f"dataset={c.dataset} lives on disk; use --data-dir FOLDER"
     if c.dataset == "digits" and c.image_size % 8:
         low = c.image_size // 8 * 8
-        raise ValueError(
-            f"image_size={c.image_size}: digits are 8 x 8 pixels, enlarged whole; use {low} or "
-            f"{low + 8}"
-        )
+        size = f"image_size={c.image_size}"
+        yield f"{size}: digits are 8 x 8 pixels, enlarged whole; use {low} or {low + 8}"
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
-        raise ValueError(
-            f"a step takes {c.samples_per_step} samples, but digits has {DIGITS_SAMPLES}; use a "
-            f"smaller batch"
-        )
+        takes = f"a step takes {c.samples_per_step} samples"
+        yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
     if c.dataset == "synthetic" and c.sharding == "fixed":
-        raise ValueError(
-            "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
-        )
+        yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
 
-def _device(c: Fields) -> None:
-    if c.device == "cuda" and c.transport in ("mpi", "gloo"):
-        raise ValueError(
-            f"transport={c.transport} carries CPU tensors; with device=cuda use --transport nccl"
-        )
-    if c.device == "cpu" and c.transport == "nccl":
-        raise ValueError(
-            "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"
-        )
-    if c.sync_batchnorm and c.device == "cpu":
-        raise ValueError(
-            "sync_batchnorm needs device=cuda: no framework has it for the CPU; leave it out"
-        )
+def _device(c: Fields) -> Iterator[str]:
+    if c.device == "cuda":
+        if c.transport in ("mpi", "gloo"):
+            carries = f"transport={c.transport} carries CPU tensors"
+            yield f"{carries}; with device=cuda use --transport nccl"
+        if c.precision == "float64" and c.memory_format == "channels_last":
+            cure = "use --memory-format contiguous"
+            yield f"precision=float64 has no channels_last kernels on CUDA; {cure}"
+        return
+    if c.transport == "nccl":
+        yield "transport=nccl carries CUDA tensors; with device=cpu use --transport mpi or gloo"
+    if c.sync_batchnorm:
+        yield "sync_batchnorm needs device=cuda: no framework has it for the CPU; leave it out"
+    if c.precision == "tf32":
+        yield "precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed"
 
 
-def _precision(c: Fields) -> None:
-    if c.precision == "tf32" and c.device == "cpu":
-        raise ValueError(
-            "precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or "
-            "bf16-mixed"
-        )
-    if c.precision == "float64" and c.memory_format == "channels_last" and c.device == "cuda":
-        raise ValueError(
-            "precision=float64 has no channels_last kernels on CUDA; use --memory-format contiguous"
-        )
-
-
-def _exchange(c: Fields) -> None:
+def _exchange(c: Fields) -> Iterator[str]:
     facts = CATALOGUE[c.backend]
     for name in fields_with(Role.EXCHANGE):
         if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
-            raise ValueError(
-                f"{name}={getattr(c, name)} is about the exchange, and backend={c.backend} has "
-                f"none; leave it out"
-            )
+            given = f"{name}={getattr(c, name)}"
+            yield f"{given} is about the exchange, backend={c.backend} has none; leave it out"
     for (name, value), reason in facts.refused.items():
         if getattr(c, name) == value:
-            raise ValueError(f"{name}={value}: {reason}")
+            yield f"{name}={value}: {reason}"
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
-        raise ValueError(
-            f"compression={c.compression} is for float32 gradients, not those of "
-            f"precision={c.precision}; leave it out"
-        )
+        given = f"compression={c.compression} is for float32 gradients"
+        yield f"{given}, not those of precision={c.precision}; leave it out"
     if c.compile and c.unused_parameters:
-        raise ValueError(
-            "compile and unused_parameters: a search for unused parameters does not see into a "
-            "compiled graph"
-        )
+        yield "unused_parameters are searched for, which compile does not allow; leave one out"
 
 
-def _knobs(c: Fields) -> None:
-    """A knob that the chosen framework lacks, or that `matched` fixes, is refused: it would be
-    recorded without effect.
-    """
+def _knobs(c: Fields) -> Iterator[str]:
+    """A knob that the framework lacks, or `matched` fixes, would be recorded without effect."""
     given = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) is not None]
     taken = CATALOGUE[c.backend].knobs
+    here = f"backend={c.backend} settings={c.settings}"
     for knob in given:
         if knob not in taken.get(c.settings, ()):
-            raise ValueError(
-                f"{knob} has no effect with backend={c.backend} settings={c.settings}, but with "
-                f"{takers(knob)}; leave it out, or change --settings"
-            )
+            cure = "leave it out, or change --settings"
+            yield f"{knob} has no effect with {here}, but with {takers(knob)}; {cure}"
     if not given and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
-        raise ValueError(
-            f"settings=tuned sets at least one knob of backend={c.backend} ({knobs}); none is given"
-        )
+        yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 from pathlib import Path
@@ -30,20 +31,13 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
     models = import_torchvision().models
     names = models.list_models(module=models)
     if config.model not in names:
-        import difflib
-
         near = ", ".join(difflib.get_close_matches(config.model, names, n=3)) or "resnet50"
-        raise UsageError(
-            f"model={config.model!r} is no torchvision classification model (near: {near}); or "
-            f"package.module:factory"
-        )
-    # two models have auxiliary outputs, which only their own loss knows, and warn unless their
-    # initialisation is chosen
-    extra = (
-        {"init_weights": True, "aux_logits": False}
-        if config.model in ("googlenet", "inception_v3")
-        else {}
-    )
+        no = f"model={config.model!r} is no torchvision classification model (near: {near})"
+        raise UsageError(f"{no}; or package.module:factory")
+    extra = {}
+    if config.model in ("googlenet", "inception_v3"):
+        # their auxiliary outputs are for their own loss, and they warn without a chosen start
+        extra = {"init_weights": True, "aux_logits": False}
     model: torch.nn.Module = models.get_model(
         config.model, weights=None, num_classes=classes, **extra
     )
@@ -53,15 +47,11 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
 def _own(config: RunConfig, classes: int) -> torch.nn.Module:
     model = factory.make("model", config.model, classes)
     if not isinstance(model, torch.nn.Module):
-        raise UsageError(
-            f"model={config.model!r}: the factory gave a {type(model).__name__}, not a "
-            f"torch.nn.Module; return the model"
-        )
+        found = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"
+        raise UsageError(f"model={config.model!r}: {found}; return the model")
     if not config.loader_only and not any(p.requires_grad for p in model.parameters()):
-        raise UsageError(
-            f"model={config.model!r} has no parameter to train; use --loader-only to measure the "
-            f"input alone"
-        )
+        cure = "use --loader-only to measure the input alone"
+        raise UsageError(f"model={config.model!r} has no parameter to train; {cure}")
     return model
 
 
@@ -70,7 +60,6 @@ def import_torchvision() -> ModuleType:
 
     PyPI's wheel is linked against CUDA. Beside a CPU build of torch its extension is missing, and
     the import fails because two operators were never declared. Declaring them is enough for models.
-    A matching pair loads as it is.
     """
     if not _stubs and not _extension_loads():
         library = torch.library.Library("torchvision", "DEF")

@@ -45,22 +45,12 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import proof
 from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, doubled_key, parse
-from bench.record.outcome import OK, STATES, Verdict, judge
+from bench.record.outcome import OK, STATES, Verdict, judge, last
 from bench.record.proof import CHECKS
 from bench.record.sealed import Line, append, changed, lines_of
 
-__all__ = [
-    "CHECKS",
-    "READABLE",
-    "SCHEMA",
-    "STATES",
-    "Run",
-    "RunLog",
-    "Verdict",
-    "append_event",
-    "parse_run",
-    "read_run",
-]
+__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
+__all__ += ["append_event", "parse_run", "read_run"]
 
 SCHEMA = 4
 READABLE = (1, 2, 3, 4)
@@ -101,21 +91,18 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 
 def _create(path: Path) -> int:
+    given = f"log_path={str(path)!r}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        raise UsageError(
-            f"log_path={str(path)!r} {_in_the_way(path)}; choose another name"
-        ) from None
+        raise UsageError(f"{given} {_in_the_way(path)}; choose another name") from None
     except OSError as error:
-        raise UsageError(
-            f"log_path={str(path)!r} cannot be written: {error.strerror}; choose another folder"
-        ) from None
+        cure = "choose another folder"
+        raise UsageError(f"{given} cannot be written: {error.strerror}; {cure}") from None
 
 
 def _in_the_way(path: Path) -> str:
-    """What is in the place where a log was to be created."""
     if path.is_dir():
         return "is a folder, not the name of a file"
     if path.is_file():
@@ -132,7 +119,7 @@ def allocation(job: object, restart: object) -> str:
     return f"job {job}" if str(restart) == "0" else f"job {job}, restart {restart}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One log as read; its values have the types that bench/record/events.py promises.
 
@@ -148,9 +135,6 @@ class Run:
     damage: str | None = None
     torn: str | None = None
 
-    def _last(self, event: str) -> Mapping[str, Any] | None:
-        return next((e for e in reversed(self.events) if e["event"] == event), None)
-
     @property
     def hosts(self) -> tuple[str, ...]:
         """Names of the hosts that held a rank, each once, sorted."""
@@ -160,11 +144,8 @@ class Run:
     def allocation(self) -> str:
         """The scheduler's allocation it ran in; '' where there was none."""
         job = self.host.get("job", {})
-        return (
-            allocation(job["SLURM_JOB_ID"], job.get("SLURM_RESTART_COUNT", 0))
-            if "SLURM_JOB_ID" in job
-            else ""
-        )
+        number, restart = job.get("SLURM_JOB_ID"), job.get("SLURM_RESTART_COUNT", 0)
+        return "" if number is None else allocation(number, restart)
 
     @property
     def windows(self) -> list[Mapping[str, Any]]:
@@ -177,10 +158,7 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """Seconds of every step on every rank, shape [rank][step], windows joined.
-
-        Phase 'warmup' gives the steps before the first window.
-        """
+        """Seconds of every step, shape [rank][step], windows joined; also of phase 'warmup'."""
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
         ranks = min((len(part) for part in parts), default=0)
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
@@ -188,8 +166,7 @@ class Run:
     @property
     def seconds_per_step(self) -> float:
         """Of the whole run: the sum of all windows' seconds over their steps."""
-        steps: int = sum(w["steps"] for w in self.windows)
-        return sum(self.window_seconds) / steps
+        return sum(self.window_seconds) / float(sum(w["steps"] for w in self.windows))
 
     @property
     def images_per_s(self) -> float:
@@ -200,22 +177,20 @@ class Run:
     @property
     def end(self) -> Mapping[str, Any]:
         """The `end` event, empty if the process never wrote one."""
-        return self._last("end") or {}
+        return last(self.events, "end")
 
     @property
     def exit(self) -> Mapping[str, Any]:
         """The launcher's `exit` event, empty where none was appended."""
-        return self._last("exit") or {}
+        return last(self.events, "exit")
 
     @property
     def processes(self) -> tuple[object, ...] | None:
         """Which processes measured, and when they started: unique to a measurement, or None."""
         if "started" not in self.host:
             return None
-        return (
-            self.host["started"],
-            *((rank["hostname"], rank.get("pid")) for rank in self.host.get("ranks", ())),
-        )
+        ranks = self.host.get("ranks", ())
+        return self.host["started"], *((rank["hostname"], rank.get("pid")) for rank in ranks)
 
     @cached_property
     def broken(self) -> str | None:
@@ -223,21 +198,17 @@ class Run:
         found = judge(self.events)
         if found is None:
             return self.damage or self.torn
-        no_end = not self.end and not self.exit.get("code") and self._last("error") is None
-        return self.damage if no_end else None
+        told = self.end or self.exit.get("code") or last(self.events, "error")
+        return None if told else self.damage
 
     @cached_property
     def verdict(self) -> Verdict:
         """What became of the run; ok only if the log proves that it did all it was asked to do."""
         found = _judged(self)
-        if found.state == OK.state:
+        if found == OK:
             return OK
-        reason = _CONTROL.sub(" ", found.reason)[:_MOST_REASON] or "no reason given"
-        return Verdict(
-            found.state,
-            reason,
-            tuple(_CONTROL.sub(" ", words)[:_MOST_REASON] for words in found.words),
-        )
+        words = tuple(map(_one_line, found.words))
+        return Verdict(found.state, _one_line(found.reason) or "no reason given", words)
 
     @property
     def problem(self) -> str | None:
@@ -248,6 +219,10 @@ class Run:
     def state(self) -> str:
         """One of STATES, but never 'planned'; 'running' where there is no end and no exit yet."""
         return self.verdict.state
+
+
+def _one_line(text: str) -> str:
+    return _CONTROL.sub(" ", text)[:_MOST_REASON]
 
 
 def _judged(run: Run) -> Verdict:
@@ -288,58 +263,47 @@ def parse_run(path: Path, data: bytes) -> Run:
             torn.append(f"line {line.number} is no event: {error}")
         except Damaged as error:
             damaged.append(f"damaged log: line {line.number}: {error}")
-    first: Mapping[str, Any] = next((event for event in events if event["event"] == "start"), {})
+    first = next((event for event in events if event["event"] == "start"), {})
     schema = first.get("schema", READABLE[0])
-    config, problem = _config(first)
-    found = chain(
-        damaged,
-        _repeated(events),
-        changed(schema >= _FIRST_SEALED, events, lines, data),
-        _doubled(schema, lines),
-    )
-    damage = problem or next(found, None)
-    torn_at = next(iter(torn), None)
+    config = None
+    try:
+        config = _config(first) if first else None
+    except Damaged as error:
+        damaged = [f"no usable start event: {error}"]
+    sealed = schema >= _FIRST_SEALED
+    late = () if sealed else _doubled(lines)
+    found = chain(damaged, _repeated(events), changed(sealed, events, lines, data), late)
     return Run(
-        path,
-        config,
-        first.get("host", {}),
-        first.get("workload", {}),
-        tuple(events),
-        schema,
-        damage,
-        torn_at,
+        path=path,
+        config=config,
+        host=first.get("host", {}),
+        workload=first.get("workload", {}),
+        events=tuple(events),
+        schema=schema,
+        damage=next(found, None),
+        torn=next(iter(torn), None),
     )
 
 
-def _config(start: Mapping[str, Any]) -> tuple[RunConfig | None, str | None]:
-    """What was asked for, or why it cannot be read."""
-    if not start:
-        return None, None
+def _config(start: Mapping[str, Any]) -> RunConfig:
+    """What was asked for. Raises Damaged where it cannot be read."""
     if start["schema"] not in READABLE:
         reads = f"this version reads {READABLE[0]} to {READABLE[-1]}"
-        return None, f"no usable start event: schema {start['schema']}, and {reads}"
+        raise Damaged(f"schema {start['schema']}, and {reads}")
     values = start["config"]
     for name, value in values.items():
-        if (isinstance(value, int) and abs(value) >= MOST_INTEGER) or (
-            isinstance(value, str) and len(value) > MOST_TEXT
-        ):
-            return None, f"no usable start event: config.{name[:MOST_TEXT]} is beyond any real one"
+        size = abs(value) if isinstance(value, int) else 0
+        if size >= MOST_INTEGER or (isinstance(value, str) and len(value) > MOST_TEXT):
+            raise Damaged(f"config.{name[:MOST_TEXT]} is beyond any real one")
     try:
         config = RunConfig(**values)
     except ValidationError as error:
-        return None, f"no usable start event: config.{explain(error)}"
+        raise Damaged(f"config.{explain(error)}") from None
     dumped = config.model_dump(mode="json")
-    written = {name: dumped[name] for name in values}
-    if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
-        name = next(
-            name for name in values if json.dumps(values[name]) != json.dumps(written[name])
-        )
-        return (
-            None,
-            f"no usable start event: config.{name}={values[name]!r}, which a log has as "
-            f"{written[name]!r}",
-        )
-    return config, None
+    for name, value in values.items():
+        if json.dumps(value) != json.dumps(dumped[name]):  # true for 1, or "4" for 4
+            raise Damaged(f"config.{name}={value!r}, which a log has as {dumped[name]!r}")
+    return config
 
 
 def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -349,11 +313,9 @@ def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"damaged log: {n} {name} events"
 
 
-def _doubled(schema: int, lines: Iterable[Line]) -> Iterator[str]:
+def _doubled(lines: Iterable[Line]) -> Iterator[str]:
     """Keys that are twice in an object; a digest that fits proves that there are none."""
-    for line in lines if schema < _FIRST_SEALED else ():
+    for line in lines:
         if (key := doubled_key(line.text)) is not None:
-            yield (
-                f"damaged log: line {line.number}: the key {key[:MOST_TEXT]!r} stands twice in "
-                f"one object"
-            )
+            twice = f"the key {key[:MOST_TEXT]!r} stands twice in one object"
+            yield f"damaged log: line {line.number}: {twice}"

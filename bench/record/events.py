@@ -6,32 +6,24 @@ import json
 from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import (
-    TypedDict,
-)  # pydantic's own; it accepts the standard library's from Python 3.12 on
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
 
-# characters of a name; nothing that names a machine, a version or a file is longer
-MOST_TEXT = 4096
+MOST_TEXT = 4096  # characters of a name: of a machine, a version or a file
 MOST_INTEGER = 2**63
-_MOST_VALUE = 2**17  # bytes of one environment variable: the kernel takes no longer ones
 
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
-Value = Annotated[str, Field(max_length=_MOST_VALUE)]
+Value = Annotated[str, Field(max_length=2**17)]  # of a variable: the kernel takes no longer ones
 Texts = dict[Text, Value]
 Integer = Annotated[int, Field(gt=-MOST_INTEGER, lt=MOST_INTEGER)]
 Count = Annotated[int, Field(ge=0, lt=MOST_INTEGER)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-# No clock tells less than a nanosecond, and no run lasts 30 years: with these bounds sums and
-# quotients stay finite.
+# Sums and quotients stay finite: no clock tells less than a nanosecond, no run lasts 30 years.
 Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
-_open = with_config(ConfigDict(extra="allow"))
 
-
-@_open
 class Rank(TypedDict):
     """What one rank recorded of itself."""
 
@@ -52,7 +44,6 @@ class Rank(TypedDict):
     gpu_uuid: NotRequired[Text]
 
 
-@_open
 class Git(TypedDict):
     """State of the measuring code's checkout; None without git."""
 
@@ -61,7 +52,6 @@ class Git(TypedDict):
     bench_dirty: NotRequired[bool | None]
 
 
-@_open
 class Host(TypedDict):
     """Provenance of a run; a run that was refused for its world has no ranks."""
 
@@ -76,7 +66,6 @@ class Host(TypedDict):
     job: NotRequired[dict[Text, Text]]
 
 
-@_open
 class Start(TypedDict):
     event: Literal["start"]
     schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
@@ -85,7 +74,6 @@ class Start(TypedDict):
     workload: dict[Text, Text | bool | Integer | Number | None]
 
 
-@_open
 class Steps(TypedDict):
     event: Literal["steps"]
     phase: Literal["warmup", "window"]
@@ -93,7 +81,6 @@ class Steps(TypedDict):
     seconds: list[list[Seconds]]
 
 
-@_open
 class Window(TypedDict):
     event: Literal["window"]
     index: Count
@@ -102,7 +89,6 @@ class Window(TypedDict):
     input_seconds: NotRequired[list[Wait]]
 
 
-@_open
 class Error(TypedDict):
     event: Literal["error"]
     rank: Count
@@ -110,7 +96,6 @@ class Error(TypedDict):
     type: NotRequired[Text]
 
 
-@_open
 class End(TypedDict):
     event: Literal["end"]
     status: str
@@ -127,7 +112,6 @@ class End(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-@_open
 class Exit(TypedDict):
     event: Literal["exit"]
     code: Integer
@@ -140,9 +124,8 @@ class Exit(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-_EVENT: TypeAdapter[Any] = TypeAdapter(
-    Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
-)
+_Event = Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
+_EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
 
 
 class NoEvent(ValueError):
@@ -156,7 +139,7 @@ class Damaged(ValueError):
 def parse(line: bytes) -> dict[str, Any]:
     """One line as an event with at least the fields above. Raises NoEvent or Damaged."""
     try:
-        event: dict[str, Any] = _EVENT.validate_json(line, strict=True)
+        event: dict[str, Any] = _EVENT.validate_json(line)
         return event
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -175,4 +158,4 @@ def doubled_key(line: bytes) -> str | None:
         doubled.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
 
     json.loads(line.decode(), object_pairs_hook=look, parse_int=str)
-    return doubled[0] if doubled else None
+    return next(iter(doubled), None)

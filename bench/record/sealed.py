@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 SEALED = ("end", "exit")  # events that carry a digest of all before them
 _SEAL = ', "sha256": "'
+_CHANGED = "the log was changed after it was written"
 _SEAL_AT_END = re.compile(re.escape(_SEAL).encode() + rb'([0-9a-f]{64})"\}\s*$')
 
 
@@ -20,9 +21,13 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
     """Write one line at the file's end, on a line of its own even after a torn one."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    line = b"\n" * torn + _json({"event": event, **fields}).encode() + b"\n"
+    text = json.dumps(_finite({"event": event, **fields}), allow_nan=False)
+    line = b"\n" * torn + text.encode() + b"\n"
     if event in SEALED:
-        line = seal(_contents(fd, size), line)
+        before = bytearray()  # what this rank and others have written so far
+        while len(before) < size and (part := os.pread(fd, size - len(before), len(before))):
+            before += part
+        line = seal(before, line)
     while line:  # a disk that is nearly full takes a part
         try:
             line = line[os.write(fd, line) :]
@@ -30,25 +35,10 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _contents(fd: int, size: int) -> bytes:
-    """The first `size` bytes: what this rank and others have written so far."""
-    parts = bytearray()
-    while len(parts) < size and (part := os.pread(fd, size - len(parts), len(parts))):
-        parts += part
-    return bytes(parts)
-
-
-def seal(before: bytes, line: bytes) -> bytes:
+def seal(before: bytes | bytearray, line: bytes) -> bytes:
     """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
     head = line.removesuffix(b"}\n")
     return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
-
-
-def _json(value: Any) -> str:
-    try:
-        return json.dumps(value, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
@@ -87,17 +77,14 @@ def changed(
     sha, done = hashlib.sha256(), 0
     for event, line in zip(events, lines, strict=True):
         name = event["event"]
-        found = _SEAL_AT_END.search(line.text) if name in SEALED else None
+        if name not in SEALED:
+            continue
+        found = _SEAL_AT_END.search(line.text)
         if found is not None:
             at = line.start + found.start()
             sha.update(memoryview(data)[done:at])
             done = at
             if sha.hexdigest() != found[1].decode():
-                yield (
-                    f"the log was changed after it was written: the digest in its {name} does "
-                    f"not fit"
-                )
-        elif name in SEALED and (needed or "sha256" in event):
-            yield (
-                f"the log was changed after it was written: its {name} does not close with a digest"
-            )
+                yield f"{_CHANGED}: the digest in its {name} does not fit"
+        elif needed or "sha256" in event:
+            yield f"{_CHANGED}: its {name} does not close with a digest"

@@ -12,8 +12,7 @@ from bench.config import UsageError
 def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
     """Write a file so that nobody ever sees a part of it, whatever ends this process.
 
-    Raises FileExistsError if it is there and not to be replaced, UsageError if it cannot be
-    written.
+    Raises FileExistsError if it is there and not to be replaced, else UsageError.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
@@ -25,29 +24,23 @@ def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
     except FileExistsError:
         raise
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}; make room, or choose another folder"
-        ) from None
+        cure = "make room, or choose another folder"
+        raise UsageError(f"{path} cannot be written: {error.strerror}; {cure}") from None
     finally:
         temporary.unlink(missing_ok=True)
     return path
 
 
 def take_lock(file: IO[str], alone: bool) -> bool:
-    """Lock an open file, `alone` or beside others who only look;
-    False where somebody else has it.
-    """
+    """Lock a file, `alone` or beside others who only look; False where somebody else has it."""
     try:
-        # imported here: Windows has none, and only those who start jobs cannot do without
-        import fcntl
+        import fcntl  # here: Windows has none, and only those who start jobs need it
     except ModuleNotFoundError:
         if not alone:
             return True
         file.close()
-        raise UsageError(
-            "this system has no file locks (fcntl), so two jobs could run at once; run and submit "
-            "on Linux or macOS, here render"
-        ) from None
+        why = "this system has no file locks (fcntl), so two jobs could run at once"
+        raise UsageError(f"{why}; run and submit on Linux or macOS, here render") from None
     try:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from bench.config import UsageError, explain
-from bench.study.definition import Broken, Study, Table, near
+from bench.config import UsageError, explain, near
+from bench.study.definition import Broken, Study, Table
 from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
@@ -22,22 +22,19 @@ _T = TypeVar("_T", bound=Table)
 
 
 def read_study(path: Path) -> Study:
-    """A study whose every planned run is known to be valid, as far as that does not depend on the
-    site.
-    """
+    """A study whose every planned run is known to be valid, unless a site must first fill it in."""
     study = read(path, Study)
-    if not study.needs_site:  # else `fit` checks it, once the site has filled it in
+    if not study.needs_site:  # else `fit` checks it
         check_plan(study, path)
     return study
 
 
 def salvage_study(path: Path, name: str) -> tuple[Study, str]:
-    """The study of a folder for a report, which must not fail over it, and what is wrong with its
-    file ('' if nothing).
+    """The study of a folder for a report, and what is wrong with its file ('' if nothing).
 
-    Of a file that is no whole study, what means something by itself is kept, and no point counts as
-    planned. One that names no cells plans nothing, and may say what is fixed beforehand all the
-    same. `name` is for want of another.
+    A report must not fail over a file that is no whole study: what means something by itself is
+    kept, and no point counts as planned. One that names no cells plans nothing, and may say what is
+    fixed beforehand all the same. `name` is for want of another.
     """
     try:
         return read_study(path), ""
@@ -69,9 +66,7 @@ def check_plan(study: Study, path: Path) -> None:
 
 
 def read(path: Path, kind: type[_T], with_lines: bool = False) -> _T:
-    """A TOML file as a table of `kind`; with the line of a mistake where the file is long. Raises
-    UsageError.
-    """
+    """A TOML file as a table of `kind`. Raises UsageError, `with_lines` with the line to mend."""
     try:
         return kind(**tomllib.loads(text := read_text(path)))
     except ValidationError as error:
@@ -83,26 +78,20 @@ def read(path: Path, kind: type[_T], with_lines: bool = False) -> _T:
     except ValueError as error:  # TOML or text that cannot be decoded
         raise UsageError(f"{path}: {error}") from None
     except RecursionError:
-        raise UsageError(
-            f"{path}: tables or lists are nested too deeply; a {kind.__name__.lower()} needs two "
-            f"levels"
-        ) from None
+        needs = f"a {kind.__name__.lower()} needs two levels"
+        raise UsageError(f"{path}: tables or lists are nested too deeply; {needs}") from None
 
 
 def read_text(path: Path) -> str:
-    """The text of a study or site file, which is UTF-8 whatever the locale. Raises UsageError,
-    ValueError.
-    """
+    """The text of a study or site file, UTF-8 in every locale. Raises UsageError, ValueError."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     if len(data) > _MAX_BYTES:
-        raise UsageError(
-            f"{path}: longer than {_MAX_BYTES} bytes, so this is no study or site file; name "
-            f"another"
-        )
+        longer = f"longer than {_MAX_BYTES} bytes, so this is no study or site file"
+        raise UsageError(f"{path}: {longer}; name another")
     return data.decode("utf-8")
 
 
@@ -113,14 +102,12 @@ def _with_line(path: Path, text: str, error: ValidationError, kind: type[Table])
     place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
     message = _explain(error, kind)
     if first["type"] == "extra_forbidden":
-        message += f"; valid here: {', '.join(_fields(kind, list(first['loc'][:-1])))}"
+        message += f"; valid here: {', '.join(_fields(kind, first['loc'][:-1]))}"
     return f"{path}, line {line_of(text, place)}: {message}"
 
 
 def line_of(text: str, place: Sequence[object]) -> int:
-    """1-based line of a TOML text on which the key that `place` leads to stands, else its table,
-    else 1.
-    """
+    """1-based line of the key that `place` leads to in a TOML text, else of its table, else 1."""
     wanted = tuple(str(part) for part in place if not str(part).isdecimal())
     table: tuple[str, ...] = ()
     best, best_length = 1, 0
@@ -148,13 +135,10 @@ def _explain(error: ValidationError, kind: type[Table]) -> str:
     return re.sub(r"(Input|Tuple) should", "should", explain(error))
 
 
-def _fields(kind: type[Table], parents: list[Any]) -> dict[str, str]:
+def _fields(kind: type[Table], parents: Sequence[Any]) -> dict[str, str]:
     """Name and description of every key of the table that `parents` lead to."""
     for parent in parents:
         annotation = kind.model_fields[parent].annotation
-        kind = next(
-            t
-            for t in (annotation, *get_args(annotation))
-            if isinstance(t, type) and issubclass(t, Table)
-        )
+        types = [t for t in (annotation, *get_args(annotation)) if isinstance(t, type)]
+        kind = next(t for t in types if issubclass(t, Table))
     return {name: field.description or "" for name, field in kind.model_fields.items()}

@@ -1,6 +1,4 @@
-"""What jobs leave in a study's folder: a record of each in jobs.jsonl, and what each says of itself
-in jobs/JOB.jsonl.
-"""
+"""What jobs leave in a study's folder: a record of each, and what each says in jobs/JOB.jsonl."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ _Text = Annotated[str, Field(max_length=4096)]
 
 
 class JobRecord(BaseModel):
-    """One line of jobs.jsonl: a job that was started here, or submitted;
-    other keys are for people.
-    """
+    """One line of jobs.jsonl: a job started or submitted here; other keys are for people."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -55,16 +51,13 @@ def read_records(path: Path) -> list[JobRecord]:
         try:
             records.append(JobRecord.model_validate_json(line))
         except ValidationError as error:
-            raise UsageError(
-                f"{path}, line {number}, is no record of a job ({explain(error)}); remove the line"
-            ) from None
+            where = f"{path}, line {number}, is no record of a job ({explain(error)})"
+            raise UsageError(f"{where}; remove the line") from None
     return records
 
 
 def read_events(text: bytes) -> Iterator[JobEvent]:
-    """What a job said of itself, line by line; a line that a kill has torn, or that is no such
-    event, says nothing.
-    """
+    """What a job said of itself; a line that a kill has torn, or that is no event, says nothing."""
     for line in text.splitlines():
         with suppress(ValidationError):
             yield JobEvent.model_validate_json(line)

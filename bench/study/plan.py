@@ -1,6 +1,4 @@
-"""Expand a study into points, and points into blocks of runs in a random but reproducible order:
-pure functions of values.
-"""
+"""Expand a study into points, and points into blocks of runs in a reproducible random order."""
 
 from __future__ import annotations
 
@@ -8,8 +6,10 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from bench.backends.catalogue import REFERENCE
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
@@ -28,15 +28,16 @@ class Point:
     variant: str = ""
 
     @property
+    def transport(self) -> str:
+        """'' for `single`."""
+        return self.cell.partition("/")[2]
+
+    @property
     def name(self) -> str:
         """For people, in run ids and messages."""
-        marks = [self.settings if self.settings != "shipped" else "", self.variant]
-        return "-".join(
-            [
-                f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}",
-                *filter(None, marks),
-            ]
-        )
+        size = f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}"
+        settings = self.settings if self.settings != "shipped" else ""
+        return "-".join(filter(None, (size, settings, self.variant)))
 
 
 @dataclass(frozen=True)
@@ -60,46 +61,23 @@ def points(study: Study) -> list[Point]:
     A configuration that several curves need is one point: at one rank weak and strong scaling often
     coincide.
     """
-    _check_points(study)
-    curves: dict[tuple[str, Settings, int, int, str], list[Curve]] = {}
-    for cell in study.cells:
-        for settings in study.settings:
-            for variant in _variants(study, cell):
-                for curve, world_size, batch_per_rank in _sizes(study, cell):
-                    curves.setdefault(
-                        (cell, settings, world_size, batch_per_rank, variant), []
-                    ).append(curve)
-    return [Point(*key[:4], tuple(through), key[4]) for key, through in curves.items()]
-
-
-def _check_points(study: Study) -> None:
-    """Raise UsageError before more are made than anybody can run."""
-    batch = study.batch
     sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
-    sizes += len(batch.batch_per_rank) * len(batch.world_sizes) if batch else 0
+    sizes += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
     most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * sizes
-    if most > MAX_RUNS:
-        raise UsageError(
-            f"cells, settings, variants and sizes make up to {most} points; a study has at most "
-            f"{MAX_RUNS} runs"
-        )
-
-
-def check_size(study: Study, blocks: int) -> None:
-    """Raise UsageError where that many blocks are more runs than a study may have."""
-    each = len(points(study))
-    if each * blocks > MAX_RUNS:
-        raise UsageError(
-            f"blocks={blocks} of {each} runs are {each * blocks}; a study has at most {MAX_RUNS} "
-            f"runs, so at most "
-            f"{MAX_RUNS // each} blocks"
-        )
+    if most > MAX_RUNS:  # before they are made
+        made = f"cells, settings, variants and sizes make up to {most} points"
+        raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
+    curves: dict[Point, list[Curve]] = {}
+    for cell, settings in product(study.cells, study.settings):
+        for variant, size in product(_variants(study, cell), _sizes(study, cell)):
+            curve, world_size, batch_per_rank = size
+            point = Point(cell, settings, world_size, batch_per_rank, (), variant)
+            curves.setdefault(point, []).append(curve)
+    return [replace(point, curves=tuple(through)) for point, through in curves.items()]
 
 
 def _variants(study: Study, cell: str) -> list[str]:
-    """Names of a cell's variants; of those that are the same to `single`, which exchanges nothing,
-    the first.
-    """
+    """Names of a cell's variants; of those that are the same to `single` the first."""
     names = list(study.variants) or [""]
     if cell != "single":
         return names
@@ -107,36 +85,8 @@ def _variants(study: Study, cell: str) -> list[str]:
     return [name for index, name in enumerate(names) if fields[index] not in fields[:index]]
 
 
-def check_primary(study: Study) -> None:
-    """Raise UsageError unless the study's primary is exactly one of its comparisons."""
-    if (wanted := study.primary) is None:
-        return
-    asked = wanted.model_dump(exclude_none=True)
-    same = asked.keys() - {"curve"}
-    references = {reference for reference, _ in study.pairs}
-    found = [
-        p
-        for p in points(study)
-        if p.cell in references and wanted.curve in p.curves
-        if all(
-            asked[k] == (p.cell.partition("/")[2] if k == "transport" else getattr(p, k))
-            for k in same
-        )
-    ]
-    if len(found) != 1:
-        names = ", ".join(p.name.partition("-")[2] for p in found) or "none that this study plans"
-        cure = (
-            "add transport, settings or batch_per_rank"
-            if found
-            else "choose its curve and world_size from those of the study"
-        )
-        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
-
-
 def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
-    """(curve, world size, batch per rank) of a cell; `single`, the common baseline, takes each
-    curve's one-rank batch.
-    """
+    """(curve, world size, batch per rank) of a cell; `single` takes each curve's one-rank batch."""
     alone = cell == "single"
     world_sizes = (1,) if alone else study.world_sizes
     if study.weak:
@@ -151,67 +101,74 @@ def _sizes(study: Study, cell: str) -> Iterator[tuple[Curve, int, int]]:
 @functools.cache
 def _share(global_batch: int, world_size: int) -> int:
     """Batch per rank of a global batch, by RunConfig's own rule."""
+    fields = {"backend": REFERENCE, "world_size": world_size, "global_batch": global_batch}
     try:
-        return make_config(
-            {"backend": REFERENCE, "world_size": world_size, "global_batch": global_batch}
-        ).samples_per_rank
+        return make_config(fields).samples_per_rank
     except UsageError as error:
         raise UsageError(f"strong.{error}") from None
 
 
+def check_size(study: Study, blocks: int) -> None:
+    """Raise UsageError where that many blocks are more runs than a study may have."""
+    each = len(points(study))
+    if each * blocks > MAX_RUNS:
+        most = f"a study has at most {MAX_RUNS} runs, so at most {MAX_RUNS // each} blocks"
+        raise UsageError(f"blocks={blocks} of {each} runs are {each * blocks}; {most}")
+
+
+def check_primary(study: Study) -> None:
+    """Raise UsageError unless the study's primary is exactly one of its comparisons."""
+    if study.primary is None:
+        return
+    asked = study.primary.model_dump(exclude_none=True)
+    same = [(key, value) for key, value in asked.items() if key != "curve"]
+    references = {reference for reference, _ in study.pairs}
+    compared = [p for p in points(study) if p.cell in references and asked["curve"] in p.curves]
+    found = [p for p in compared if all(getattr(p, key) == value for key, value in same)]
+    if len(found) != 1:
+        names = ", ".join(p.name.partition("-")[2] for p in found) or "none that this study plans"
+        cure = "choose its curve and world_size from those of the study"
+        cure = "add transport, settings or batch_per_rank" if found else cure
+        raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
+
+
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
-    """The runs of blocks 0 to blocks-1, each in its order. Raises UsageError where a run would be
-    refused.
+    """The runs of blocks 0 to blocks-1, each in its order; UsageError where one would be refused.
 
     Each block depends on the study's seed and its own index alone, so more blocks leave the earlier
     ones as they were.
     """
     check_size(study, blocks)
     first = {point: config_of(study, point) for point in _shuffled(points(study), study.seed, 0)}
-    return [
-        [
-            _run(study, p, first[p], block, position, runs_dir)
-            for position, p in enumerate(_shuffled(list(first), study.seed, block))
-        ]
-        for block in range(blocks)
-    ]
+    planned = []
+    for block in range(blocks):
+        runs = []
+        for position, point in enumerate(_shuffled(list(first), study.seed, block)):
+            run_id = f"b{block:02d}-{position:02d}-{point.name}"
+            own: dict[str, Any] = {"block": block, "position": position}
+            # the seed is equal for all cells of a block: same initial weights, same data and order
+            own |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
+            # a copy: no rule speaks of what differs between blocks
+            runs.append(Run(run_id, point, first[point].model_copy(update=own)))
+        planned.append(runs)
+    return planned
 
 
 def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
-    """A random order by hash: the same on every version of Python, which random.shuffle does not
-    promise.
-    """
-    return sorted(
-        all_points, key=lambda p: hashlib.sha256(f"{seed}/{block}/{p.name}".encode()).digest()
-    )
-
-
-def _run(
-    study: Study, point: Point, config: RunConfig, block: int, position: int, runs_dir: Path
-) -> Run:
-    """The run of a point in one block; no rule speaks of what differs between blocks."""
-    run_id = f"b{block:02d}-{position:02d}-{point.name}"
-    # the seed is equal for all cells of a block: same initial weights, same data, same order
-    own = {
-        "seed": study.seed + block,
-        "block": block,
-        "position": position,
-        "log_path": runs_dir / f"{run_id}.jsonl",
-    }
-    return Run(run_id, point, config.model_copy(update=own))
+    """A random order that every version of Python keeps, which random.shuffle does not promise."""
+    names = {point: f"{seed}/{block}/{point.name}".encode() for point in all_points}
+    return sorted(all_points, key=lambda point: hashlib.sha256(names[point]).digest())
 
 
 def config_of(study: Study, point: Point) -> RunConfig:
     """What all runs of a point share. Raises UsageError where such a run would be refused."""
-    backend, _, transport = point.cell.partition("/")
-    # The batch is always said per rank, also on the strong curve: one point has one description,
-    # whatever curves share it.
-    alone = backend == "single"
+    backend = point.cell.partition("/")[0]
     fields = {
-        **study.fields_of(point.variant, alone),
+        **study.fields_of(point.variant, alone=backend == "single"),
         "backend": backend,
-        "transport": transport or "none",
+        "transport": point.transport or "none",
         "settings": point.settings,
+        # per rank also on the strong curve: one point has one description, whatever its curves
         "batch_per_rank": point.batch_per_rank,
         "world_size": point.world_size,
         "seed": study.seed,
@@ -221,28 +178,18 @@ def config_of(study: Study, point: Point) -> RunConfig:
     try:
         return make_config(fields)
     except UsageError as error:
-        raise UsageError(f"{in_words_of(study, str(error))} (at {point.name})") from None
+        raise UsageError(f"{_in_words_of(study, str(error))} (at {point.name})") from None
 
 
 def calibration_of(study: Study, batch_per_rank: int, block: int) -> RunConfig:
-    """One plain process with the study's own settings: what a job runs on each of its nodes before
-    and after its block.
-    """
-    return make_config(
-        {
-            **study.fields_of(next(iter(study.variants), ""), alone=True),
-            "batch_per_rank": batch_per_rank,
-            "seed": study.seed + block,
-            "study": study.name,
-            "block": block,
-        }
-    )
+    """The plain process that a job runs on each of its nodes before and after its block."""
+    fields = study.fields_of(next(iter(study.variants), ""), alone=True)
+    own = {"seed": study.seed + block, "study": study.name, "block": block}
+    return make_config({**fields, "batch_per_rank": batch_per_rank, **own})
 
 
-def in_words_of(study: Study, message: str) -> str:
-    """A rule's message with the study's keys, run.precision, for RunConfig's fields, precision, and
-    its flags, --precision.
-    """
+def _in_words_of(study: Study, message: str) -> str:
+    """A rule's message with the study's keys, run.precision, for fields and flags, --precision."""
 
     def key(name: str) -> str:
         return name if name in OWNED_FIELDS else f"run.{name}"
@@ -251,6 +198,5 @@ def in_words_of(study: Study, message: str) -> str:
     if not study.fields:
         return message
     names = "|".join(sorted(study.fields, key=len, reverse=True))
-    return re.sub(
-        rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)", lambda name: key(name[0]), message
-    )
+    given = rf"(?<![\w.])(?:(?:{names})(?==)|^(?:{names})\b)"
+    return re.sub(given, lambda name: key(name[0]), message)

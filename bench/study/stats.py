@@ -8,6 +8,7 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,7 +18,7 @@ from scipy import stats
 
 ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
 MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach ALPHA: the smallest p is 2 / 2^n
-MAX_BLOCKS = 10_000  # a block count beyond this is reported as out of reach
+MAX_BLOCKS = 10_000  # more are reported as out of reach
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal[
@@ -43,14 +44,10 @@ class Estimate:
 
     @property
     def shown(self) -> tuple[float, float] | None:
-        """The interval as a page shows it: below MIN_BLOCKS it can span orders of magnitude, and
-        `blocks` say more.
-        """
-        return (
-            None
-            if self.low is None or self.high is None or self.n < MIN_BLOCKS
-            else (self.low, self.high)
-        )
+        """The interval, unless fewer than MIN_BLOCKS blocks let it span orders of magnitude."""
+        if self.low is None or self.high is None or self.n < MIN_BLOCKS:
+            return None
+        return self.low, self.high
 
     def times(self, factor: float) -> Estimate:
         """The same estimate in another unit."""
@@ -61,9 +58,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Paired:
-    """A ratio paired by block, with exact checks beside the t form; None where one block gives
-    none.
-    """
+    """A ratio paired by block, exact checks beside the t form; None where one block gives none."""
 
     ratio: float  # ratio: exp of the mean log ratio
     n: int  # blocks
@@ -83,22 +78,21 @@ class Paired:
         return Estimate(value=self.ratio, low=low, high=high, n=self.n, blocks=self.ratios)
 
 
+def _half(sd: float, n: int, level: float = 1 - ALPHA) -> float:
+    """Half the width of Student's t interval of a mean of n values."""
+    return float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)
+
+
 def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float, float] | None:
-    """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None for fewer
-    than two values.
-    """
-    n = len(values)
-    if n < 2:
+    """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
+    if len(values) < 2:
         return None
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * float(np.std(values, ddof=1)) / math.sqrt(n)
-    mean = float(np.mean(values))
+    mean, half = float(np.mean(values)), _half(float(np.std(values, ddof=1)), len(values), level)
     return mean - half, mean + half
 
 
 def geometric_mean(values: Sequence[float]) -> Estimate:
-    """Geometric mean with the Student t interval on logs: 94-96 % coverage with few blocks, where a
-    bootstrap has 82-88 %.
-    """
+    """Geometric mean, t interval on logs: covers 94-96 % with few blocks, a bootstrap 82-88 %."""
     logs = [math.log(v) for v in values]
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
@@ -106,9 +100,7 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
 
 
 def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
-    """Standard deviation of values around the mean of their own group; None where no group has
-    two.
-    """
+    """Standard deviation of values around their own group's mean; None without a group of two."""
     several = [np.asarray(group, float) for group in groups if len(group) > 1]
     freedom = sum(len(group) - 1 for group in several)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in several)
@@ -118,8 +110,7 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> float | None:
 def paired_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Paired:
     """Ratio of values that share a block, by position: exp of the mean log ratio, t intervals.
 
-    Hoefler & Belli 2015, rule 7 (compare statistically); the order inside a block is random (Abedi
-    & Brecht 2017).
+    Hoefler & Belli 2015, rule 7; the order inside a block is random (Abedi & Brecht 2017).
     """
     d = np.log(np.asarray(numerator, float)) - np.log(np.asarray(denominator, float))
     n, mean, logs = len(d), float(np.mean(d)), d.tolist()
@@ -147,9 +138,7 @@ def _exp(ends: tuple[float, float] | None) -> tuple[float, float] | None:
 
 
 def signflip_p(differences: Sequence[float]) -> float | None:
-    """Exact two-sided sign-flip p over all 2^n sign vectors (Fisher 1935; Pitman 1937); None above
-    20 differences.
-    """
+    """Exact two-sided sign-flip p, all 2^n signs (Fisher 1935; Pitman 1937); None above n = 20."""
     if len(differences) > _MAX_FLIPS:
         return None
     sums = np.zeros(1)
@@ -165,9 +154,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float:
 
 
 def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Ratio where no block is shared: Welch's interval on logs (Welch 1947); `n` is the smaller
-    group's.
-    """
+    """Ratio without shared blocks: Welch's interval on logs (1947); `n` is the smaller group's."""
     logs = [np.log(np.asarray(x, float)) for x in (denominator, numerator)]
     mean = float(logs[1].mean() - logs[0].mean())
     n = min(len(x) for x in logs)
@@ -178,18 +165,16 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     if sum(v) > 0:
         df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
         half = float(stats.t.ppf(1 - ALPHA / 2, df)) * math.sqrt(sum(v))
-    return Estimate(
-        value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), n=n
-    )
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 
 def decide(paired: Paired, margin: float, corrected_p: float | None = None) -> Verdict:
-    """What may be said of a pair, with the margin fixed beforehand (two one-sided tests: Schuirmann
-    1987).
+    """What may be said of a pair, with the margin fixed beforehand.
 
-    `corrected_p` is t_p after Holm's correction; None where the comparison stands alone. "p > 0.05"
-    is never "no difference": equality is claimed only where the 90 % interval lies inside the
-    margin.
+    Two one-sided tests (Schuirmann 1987). `corrected_p` is t_p after Holm's correction; None where
+    the comparison stands alone. "p > 0.05" is never "no difference": equality is claimed only where
+    the 90 % interval lies inside the margin.
     """
     if paired.t_p is None or paired.ci90 is None or paired.n < MIN_BLOCKS:
         return "too few blocks"
@@ -210,11 +195,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def median_interval_ranks(n: int, level: float = 1 - ALPHA) -> tuple[int, int] | None:
-    """1-based ranks whose values bound the median, from exact binomial tails (Le Boudec 2010, table
-    A.1); None for n <= 5.
-    """
-    low = int(np.sum(stats.binom.cdf(np.arange(n // 2), n, 0.5) <= (1 - level) / 2))
+def median_interval_ranks(n: int) -> tuple[int, int] | None:
+    """1-based ranks around the median, by binomial tails (Le Boudec 2010, A.1); None for n <= 5."""
+    low = int(np.sum(stats.binom.cdf(np.arange(n // 2), n, 0.5) <= ALPHA / 2))
     return (low, n + 1 - low) if low >= 1 else None
 
 
@@ -226,85 +209,53 @@ def median_estimate(values: Sequence[float]) -> Estimate:
 
 
 def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
-    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width); None if more
-    than 10,000.
-    """
-    target = math.log1p(half_width)
-    return _first(
-        lambda n: float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd_log / math.sqrt(n) <= target, 2
-    )
+    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width), if any."""
+    return _first(lambda n: _half(sd_log, n) <= math.log1p(half_width), 2)
 
 
 def half_width(sd_log: float, n: int) -> float | None:
-    """Relative half-width of the t interval that n blocks with this sd of log ratios give; None for
-    fewer than two.
-    """
-    return (
-        math.expm1(float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd_log / math.sqrt(n))
-        if n > 1
-        else None
-    )
+    """Relative half-width of the t interval of n blocks with this sd of log ratios; None of one."""
+    return math.expm1(_half(sd_log, n)) if n > 1 else None
 
 
-def power_difference(sd_log: float, effect_log: float, n: int, alpha: float = ALPHA) -> float:
-    """Power of the paired two-sided t test of n blocks against a true log ratio (noncentral t;
-    Cohen 1988).
-    """
+def power_difference(sd_log: float, effect_log: float, n: int) -> float:
+    """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:
         return float(effect_log != 0)
-    critical, nc = float(stats.t.ppf(1 - alpha / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
+    critical, nc = float(stats.t.ppf(1 - ALPHA / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
     return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
 
 
-def power_equivalence(
-    sd_log: float, effect_log: float, margin: float, n: int, alpha: float = ALPHA
-) -> float:
-    """Power of two one-sided tests at n blocks, noncentral-t approximation (Phillips 1990; exact
-    only near power 1).
-    """
+def power_equivalence(sd_log: float, effect_log: float, margin: float, n: int) -> float:
+    """Power of two one-sided tests, noncentral-t approximation (Phillips 1990)."""
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
-    critical, scale = float(stats.t.ppf(1 - alpha, n - 1)), math.sqrt(n) / sd_log
-    return max(
-        0.0, sum(_exceeds(critical, n - 1, (edge + s * effect_log) * scale) for s in (1, -1)) - 1
-    )
+    critical, scale = float(stats.t.ppf(1 - ALPHA, n - 1)), math.sqrt(n) / sd_log
+    inside = [_exceeds(critical, n - 1, (edge + s * effect_log) * scale) for s in (1, -1)]
+    return max(0.0, sum(inside) - 1)
 
 
 def blocks_for_power(sd_log: float, effect: float, power: float = 0.8) -> int | None:
-    """Fewest blocks (six or more) that find a true difference of `effect` (0.02 is 2 %) with
-    `power`; None above 10,000.
-    """
+    """Fewest blocks, from MIN_BLOCKS on, that find a true difference of `effect` (0.02 is 2 %)."""
     return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
 
 
 def blocks_to_settle(p: Paired, margin: float, power: float = 0.8) -> int | None:
-    """Fewest blocks that would end `inconclusive` either way, were the ratio and the noise seen so
-    far the true ones.
-    """
+    """Fewest blocks to end `inconclusive` either way, were ratio and noise so far the true ones."""
     if p.sd_log is None:
         return None
     sd, effect = p.sd_log, math.log(p.ratio)
-    found = [
-        _first(lambda n: power_difference(sd, effect, n) >= power, MIN_BLOCKS),
-        _first(lambda n: power_equivalence(sd, effect, margin, n) >= power, MIN_BLOCKS),
-    ]
-    return min((n for n in found if n is not None), default=None)
+    different = _first(lambda n: power_difference(sd, effect, n) >= power, MIN_BLOCKS)
+    equal = _first(lambda n: power_equivalence(sd, effect, margin, n) >= power, MIN_BLOCKS)
+    return min((n for n in (different, equal) if n is not None), default=None)
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Smallest n from `start` to MAX_BLOCKS for which a condition holds that stays true once it
-    is.
-    """
-    below, above = start - 1, start
-    while not enough(above):
-        if above == MAX_BLOCKS:
-            return None
-        below, above = above, min(2 * above, MAX_BLOCKS)
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (below, middle) if enough(middle) else (middle, above)
-    return above
+    """Smallest n from `start` to MAX_BLOCKS at which a condition begins to hold for good."""
+    counts = range(start, MAX_BLOCKS + 1)
+    at = bisect_left(counts, True, key=enough)
+    return counts[at] if at < len(counts) else None
 
 
 def _exceeds(critical: float, df: int, noncentrality: float) -> float:

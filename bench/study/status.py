@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
@@ -16,9 +17,7 @@ _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One planned run as its log tells it; `words` are the last ones of its ranks,
-    one line each.
-    """
+    """One planned run as its log tells it; `words` are the last ones of its ranks, a line each."""
 
     run: Run
     state: str
@@ -35,9 +34,7 @@ class RunStatus:
 
 
 def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
-    """State of one run. A run without an end is `running` only while its job is; `job` is how that
-    one ended, if known.
-    """
+    """State of one run, `running` without an end while its job is; `job`: how that ended."""
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
     if not run.log.exists():
         if not run.log.with_suffix(".out").exists():
@@ -60,16 +57,13 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
 
 def _with_its_job(job: str) -> tuple[str, str]:
     """State and reason of a run that left no end, and whose job is gone."""
-    state = next(
-        (state for word, state in _WITH_ITS_JOB.items() if word in job.split()), "interrupted"
-    )
-    return state, "killed together with its job" + (f", which {job}" if job else "")
+    causes = (_WITH_ITS_JOB[word] for word in job.split() if word in _WITH_ITS_JOB)
+    reason = "killed together with its job" + (f", which {job}" if job else "")
+    return next(causes, "interrupted"), reason
 
 
 def difference(planned: RunConfig, found: RunConfig) -> str:
-    """First field in which a log's run is not the planned one; where it looked for its peers does
-    not matter.
-    """
+    """First field in which a log's run is not the planned one; folders do not matter."""
     ignored = fields_with(Role.BOOKKEEPING | Role.FOLDER)
     for name in RunConfig.model_fields:
         if name not in ignored and getattr(planned, name) != getattr(found, name):
@@ -80,32 +74,24 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
 def count(statuses: Iterable[RunStatus]) -> str:
     """'42 runs: 40 ok, 1 failed, 1 planned'."""
     counts = Counter(status.state for status in statuses)
-    return f"{counts.total()} runs: " + ", ".join(
-        f"{counts[state]} {state}" for state in STATES if counts[state]
-    )
+    found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    return f"{counts.total()} runs: {found}"
 
 
 def table(statuses: Sequence[RunStatus]) -> Iterable[tuple[str, str, str, list[str]]]:
-    """Per run: id, padded to a column, state, what else is known, and the ranks' words where they
-    say more.
-    """
+    """Per run: id, padded to a column, state, what else is known, and its ranks' further words."""
     width = max(len(status.run.id) for status in statuses)
     for status in statuses:
         seconds = "" if status.wall_s is None else f"{status.wall_s} s"
+        known = "  ".join(filter(None, (seconds, status.reason)))
         more = [words for words in status.words if words not in status.reason]
-        yield (
-            status.run.id.ljust(width),
-            status.state,
-            "  ".join(filter(None, (seconds, status.reason))),
-            more,
-        )
+        yield status.run.id.ljust(width), status.state, known, more
 
 
 def seconds_left(
     pending: Sequence[Run], statuses: Iterable[RunStatus], expected_run_s: int | None = None
 ) -> float | None:
-    """Estimate for the pending runs from runs that ended ok: of the same point if there are any,
-    else of all.
+    """Estimate from runs that ended ok: of the same point if there are any, else of all.
 
     Before any has ended, from `expected_run_s`; None without that.
     """
@@ -116,11 +102,7 @@ def seconds_left(
     every = [wall_s for walls in known.values() for wall_s in walls]
     if not every:
         return None if expected_run_s is None else float(expected_run_s * len(pending))
-    return sum(_mean(known.get(run.point, every)) for run in pending)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return sum(fmean(known.get(run.point, every)) for run in pending)
 
 
 def duration(seconds: float | None) -> str:

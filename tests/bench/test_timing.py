@@ -11,7 +11,7 @@ import pytest
 from bench.config import RunConfig
 from bench.launch.world import discover
 from bench.lifecycle.pulse import Pulse
-from bench.progress import Silent
+from bench.progress import Screen
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
@@ -66,7 +66,7 @@ def test_the_device_is_synced_twice_a_window_whatever_its_steps(
     monkeypatch.setattr(device.Cpu, "stopwatch", lambda self: watch)
     tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
     config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
-    assert run(config, discover({}), RunLog(None), Pulse(Silent()))
+    assert run(config, discover({}), RunLog(None), Pulse(Screen()))
     assert watch.syncs == 2 * (1 + config.windows), (
         "the two edges of the warm-up and of each window"
     )

@@ -1,6 +1,4 @@
-"""One state for every way a run can end, judged from events and from what launchers really
-print.
-"""
+"""One state for every way a run can end, judged from events and what launchers really print."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from bench.record.outcome import STATES, Verdict, judge
 
 START = {"event": "start"}
 DONE = {"event": "end", "status": "ok"}
+FAILED = {"event": "end", "status": "failed: x"}
 STOPPED = {"event": "end", "status": "interrupted", "signal": "SIGTERM"}
 
 # As printed: Slurm 22.05 to 25.05 with cgroups, with a limit of its own, on a lost node; Open MPI
@@ -49,21 +48,14 @@ CANCELLED = [
     "slurmstepd: error: *** STEP 7.0 ON r1 CANCELLED AT 2026-09-21T10:00:00 ***",
 ]
 DAEMON_LOST = ["PRTE has lost communication with a remote daemon."]
-SRUN_KILLED = [
-    "srun: error: r2: task 1: Killed",
-    "srun: error: r1: task 0: Exited with exit code 1",
-]
-KILLED = [
-    "prterun noticed that process rank 1 with PID 6376 on node r2 exited on",
-    "signal 9 (Killed).",
-]
-KILLED_4 = ["mpirun noticed that process rank 1 with PID 0 on node r2 exited on signal 9 (Killed)."]
+EXITED = "Exited with exit code 1"
+SRUN_KILLED = ["srun: error: r2: task 1: Killed", f"srun: error: r1: task 0: {EXITED}"]
+NOTICED = "noticed that process rank 1 with PID 6376 on node r2 exited on"
+KILLED = [f"prterun {NOTICED}", "signal 9 (Killed)."]
+KILLED_4 = [f"mpirun {NOTICED} signal 9 (Killed)."]
 LEFT = ["   Process name: [prterun-r1-6379@1,1]", "   Exit code:    3"]
 LEFT_4 = ["  Process name: [[12345,1],1]", "  Exit code:    3"]
-BAD_ALLOC = [
-    "terminate called after throwing an instance of 'std::bad_alloc'",
-    "  what():  std::bad_alloc",
-]
+BAD_ALLOC = ["terminate called after throwing an instance of 'std::bad_alloc'"]
 
 
 def error(message: str, rank: int = 1, **more: str) -> dict[str, Any]:
@@ -71,22 +63,21 @@ def error(message: str, rank: int = 1, **more: str) -> dict[str, Any]:
 
 
 def left(code: int, said: list[str] | None = None, **more: object) -> dict[str, Any]:
-    facts = {
-        "timed_out": False,
-        "limit_s": 60,
-        "interrupted": False,
-        "wall_s": 4,
-        "said": said or [],
-    }
-    return {"event": "exit", "code": code, **facts, **more}
+    facts = {"timed_out": False, "limit_s": 60, "interrupted": False, "wall_s": 4}
+    return {"event": "exit", "code": code, "said": said or [], **facts, **more}
+
+
+def judged(*events: dict[str, Any]) -> Verdict:
+    verdict = judge([START, *events])
+    assert verdict is not None
+    return verdict
 
 
 @pytest.mark.parametrize(
     "said", [CGROUP, CGROUP_25, CGROUP_20, OVER_LIMIT, JOB_LIMIT, OUT_OF_MEMORY, BAD_ALLOC]
 )
 def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
-    verdict = judge([START, left(137, said)])
-    assert verdict is not None
+    verdict = judged(left(137, said))
     assert (verdict.state, verdict.reason) == ("out of memory", said[0])
 
 
@@ -107,8 +98,7 @@ def test_out_of_memory_by_what_was_printed(said: list[str]) -> None:
 def test_out_of_memory_by_a_ranks_own_error(message: str) -> None:
     peer = error("RuntimeError: Connection closed by peer [127.0.0.1]:4711", 0)
     for errors in ([error(message), peer], [peer, error(message)]):  # whoever gets to the log first
-        verdict = judge([START, *errors, {"event": "end", "status": "failed: x"}, left(1)])
-        assert verdict is not None
+        verdict = judged(*errors, FAILED, left(1))
         assert (verdict.state, verdict.reason) == ("out of memory", f"rank 1: {message}")
 
 
@@ -119,61 +109,32 @@ def test_out_of_memory_by_a_ranks_own_error(message: str) -> None:
     ids=["noticed", "job ended with it", "noticed by the limit"],
 )
 def test_node_lost(said: list[str], facts: dict[str, object]) -> None:
-    events = [
-        START,
-        error("RuntimeError: Connection closed by peer", 0),
-        STOPPED,
-        left(143, said, **facts),
-    ]
-    verdict = judge(events)
-    assert verdict is not None
-    assert (verdict.state, verdict.reason) == (
-        "node lost",
-        said[-1] if said == LOST[1:] else said[0],
-    )
+    verdict = judged(error("RuntimeError: lost", 0), STOPPED, left(143, said, **facts))
+    line = said[-1] if said == LOST[1:] else said[0]
+    assert (verdict.state, verdict.reason) == ("node lost", line)
 
 
 def test_wrong_world() -> None:
     refused = error("srun started 2 ranks, but MPI sees a world of 1", 0, type=WrongWorld.__name__)
-    verdict = judge([START, refused, {"event": "end", "status": "failed: x"}, left(2)])
-    assert verdict is not None
+    verdict = judged(refused, FAILED, left(2))
     assert (verdict.state, verdict.reason) == ("wrong world", f"rank 0: {refused['message']}")
     # a rank that misses one that has failed before is not the cause
-    verdict = judge(
-        [
-            START,
-            error("ImportError: x"),
-            error("1 of 2 ranks appeared", 0, type=WrongWorld.__name__),
-            left(1),
-        ]
-    )
-    assert verdict is not None
+    late = error("1 of 2 ranks appeared", 0, type=WrongWorld.__name__)
+    verdict = judged(error("ImportError: x"), late, left(1))
     assert (verdict.state, verdict.reason) == ("failed", "exit code 1: rank 1: ImportError: x")
 
 
 @pytest.mark.parametrize(
     ("said", "code", "words"),
     [
-        (SRUN_KILLED, 137, ("rank 0: Exited with exit code 1", "rank 1: Killed")),
-        (
-            ["srun: error: r[1-2]: tasks 0,2-3: Exited with exit code 1"],
-            1,
-            ("rank 0,2,3: Exited with exit code 1",),
-        ),
+        (SRUN_KILLED, 137, (f"rank 0: {EXITED}", "rank 1: Killed")),
+        ([f"srun: error: r[1-2]: tasks 0,2-3: {EXITED}"], 1, (f"rank 0,2,3: {EXITED}",)),
         (KILLED, 137, ("rank 1: signal 9 (Killed)",)),
         (KILLED_4, 137, ("rank 1: signal 9 (Killed)",)),
         (LEFT, 3, ("rank 1: exit code 3",)),
         (LEFT_4, 3, ("rank 1: exit code 3",)),
-        (
-            ["error: dataset='digit' is unknown", "mpirun: rank 0 left"],
-            2,
-            ("error: dataset='digit' is unknown",),
-        ),
-        (
-            ["ModuleNotFoundError: No module named 'torch'", "last"],
-            1,
-            ("ModuleNotFoundError: No module named 'torch'",),
-        ),
+        (["error: dataset is unknown", "mpirun: rank 0 left"], 2, ("error: dataset is unknown",)),
+        (["ModuleNotFoundError: No module", "last"], 1, ("ModuleNotFoundError: No module",)),
         (["something", "last line"], 1, ("last line",)),
         ([], 1, ()),
     ],
@@ -187,23 +148,21 @@ def test_failed_gives_the_code_and_the_last_words_of_every_rank(
 
 def test_a_ranks_own_error_goes_before_what_its_launcher_says_of_it() -> None:
     boom = error("RuntimeError: boom")
-    words = ("rank 0: Exited with exit code 1", "rank 1: RuntimeError: boom")
-    assert judge([START, boom, left(1, SRUN_KILLED)]) == Verdict(
-        "failed", "exit code 1: rank 1: RuntimeError: boom", words
+    words = (f"rank 0: {EXITED}", "rank 1: RuntimeError: boom")
+    assert judged(boom, left(1, SRUN_KILLED)) == Verdict(
+        "failed", f"exit code 1: {words[1]}", words
     )
 
 
 def test_many_ranks_stay_few_lines() -> None:
-    errors = [error(f"RuntimeError: {rank}", rank) for rank in range(100)]
-    verdict = judge([START, *errors, left(1)])
-    assert verdict is not None
-    assert verdict.words == (
-        *(f"rank {rank}: RuntimeError: {rank}" for rank in range(8)),
-        "and 92 more",
-    )
-    same = judge([START, *(error("boom", rank) for rank in (0, 2)), left(1)])
-    assert same is not None
-    assert same.words == ("rank 0,2: boom",)
+    verdict = judged(*(error(f"boom {rank}", rank) for rank in range(100)), left(1))
+    assert verdict.words == (*(f"rank {rank}: boom {rank}" for rank in range(8)), "and 92 more")
+    verdict = judged(*(error("boom", rank) for rank in (0, 2)), left(1))
+    assert verdict.words == ("rank 0,2: boom",)
+
+
+BY_SIGNAL = Verdict("interrupted", "stopped by SIGTERM")
+KILLED_1 = "rank 1: signal 9 (Killed)"
 
 
 @pytest.mark.parametrize(
@@ -215,47 +174,40 @@ def test_many_ranks_stay_few_lines() -> None:
             [START, left(124, CANCELLED, timed_out=True)],
             Verdict("timed out", "timed out after 60 s", (CANCELLED[1],)),
         ),
-        (
-            [START, STOPPED, left(143, CANCELLED, interrupted=True)],
-            Verdict("interrupted", "stopped by SIGTERM"),
-        ),
+        ([START, STOPPED, left(143, CANCELLED, interrupted=True)], BY_SIGNAL),
         ([left(143, interrupted=True)], Verdict("interrupted", "stopped")),
-        (
-            [START, error("RuntimeError: peer"), left(143, interrupted=True)],
-            Verdict("interrupted", "stopped"),
-        ),
-        ([START, STOPPED], Verdict("interrupted", "stopped by SIGTERM")),
+        ([START, error("x"), left(143, interrupted=True)], Verdict("interrupted", "stopped")),
+        ([START, STOPPED], BY_SIGNAL),
         (
             [START, STOPPED, left(137, KILLED)],
-            Verdict(
-                "failed", "exit code 137: rank 1: signal 9 (Killed)", ("rank 1: signal 9 (Killed)",)
-            ),
+            Verdict("failed", f"exit code 137: {KILLED_1}", (KILLED_1,)),
         ),
-        (
-            [left(0)],
-            Verdict("failed", "exit code 0: no end event"),
-        ),  # srun has ended so where it could not start the ranks
-        (
-            [START, {"event": "end", "status": "failed: loss_finite"}, left(1)],
-            Verdict("failed", "exit code 1: loss_finite"),
-        ),
-        (
+        # srun has ended so where it could not start the ranks
+        ([left(0)], Verdict("failed", "exit code 0: no end event")),
+        ([START, FAILED, left(1)], Verdict("failed", "exit code 1: x")),
+        (  # schema 1
             [START, {"event": "exit", "code": 1, "timed_out": False}],
             Verdict("failed", "exit code 1: no end event"),
-        ),  # schema 1
+        ),
         ([START, DONE, left(0)], None),
         ([START, DONE, left(139, CGROUP)], None),  # a crash after complete data
         ([START, DONE, left(143, interrupted=True)], None),
         (
-            [START, DONE, error("RuntimeError: boom"), left(1)],
-            Verdict(
-                "failed", "exit code 1: rank 1: RuntimeError: boom", ("rank 1: RuntimeError: boom",)
-            ),
+            [START, DONE, error("boom"), left(1)],
+            Verdict("failed", "exit code 1: rank 1: boom", ("rank 1: boom",)),
         ),
     ],
 )
 def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) -> None:
     assert judge(events) == verdict
+
+
+@pytest.mark.parametrize("rank", ["9" * 5000, "0-20000000", "1-", "x"])
+def test_a_rank_that_cannot_be_is_none(rank: str) -> None:
+    said = [f"srun: error: r2: tasks {rank}: Killed"]
+    assert judged(left(1, said)).words == (said[0],)
+    said = [f"mpirun noticed that process rank {rank} with PID 1 on r2 exited on signal 9"]
+    assert judged(left(1, said)).words == (said[0],)
 
 
 @pytest.mark.parametrize(
@@ -273,8 +225,7 @@ def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) 
 def test_a_kill_without_a_word_while_the_kernel_lacked_memory(
     code: int, said: list[str], facts: dict[str, object], state: str
 ) -> None:
-    verdict = judge([START, STOPPED, left(code, said, **facts)])
-    assert verdict is not None
+    verdict = judged(STOPPED, left(code, said, **facts))
     assert verdict.state == state
     assert ("lack of memory" in verdict.reason) == (state == "out of memory")
 
@@ -285,28 +236,15 @@ def test_words_that_only_sound_like_a_cause() -> None:
         "error: UNCORRECTABLE MEMORY ERROR",
         "model needs a memory limit of 3 GiB",
     ]
-    verdict = judge([START, left(1, said)])
-    assert verdict is not None
-    assert verdict.state == "failed"
+    assert judged(left(1, said)).state == "failed"
 
 
 def test_the_states_are_nine() -> None:
-    assert sorted(STATES) == sorted(
-        [
-            "planned",
-            "running",
-            "ok",
-            "failed",
-            "timed out",
-            "interrupted",
-            "out of memory",
-            "node lost",
-            "wrong world",
-        ]
-    )
+    started = {"running", "ok", "failed", "timed out", "interrupted"}
+    causes = {"out of memory", "node lost", "wrong world"}
+    assert sorted(STATES) == sorted({"planned"} | started | causes)
 
 
 def test_what_stopped_a_run_is_said_where_no_signal_did() -> None:
     orphaned = {"event": "end", "status": "interrupted", "reason": "its launcher is gone"}
     assert judge([START, orphaned]) == Verdict("interrupted", "stopped: its launcher is gone")
-    assert judge([START, STOPPED]) == Verdict("interrupted", "stopped by SIGTERM")

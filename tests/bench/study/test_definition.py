@@ -14,10 +14,9 @@ from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"
 
 HUGE = "1" + "0" * 23
-VARIANTS = "\n[variants.a]\n[variants.b]\n{}\n"
 
-BAD: list[tuple[str, str, str]] = [
-    # key, the line that replaces it, message after the file's name
+# key, the line that replaces it, message after the file's name
+BAD = [
     ("blocks", "bloks = 2", "unknown key 'bloks'; did you mean 'blocks'?"),
     ("blocks", "blocks = 0", "blocks=0: should be greater than or equal to 1"),
     ("question", "", "key 'question' is missing: one sentence: what the numbers are to answer"),
@@ -49,19 +48,19 @@ BAD: list[tuple[str, str, str]] = [
     (
         "blocks",
         'reference = "ddp/mpi"',
-        "candidate='horovod' and reference='ddp/mpi' make no pair; name two frameworks, or two "
-        "cells",
+        "candidate='horovod' and reference='ddp/mpi' make no pair; "
+        "name two frameworks, or two cells",
     ),
     ("cells", "cells = []", "cells=[]: should have at least 1 item after validation, not 0"),
     (
         "scaling",
         'scaling = ["weak", "strong", "batch"]',
-        "scaling lists 'batch' but there is no table [batch]; add it, or drop 'batch' from scaling",
+        "scaling lists 'batch' without a table [batch]; add it, or drop 'batch'",
     ),
     (
         "scaling",
         'scaling = ["weak"]',
-        "[strong] has no effect, scaling lacks 'strong'; add it to scaling, or drop the table",
+        "[strong] has no effect, scaling lacks 'strong'; add it, or drop the table",
     ),
     (
         "world_sizes",
@@ -81,20 +80,14 @@ BAD: list[tuple[str, str, str]] = [
     (
         "batch_per_rank",
         "batch_per_rnak = 8",
-        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every world size",
+        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every size",
     ),
     ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
     (
         "windows",
-        "windows = 0",
-        "run.windows=0: Input should be greater than or equal to 1 (at ddp-mpi-w2-b8)",
-    ),
-    (
-        "windows",
         "world_size = 2",
-        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top of "
-        "the study",
+        "run.world_size=2: the plan sets world_size of each run; write world_sizes at the top",
     ),
     (
         "windows",
@@ -104,27 +97,14 @@ BAD: list[tuple[str, str, str]] = [
     (
         "windows",
         'settings = "matched"',
-        "run.settings='matched': the plan sets settings of each run; write settings at the top of "
-        "the study",
-    ),
-    (
-        "windows",
-        "image_size = 33",
-        "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40 (at "
-        "ddp-mpi-w2-b8)",
+        "run.settings='matched': the plan sets settings of each run; write settings at the top",
     ),
     (
         "windows",
         "accumulate = 8",
-        "run.accumulate=8 does not divide the 4 images of a rank's step: micro-batches of unequal "
-        "size would weigh their images "
-        "unequally; choose a divisor (at horovod-gloo-w2-b4)",
-    ),
-    (
-        "windows",
-        'data_dir = "/data"',
-        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out (at "
-        "ddp-mpi-w2-b8)",
+        "run.accumulate=8 does not divide the 4 images of a rank's step: "
+        "unequal micro-batches would weigh images unequally; "
+        "choose a divisor (at horovod-gloo-w2-b4)",
     ),
     (
         "dataset",
@@ -132,34 +112,10 @@ BAD: list[tuple[str, str, str]] = [
         "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w2-b8)",
     ),
     (
-        "windows",
-        'device = "cuda"',
-        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl (at "
-        "ddp-mpi-w2-b8)",
-    ),
-    (
-        "windows",
-        'precision = "tf32"',
-        "run.precision=tf32 is a mode of CUDA's matrix units; with device=cpu use float32 or "
-        "bf16-mixed (at ddp-mpi-w2-b8)",
-    ),
-    (
-        "windows",
-        'precision = "half"',
-        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' or "
-        "'bf16' (at ddp-mpi-w2-b8)",
-    ),
-    (
-        "windows",
-        "cycle_ms = 1.0",
-        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned); "
-        "leave it out, or change settings (at ddp-mpi-w2-b8)",
-    ),
-    (
         "seed",
         'primary = { curve = "weak", world_size = 2 }',
-        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, and is none that this "
-        "study plans; "
+        "primary={'curve': 'weak', 'world_size': 2} must be one comparison, "
+        "and is none that this study plans; "
         "choose its curve and world_size from those of the study",
     ),
     ("seed", 'primary = { curve = "weak" }', "key 'primary.world_size' is missing: its ranks"),
@@ -176,7 +132,7 @@ BAD: list[tuple[str, str, str]] = [
     (
         "nesterov",
         "[variants.a]\n[variants.b]\nseed = 3",
-        "variants.b.seed=3: the plan sets seed of each run; write seed at the top of the study",
+        "variants.b.seed=3: the plan sets seed of each run; write seed at the top",
     ),
     (
         "nesterov",
@@ -186,10 +142,38 @@ BAD: list[tuple[str, str, str]] = [
     (
         "nesterov",
         "[variants.a]\nthreads = 1",
-        "variants has 'a' alone; add another to compare it with, or write its fields in [run]",
+        "variants has 'a' alone; add another, or write its fields in [run]",
     ),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
+# a line of [run], and what the first run that is planned says of it
+BAD_RUNS = [
+    ("windows = 0", "run.windows=0: Input should be greater than or equal to 1"),
+    ("image_size = 33", "run.image_size=33: digits are 8 x 8 pixels, enlarged whole; use 32 or 40"),
+    (
+        'data_dir = "/data"',
+        "run.dataset=digits is built in and reads no run.data_dir='/data'; leave it out",
+    ),
+    (
+        'device = "cuda"',
+        "transport=mpi carries CPU tensors; with run.device=cuda use transport nccl",
+    ),
+    (
+        'precision = "tf32"',
+        "run.precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed",
+    ),
+    (
+        'precision = "half"',
+        "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' "
+        "or 'bf16'",
+    ),
+    (
+        "cycle_ms = 1.0",
+        "run.cycle_ms has no effect with backend=ddp settings=shipped, but with Horovod (tuned); "
+        "leave it out, or change settings",
+    ),
+]
+BAD += [("windows", line, f"{message} (at ddp-mpi-w2-b8)") for line, message in BAD_RUNS]
 
 
 @pytest.mark.parametrize(
@@ -279,72 +263,57 @@ def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("lines", "rule"),
     [
-        ({"blocks": "blocks = 10001"}, r"blocks=10001: should be less than or equal to 10000"),
+        ("blocks = 10001", "blocks=10001: should be less than or equal to 10000"),
+        ("blocks = 1000000000", "blocks=1000000000: should be less than or equal to 10000"),
+        ("blocks = true", "blocks=True: should be a valid integer"),
+        ('blocks = "8"', "blocks='8': should be a valid integer"),
+        ("blocks = 1.0", "blocks=1.0: should be a valid integer"),
+        ("seed = true", "seed=True: should be a valid integer"),
+        (f"seed = {HUGE}", f"seed={HUGE}: should be less than"),
         (
-            {"blocks": "blocks = 1000000000"},
-            r"blocks=1000000000: should be less than or equal to 10000",
+            f"world_sizes = [{HUGE}]",
+            f"world_sizes.0={HUGE}: should be less than or equal to 1048576",
+        ),
+        (f"world_sizes = {[*range(1, 1002)]}", "world_sizes=.*: should have at most 1000 items"),
+        ("time_limit_s = 2592001", "time_limit_s=2592001: should be less than or equal to 2592000"),
+        (f'''name = "{"a" * 300}"''', "lower-case letters, digits, '-' and '_', at most 64"),
+        (
+            "windows = true",
+            "run.windows=True is of another kind than the field; write it as a whole number",
         ),
         (
-            {"blocks": "blocks = 10000", "world_sizes": "world_sizes = [1, 2, 4]"},
-            r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090",
+            'windows = "2"',
+            "run.windows='2' is of another kind than the field; write it as a whole number",
         ),
-        ({"blocks": "blocks = true"}, r"blocks=True: should be a valid integer"),
-        ({"blocks": 'blocks = "8"'}, r"blocks='8': should be a valid integer"),
-        ({"blocks": "blocks = 1.0"}, r"blocks=1.0: should be a valid integer"),
-        ({"seed": "seed = true"}, r"seed=True: should be a valid integer"),
-        ({"seed": f"seed = {HUGE}"}, rf"seed={HUGE}: should be less than"),
+        ("windows = 2.0", "run.windows=2.0 is of another kind"),
         (
-            {"world_sizes": f"world_sizes = [{HUGE}]"},
-            rf"world_sizes.0={HUGE}: should be less than or equal to 1048576",
+            'nesterov = "yes"',
+            "run.nesterov='yes' is of another kind than the field; write it as true or false",
         ),
         (
-            {"world_sizes": f"world_sizes = {[*range(1, 1002)]}"},
-            r"world_sizes=.*: should have at most 1000 items",
+            "nesterov = true\nmomentum = true",
+            "run.momentum=True is of another kind .* write it as a number",
         ),
-        (
-            {"time_limit_s": "time_limit_s = 2592001"},
-            r"time_limit_s=2592001: should be less than or equal to 2592000",
-        ),
-        ({"name": f'name = "{"a" * 300}"'}, r"lower-case letters, digits, '-' and '_', at most 64"),
-        (
-            {"windows": "windows = true"},
-            r"run.windows=True is of another kind than the field; write it as a whole number",
-        ),
-        (
-            {"windows": 'windows = "2"'},
-            r"run.windows='2' is of another kind than the field; write it as a whole number",
-        ),
-        ({"windows": "windows = 2.0"}, r"run.windows=2.0 is of another kind"),
-        (
-            {"nesterov": 'nesterov = "yes"'},
-            r"run.nesterov='yes' is of another kind than the field; write it as true or false",
-        ),
-        (
-            {"nesterov": "nesterov = true\nmomentum = true"},
-            r"run.momentum=True is of another kind .* write it as a number",
-        ),
-        (
-            {"dataset": "dataset = 3"},
-            r"run.dataset=3 is of another kind than the field; write it as text",
-        ),
-        (
-            {"dataset": 'dataset = "digits"' + VARIANTS.format("")},
-            r"variants.a and variants.b are the same runs",
-        ),
-        (
-            {"dataset": 'dataset = "digits"' + VARIANTS.format("threads = 1")},
-            r"variants.a and variants.b are the same runs",
-        ),
+        ("dataset = 3", "run.dataset=3 is of another kind than the field; write it as text"),
     ],
 )
-def test_a_study_of_absurd_values_is_refused(
-    tmp_path: Path, change: dict[str, str], rule: str
-) -> None:
-    if "variants" in "".join(change.values()):  # a table ends the one before it
-        path = write(tmp_path, SMALL + change["dataset"].partition("\n")[2])
-    else:
-        path = write(tmp_path, **change)
+def test_a_study_of_absurd_values_is_refused(tmp_path: Path, lines: str, rule: str) -> None:
+    path = write(tmp_path, **{lines.partition(" =")[0]: lines})
     with pytest.raises(UsageError, match=rule):
+        read_study(path)
+
+
+def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, blocks="blocks = 10000", world_sizes="world_sizes = [1, 2, 4]")
+    rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
+    with pytest.raises(UsageError, match=rule):
+        read_study(path)
+
+
+@pytest.mark.parametrize("field", ["", "threads = 1"])  # the default, said
+def test_variants_that_are_the_same_are_refused(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path, f"{SMALL}\n[variants.a]\n[variants.b]\n{field}\n")
+    with pytest.raises(UsageError, match=r"variants.a and variants.b are the same runs"):
         read_study(path)

@@ -23,11 +23,8 @@ def test_nothing_is_added_to_a_shipped_study(name: str, tmp_path: Path) -> None:
     folder = ROOT / "results" / name
     assert len((folder / "SHIPPED").read_text().splitlines()) == 1
     before = sorted(folder.rglob("*"))
-    with pytest.raises(
-        UsageError,
-        match=f"results/{name} comes with the project and is never added to; choose another "
-        f"--results",
-    ):
+    rule = f"results/{name} comes with the project and is never added to; choose another --results"
+    with pytest.raises(UsageError, match=rule):
         StudyFolder(ROOT / "results", small(tmp_path, name=f'name = "{name}"')).lock()
     assert sorted(folder.rglob("*")) == before
 
@@ -53,17 +50,14 @@ def test_an_odd_line_of_the_record_of_jobs_is_one_line(
     folder = StudyFolder(tmp_path, small(tmp_path))
     folder.path.mkdir()
     (folder.path / "jobs.jsonl").write_bytes(b'{"blocks": 2, "script": "a"}\n' + line + b"\n")
-    with pytest.raises(
-        UsageError, match=rf"jobs.jsonl, line 2, is no record of a job \(.*{why}"
-    ) as refusal:
+    rule = rf"jobs.jsonl, line 2, is no record of a job \(.*{why}"
+    with pytest.raises(UsageError, match=rule) as refusal:
         folder.asked_blocks(small(tmp_path))
     assert str(refusal.value).endswith("; remove the line")
 
 
 def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
-    """In a process of its own, because the limit on the size of files, which stands for the disk,
-    cannot be raised again.
-    """
+    """In a process of its own: its limit on files, which stands for the disk, cannot be raised."""
     code = f"""
 import resource, signal, sys
 from pathlib import Path
@@ -93,11 +87,8 @@ assert sorted(p.name for p in top.iterdir()) == ["small", "study.toml"], list(to
     assert done.returncode == 0, done.stderr
     jobs, script = done.stdout.splitlines()
     assert jobs.startswith(f"{tmp_path}/small/jobs.jsonl: ")
-    assert (
-        script
-        == f"{tmp_path}/script.sh cannot be written: {os.strerror(errno.EFBIG)}; make room, or "
-        f"choose another folder"
-    )
+    failed = f"{tmp_path}/script.sh cannot be written: {os.strerror(errno.EFBIG)}"
+    assert script == f"{failed}; make room, or choose another folder"
 
 
 def test_a_file_that_is_there_is_still_told_apart(tmp_path: Path) -> None:

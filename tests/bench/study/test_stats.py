@@ -1,6 +1,4 @@
-"""The statistics against worked examples that were computed elsewhere, and against their own
-promises by simulation.
-"""
+"""The statistics against examples computed elsewhere, and their promises by simulation."""
 
 import json
 import math
@@ -26,9 +24,7 @@ def noise(seed: int, shape: tuple[int, ...], sd: float) -> np.ndarray:
 
 
 def binomial_tolerance(p: float, n: int) -> float:
-    """Four standard errors of a share: a seeded simulation that misses by more is wrong, not
-    unlucky.
-    """
+    """Four standard errors of a share: a seeded simulation that misses by more is wrong."""
     return 4 * math.sqrt(p * (1 - p) / n)
 
 
@@ -65,18 +61,14 @@ def test_paired_ratio() -> None:
 
 
 def test_verdicts_agree_with_two_one_sided_tests() -> None:
-    """Known p values: the 90 % interval lies within a margin exactly if both one-sided tests reject
-    at 5 % (Schuirmann 1987).
-    """
+    """The 90 % interval lies within a margin exactly if both tests reject (Schuirmann 1987)."""
     p = stats.paired_ratio(numerator=PAIRED["hvd"], denominator=PAIRED["ddp"])
-    found = {
-        margin: stats.decide(p, float(margin.rstrip("%")) / 100) for margin in PAIRED["tost_p"]
-    }
-    assert found == {
-        m: "small difference" if tost_p < 0.05 else "different"
-        for m, tost_p in PAIRED["tost_p"].items()
-    }
-    assert set(found.values()) == {"small difference", "different"}
+    verdicts = set()
+    for margin, tost_p in PAIRED["tost_p"].items():
+        expected = "small difference" if tost_p < 0.05 else "different"
+        assert stats.decide(p, float(margin.rstrip("%")) / 100) == expected
+        verdicts.add(expected)
+    assert verdicts == {"small difference", "different"}
 
 
 def test_one_pair_has_a_ratio_and_nothing_else() -> None:
@@ -96,9 +88,8 @@ def test_identical_values_are_equivalent() -> None:
 def test_sign_flip_enumerates_every_vector() -> None:
     assert stats.signflip_p([1.0, 2.0, 3.0]) == 2 / 8
     assert stats.signflip_p([1.0, 2.0, -3.0]) == 1.0
-    assert (
-        stats.signflip_p([1.0, 2.0, 4.0, -1.0]) == 6 / 16
-    )  # |sum| >= 6: 8 once, 6 twice, either sign
+    # |sum| >= 6: 8 once, 6 twice, either sign
+    assert stats.signflip_p([1.0, 2.0, 4.0, -1.0]) == 6 / 16
     assert stats.signflip_p([0.1] * 21) is None
 
 
@@ -110,10 +101,8 @@ def test_sign_flip_enumerates_every_vector() -> None:
         ([1.10, 1.12, 1.11, 1.13, 1.09, 1.12], "different"),
         ([0.90, 0.88, 0.91, 0.89, 0.90, 0.92], "different"),
         ([1.10, 0.92, 1.05, 0.97, 1.01, 0.99], "inconclusive"),
-        (
-            [1.018, 1.024, 1.016, 1.023, 1.019, 1.021],
-            "different",
-        ),  # 90 % interval straddles the margin, 95 % excludes 1
+        # 90 % interval straddles the margin, 95 % excludes 1
+        ([1.018, 1.024, 1.016, 1.023, 1.019, 1.021], "different"),
         ([1.10, 1.12, 1.11, 1.13, 1.09], "too few blocks"),
         ([PAIRED["hvd"][i] / PAIRED["ddp"][i] for i in range(8)], "small difference"),
     ],
@@ -132,19 +121,9 @@ def test_a_corrected_p_decides_whether_a_difference_is_one() -> None:
 
 def test_margin_is_symmetric_in_the_ratio() -> None:
     ratios = [1.0185, 1.0190, 1.0195, 1.0188, 1.0192, 1.0190]
-    assert (
-        stats.decide(pair(ratios), 0.02)
-        == stats.decide(pair([1 / r for r in ratios]), 0.02)
-        == "small difference"
-    )
-    below = [
-        0.9801,
-        0.9802,
-        0.9803,
-        0.9801,
-        0.9802,
-        0.9803,
-    ]  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
+    assert stats.decide(pair(ratios), 0.02) == "small difference"
+    assert stats.decide(pair([1 / r for r in ratios]), 0.02) == "small difference"
+    below = [0.9801, 0.9802, 0.9803] * 2  # above 1 - 0.02, below the edge 1 / 1.02 = 0.9804
     assert stats.decide(pair(below), 0.02) == "different"
 
 
@@ -166,12 +145,10 @@ def test_welch_ratio() -> None:
     known = KNOWN["efficiency_ci"]
     e = stats.welch_ratio(numerator=known["x8"], denominator=known["x1"])
     assert e.value / 8 == pytest.approx(known["E"], abs=1e-9)
-    assert [v / 8 for v in (e.low or 0, e.high or 0)] == pytest.approx(
-        known["welch_ci95"], abs=1e-9
-    )
-    assert stats.welch_ratio(numerator=[2.0, 2.0], denominator=[2.0]) == stats.Estimate(
-        value=1.0, low=None, high=None, n=1
-    )
+    ends = [v / 8 for v in (e.low or 0, e.high or 0)]
+    assert ends == pytest.approx(known["welch_ci95"], abs=1e-9)
+    alone = stats.welch_ratio(numerator=[2.0, 2.0], denominator=[2.0])
+    assert alone == stats.Estimate(value=1.0, low=None, high=None, n=1)
 
 
 def test_power_matches_what_the_study_design_assumes() -> None:
@@ -186,9 +163,8 @@ def test_power_of_equivalence_by_simulation() -> None:
     d = noise(3, (repeats, n), sd)
     half = scipy_stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / math.sqrt(n)
     inside = np.mean(np.abs(d.mean(axis=1)) + half <= math.log(1.02))
-    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(
-        inside, abs=binomial_tolerance(0.8, repeats) + 0.01
-    )
+    tolerance = binomial_tolerance(0.8, repeats) + 0.01
+    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(inside, abs=tolerance)
 
 
 def test_blocks_needed_is_the_smallest_number() -> None:
@@ -201,14 +177,10 @@ def test_blocks_needed_is_the_smallest_number() -> None:
     assert half(n) <= math.log(1.02) < half(n - 1)
     n = stats.blocks_for_power(0.05, 0.02)
     assert n is not None
-    assert (
-        stats.power_difference(0.05, math.log(1.02), n)
-        >= 0.8
-        > stats.power_difference(0.05, math.log(1.02), n - 1)
-    )
-    assert (
-        stats.blocks_for_power(0.0, 0.02) == stats.blocks_for_power(1e-9, 0.02) == stats.MIN_BLOCKS
-    )
+    power = [stats.power_difference(0.05, math.log(1.02), blocks) for blocks in (n - 1, n)]
+    assert power[0] < 0.8 <= power[1]
+    assert stats.blocks_for_power(0.0, 0.02) == stats.MIN_BLOCKS
+    assert stats.blocks_for_power(1e-9, 0.02) == stats.MIN_BLOCKS
     assert stats.blocks_for_power(5.0, 0.001) is None
 
 
@@ -232,16 +204,11 @@ def test_interval_covers_the_truth_in_95_percent(blocks: int) -> None:
 
 
 def test_equal_systems_are_called_different_in_five_percent() -> None:
-    """A/A: large common block noise, which pairing removes, and run noise that makes the margin
-    unreachable or easy.
-    """
+    """A/A: large common block noise, which pairing removes, and run noise, small and large."""
     repeats, blocks = 1500, 6
     for run_sd in (0.005, 0.03):
-        common, a, b = (
-            noise(1, (repeats, blocks), 0.2),
-            noise(2, (repeats, blocks), run_sd),
-            noise(4, (repeats, blocks), run_sd),
-        )
+        common, shape = noise(1, (repeats, blocks), 0.2), (repeats, blocks)
+        a, b = noise(2, shape, run_sd), noise(4, shape, run_sd)
         called = [
             stats.decide(pair((y / x).tolist()), 0.02) in ("small difference", "different")
             for x, y in zip(np.exp(common + a), np.exp(common + b), strict=True)

@@ -38,55 +38,45 @@ def test_ok_with_and_without_the_launchers_line(runs: list[Run]) -> None:
     complete(runs[0].config)
     here = (socket.gethostname(),)
     assert look(runs[0], True) == RunStatus(runs[0], "ok", hosts=here)
-    append_event(
-        runs[0].log, "exit", **{**EXIT, "interrupted": True}
-    )  # stopped after its data were complete
+    # stopped after its data were complete
+    append_event(runs[0].log, "exit", **{**EXIT, "interrupted": True})
     assert look(runs[0], True) == RunStatus(runs[0], "ok", "", 4, here)
 
 
 def test_failed_says_what_the_run_said(runs: list[Run]) -> None:
     start(runs[0].config).write("end", status="failed: loss is not finite")
     append_event(runs[0].log, "exit", **EXIT)
-    assert look(runs[0], False) == RunStatus(
-        runs[0], "failed", "exit code 1: loss is not finite", 4
-    )
+    reason = "exit code 1: loss is not finite"
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", reason, 4)
 
 
 def test_the_last_words_of_every_rank_follow_the_reason(runs: list[Run]) -> None:
     start(runs[0].config)
     append_event(runs[0].log, "error", rank=1, message="RuntimeError: boom")
     append_event(runs[0].log, "error", rank=0, message="RuntimeError: Connection closed by peer")
-    append_event(
-        runs[0].log, "exit", **EXIT, said=["srun: error: r2: task 1: Exited with exit code 1"]
-    )
+    said = ["srun: error: r2: task 1: Exited with exit code 1"]
+    append_event(runs[0].log, "exit", **EXIT, said=said)
     words = ("rank 0: RuntimeError: Connection closed by peer", "rank 1: RuntimeError: boom")
     status = look(runs[0], False)
     assert status == RunStatus(runs[0], "failed", f"exit code 1: {words[1]}", 4, words=words)
-    assert list(table([status])) == [
-        (runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])
-    ]
+    row = (runs[0].id, "failed", f"4 s  exit code 1: {words[1]}", [words[0]])
+    assert list(table([status])) == [row]
 
 
 @pytest.mark.parametrize(
-    ("job", "state", "reason"),
+    ("job", "state"),
     [
-        ("ended: NODE_FAIL", "node lost", "killed together with its job, which ended: NODE_FAIL"),
-        (
-            "ended: OUT_OF_MEMORY",
-            "out of memory",
-            "killed together with its job, which ended: OUT_OF_MEMORY",
-        ),
-        ("vanished: it began and left no end", "interrupted", None),
-        ("ended: COMPLETED", "interrupted", None),
-        ("ended: complete", "interrupted", None),
+        ("ended: NODE_FAIL", "node lost"),
+        ("ended: OUT_OF_MEMORY", "out of memory"),
+        ("vanished: it began and left no end", "interrupted"),
+        ("ended: COMPLETED", "interrupted"),
+        ("ended: complete", "interrupted"),
     ],
 )
-def test_a_run_that_went_with_its_job_is_never_ok(
-    runs: list[Run], job: str, state: str, reason: str | None
-) -> None:
+def test_a_run_that_went_with_its_job_is_never_ok(runs: list[Run], job: str, state: str) -> None:
     start(runs[0].config)
     runs[1].log.with_suffix(".out").touch()
-    reason = reason or f"killed together with its job, which {job}"
+    reason = f"killed together with its job, which {job}"
     assert look(runs[0], False, job) == RunStatus(runs[0], state, reason)
     no_log = f"there is no log: deleted, or {reason}"
     assert look(runs[1], False, job) == RunStatus(runs[1], state, no_log)
@@ -113,9 +103,8 @@ def test_timed_out_and_interrupted(runs: list[Run]) -> None:
 
 def test_a_log_of_another_run_is_not_ok(runs: list[Run]) -> None:
     complete(runs[0].config.model_copy(update={"seed": 99}))
-    assert look(runs[0], False) == RunStatus(
-        runs[0], "failed", "the log is of another run: seed=99, planned 7"
-    )
+    reason = "the log is of another run: seed=99, planned 7"
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", reason)
 
 
 def test_of_several_differences_the_first_declared_is_named(runs: list[Run]) -> None:
@@ -126,9 +115,8 @@ def test_of_several_differences_the_first_declared_is_named(runs: list[Run]) -> 
 def test_a_damaged_log_is_failed(runs: list[Run]) -> None:
     complete(runs[0].config)
     runs[0].log.write_text(runs[0].log.read_text().replace('"seconds": 1.25', '"secs": 1.25'))
-    assert look(runs[0], False) == RunStatus(
-        runs[0], "failed", "damaged log: line 3: window.seconds: Field required"
-    )
+    reason = "damaged log: line 3: window.seconds: Field required"
+    assert look(runs[0], False) == RunStatus(runs[0], "failed", reason)
 
 
 def test_counts_name_what_there_is(runs: list[Run]) -> None:
