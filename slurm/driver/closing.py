@@ -15,8 +15,7 @@ from slurm.driver.steps import Ended
 # Lines that tell how a run ended; bench/record/outcome.py judges by them
 _GRAVE = re.compile(r"memory|oom.kill|bad_alloc|node.fail|lost communication", re.IGNORECASE)
 _TELLING = re.compile(
-    r"error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]",
-    re.IGNORECASE,
+    r"error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]", re.IGNORECASE
 )
 _MOST_LINES = 8  # of each kind
 _MOST_CHARACTERS = 300
