@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the catalogue is read where there is no torch
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start the backend that `config` names.
+    """The backend that `config` names, started.
 
     Raises UsageError if it is not installed, WrongWorld if its world is not `launch`'s.
     """

@@ -50,6 +50,7 @@ def _horovod_variables(*names: str) -> tuple[str, ...]:
     return tuple("HOROVOD_" + name for name in names)
 
 
+_PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME")
 # Colours: Okabe & Ito (2008), safe for colour-blind readers. Cells that agree lie on one another,
 # so what is drawn first is larger and open: DDP's markers hold Horovod's, its lines are wider.
 _ROWS = (
@@ -86,21 +87,17 @@ _ROWS = (
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
         refused={
-            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); use "
-            "--compression fp16"
+            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); "
+            "use --compression fp16"
         },
         packages=("horovod",),
         env_prefixes=_horovod_variables(""),
         env_harmless=_horovod_variables(
-            # places
-            *("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_"),
-            *("CONTROLLER", "CPU_OPERATIONS"),
+            *(*_PLACES, "GLOO_", "CONTROLLER", "CPU_OPERATIONS"),
             # its build
             *("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
         ),
-        env_of_launch=_horovod_variables(
-            "RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_RENDEZVOUS_"
-        ),
+        env_of_launch=_horovod_variables(*_PLACES, "GLOO_RENDEZVOUS_"),
         interface_variable="HOROVOD_GLOO_IFACE",
         code_folders=("/horovod/",),
         looks={
@@ -121,11 +118,10 @@ def frameworks() -> tuple[str, ...]:
 
 def cells() -> tuple[str, ...]:
     """Everything that can be compared: 'single', 'ddp/mpi', ..."""
-    return tuple(
-        cell
-        for name, facts in CATALOGUE.items()
-        for cell in ([f"{name}/{transport}" for transport in facts.transports] or [name])
-    )
+    found: list[str] = []
+    for name, row in CATALOGUE.items():
+        found += [f"{name}/{transport}" for transport in row.transports] or [name]
+    return tuple(found)
 
 
 def facts(cell: str) -> BackendFacts:

@@ -16,7 +16,7 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class Session:
-    """A model and its optimiser in training; as it stands here, one process that exchanges nothing.
+    """A model and its optimiser in training; here, one process that exchanges nothing.
 
     Every method is called by all ranks, in the same order.
     """
@@ -25,11 +25,9 @@ class Session:
         self.model, self.optimizer = model, optimizer
 
     def no_sync(self) -> AbstractContextManager[object]:
-        """Around forward and backward of every micro-batch of a step but the last: nothing is
-        exchanged.
+        """Around forward and backward of every micro-batch but a step's last: no exchange.
 
-        A context and not an argument of `backward`: DDP decides in the forward pass whether this
-        backward exchanges.
+        A context, not an argument of `backward`: DDP decides in the forward pass.
         """
         return nullcontext()
 
@@ -52,28 +50,19 @@ class Session:
         """Every rank gets rank 0's buffers, such as BatchNorm's: call before evaluation."""
 
     def exchange_bytes(self) -> list[int]:
-        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
-        decides as it goes.
-        """
+        """Bytes of each gradient exchange; empty where the framework decides as it goes."""
         return []
 
 
 class Backend(Protocol):
-    """The synchronous data-parallel contract. Made by `load`; every method is called by all ranks,
-    in the same order.
-    """
+    """Synchronous data parallelism; every method is called by all ranks, in the same order."""
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the libraries that carry the gradients, for the run log."""
-        ...
+    versions: dict[str, str]  # of the libraries that carry the gradients, for the run log
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        """The model and optimiser to train with; every rank starts from rank 0's parameters and
-        buffers.
-        """
+        """What to train with; every rank starts from rank 0's parameters and buffers."""
         ...
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
