@@ -21,11 +21,10 @@ from bench.lifecycle.ending import (
     Ending,
     alarm,
 )
-from bench.lifecycle.interrupt import on_interrupt
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
-from bench.lifecycle.watchdog import Watchdog
+from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
 from bench.streams import say

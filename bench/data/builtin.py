@@ -27,19 +27,15 @@ class Synthetic(Dataset[Batch]):
         images = np.empty((len(indices), *self._shape), self._dtype)
         labels = np.empty(len(indices), np.int64)
         for place, index in enumerate(indices):
-            random = np.random.Generator(
-                np.random.Philox(key=np.array([self._seed, index], np.uint64))
-            )
+            key = np.array([self._seed, index], np.uint64)
+            random = np.random.Generator(np.random.Philox(key=key))
             random.standard_normal(out=images[place], dtype=self._dtype)
             labels[place] = random.integers(self.classes)
         return torch.from_numpy(images), torch.from_numpy(labels)
 
 
 class Digits(Dataset[Batch]):
-    """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged, three channels.
-
-    They are the test set of UCI's Optical Recognition of Handwritten Digits.
-    """
+    """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged (UCI's Optdigits, test set)."""
 
     classes = 10
 
@@ -50,8 +46,7 @@ class Digits(Dataset[Batch]):
         grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
-        # a view: the three channels share their memory
-        self._images = enlarged.expand(-1, 3, -1, -1)
+        self._images = enlarged.expand(-1, 3, -1, -1)  # the three channels share their memory
         self._labels = torch.from_numpy(labels)
         self.samples = len(self._labels)
 

@@ -14,8 +14,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 class Indices(list[int]):
     """Sample indices of one batch and their epoch, which seeds the augmentation.
 
-    They travel to the loading processes, which keep no count of their own, so any number of those
-    gives the same images.
+    Both travel to the loading processes, so that any number of those gives the same images.
     """
 
     def __init__(self, indices: list[int], epoch: int = 0) -> None:
@@ -28,7 +27,6 @@ class Images(Protocol):
 
     @property
     def classes(self) -> int: ...
-
     @property
     def samples(self) -> int | None: ...
 

@@ -26,8 +26,7 @@ class Cpu:
         return HostStopwatch(time.perf_counter)
 
     def describe(self) -> dict[str, Any]:
-        """Nothing beyond what is recorded of the host."""
-        return {}
+        return {}  # nothing beyond what is recorded of the host
 
     def peak_memory_bytes(self) -> int | None:
         return None
@@ -38,15 +37,12 @@ class Cuda:
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
-            raise UsageError(
-                "device=cuda, but torch sees no GPU: a CPU build of torch, or no driver; use "
-                "--device cpu"
-            )
+            why = "torch sees no GPU: a CPU build of torch, or no driver"
+            raise UsageError(f"device=cuda, but {why}; use --device cpu")
         index = gpu_index(torch.cuda.device_count(), launch)
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        # stated for both parts of the library, whose defaults differ: convolutions may use TF32,
-        # matrix products may not
+        # stated for both, whose defaults differ: convolutions may use TF32, matrix products not
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
         torch.backends.cudnn.fp32_precision = mode
@@ -88,8 +84,7 @@ class _EventStopwatch:
 
     def laps(self) -> list[float]:
         events, self._events = self._events, []
-        # milliseconds
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]  # from ms
 
 
 Device = Cpu | Cuda
@@ -107,13 +102,10 @@ def gpu_index(visible: int, launch: Launch) -> int:
     """
     if visible >= launch.local_size:
         return launch.local_rank
-    if visible == 1:
-        # --gpus-per-task=1 and the like; that it is not the neighbour's is checked by its UUID
+    if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's
         return 0
-    raise UsageError(
-        f"{launch.local_size} ranks on this node see {visible} GPUs; start at most {visible} "
-        f"ranks a node, or ask for more GPUs"
-    )
+    cure = f"start at most {visible} ranks a node, or ask for more GPUs"
+    raise UsageError(f"{launch.local_size} ranks on this node see {visible} GPUs; {cure}")
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
@@ -125,8 +117,8 @@ def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
         place = (rank["hostname"], rank["gpu_uuid"])
         if place in owner:
             raise UsageError(
-                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; "
-                f"give each rank one of its own "
-                "(srun --gpus-per-node with as many tasks, or unset CUDA_VISIBLE_DEVICES)"
+                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; give "
+                "each rank one of its own (srun --gpus-per-node with as many tasks, or unset "
+                "CUDA_VISIBLE_DEVICES)"
             )
         owner[place] = rank["rank"]

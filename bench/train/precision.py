@@ -8,10 +8,8 @@ import torch
 
 from bench.config import RunConfig
 
-_PARAMETERS = {
-    "float64": torch.float64,
-    "bf16": torch.bfloat16,
-}  # every other precision keeps them in float32
+# every other precision keeps them in float32
+_PARAMETERS = {"float64": torch.float64, "bf16": torch.bfloat16}
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 

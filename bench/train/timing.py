@@ -1,6 +1,4 @@
-"""The clock of a window: knows steps and seconds, nothing of devices or backends; the stopwatch is
-passed in.
-"""
+"""The clock of a window: knows steps and seconds, and is given the device's stopwatch."""
 
 from __future__ import annotations
 
@@ -13,18 +11,14 @@ Clock = Callable[[], float]
 
 
 class Stopwatch(Protocol):
-    """How one kind of device tells the time. A host clock alone would time the launch of a kernel,
-    not the kernel.
-    """
+    """How a kind of device tells the time; a host clock would time the launch of a kernel alone."""
 
     def now(self) -> float:
         """Seconds, once the device has done all that it was given."""
         ...
 
     def mark(self) -> None:
-        """Note the end of a step without waiting for the device, so that timing never breaks the
-        overlap it measures.
-        """
+        """Note the end of a step; never waits for the device, whose overlap is measured."""
         ...
 
     def laps(self) -> list[float]:
@@ -52,9 +46,7 @@ class HostStopwatch:
 
 @dataclass(frozen=True)
 class Timed:
-    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps'
-    own marks.
-    """
+    """A rank's window: `seconds` between two device syncs, `step_seconds` between steps' marks."""
 
     seconds: float
     step_seconds: list[float]

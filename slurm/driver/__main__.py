@@ -1,6 +1,4 @@
-"""python -m slurm.driver OPTIONS -- COMMON: the runs of a job script, whose lines `run ID RANKS
-OPTIONS` come on standard input. A job script starts it; its options stand there.
-"""
+"""python -m slurm.driver OPTIONS -- COMMON: a job script's runs, `run ID RANKS OPTIONS` on stdin."""
 
 from __future__ import annotations
 
@@ -64,12 +62,11 @@ def _parse(argv: Sequence[str]) -> Settings:
     return Settings(**values | {"own_env": dict(values["own_env"])})
 
 
-def _here(asked: Settings, common: Sequence[str]) -> int:
+def _here(asked: Settings, common: list[str]) -> int:
     """One job of a study at a time.
 
-    The lock is free when the last process that holds it has ended: mpirun inherits it on purpose,
-    so that a run which outlives a killed job still counts. `python -m slurm run` hands its own
-    lock down.
+    The lock is free when the last process that holds it has ended: mpirun inherits it, so that a
+    run which outlives a killed job still counts. `python -m slurm run` hands its own lock down.
     """
     program = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(program) is None:
@@ -89,7 +86,7 @@ def _here(asked: Settings, common: Sequence[str]) -> int:
     return Job(asked, common, read_lines(sys.stdin.read()), [lock]).work()
 
 
-def _in_slurm(asked: Settings, common: Sequence[str]) -> int:
+def _in_slurm(asked: Settings, common: list[str]) -> int:
     lines = read_lines(sys.stdin.read())
     check_allocation(asked)
     folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
@@ -134,7 +131,7 @@ def _one_line(asked: Settings, error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    asked, common = _parse(argv[:at]), argv[at + 1 :]
+    asked, common = _parse(argv[:at]), list(argv[at + 1 :])
     try:
         if asked.report:
             return _report(asked)

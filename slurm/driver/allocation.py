@@ -9,8 +9,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from bench.config import UsageError
 from bench.launch import launcher
@@ -31,9 +33,7 @@ class SlurmJob(Job):
     grace_s = 30.0
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
-    def __init__(
-        self, asked: Settings, common: Sequence[str], lines: Sequence[Line], diary: Diary
-    ) -> None:
+    def __init__(self, asked: Settings, common: list[str], lines: list[Line], diary: Diary) -> None:
         super().__init__(asked, common, lines)
         self.diary, self.restart = diary, diary.restart
         self.names = f"{asked.job}-{diary.id}-{diary.restart}"
@@ -90,16 +90,11 @@ class SlurmJob(Job):
 
     def launch(self, ranks: int, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
-        hosts = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
-        return launcher.command(
-            self.asked.launcher,
-            ranks,
-            args=self.asked.launch_args,
-            hosts=hosts,
-            ranks_per_node=self.asked.ranks_per_node,
-            cpus_per_rank=self.asked.cpus_per_rank,
-            first_rank=first * self.asked.ranks_per_node,
-        )
+        asked, per_node = self.asked, self.asked.ranks_per_node
+        place: dict[str, Any] = {"ranks_per_node": per_node, "cpus_per_rank": asked.cpus_per_rank}
+        place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
+        place["first_rank"] = first * per_node
+        return launcher.command(asked.launcher, ranks, args=asked.launch_args, **place)
 
     def _why(self, otherwise: str = "") -> str:
         if self.steps.stopped is None:
@@ -219,21 +214,15 @@ def _hosts(nodes: int) -> dict[int, str]:
 
 
 def _end_s(minutes: int) -> float:
-    """When the job must have ended, in seconds since 1970; else what it asked for.
-
-    Slurm before 23.02 does not say: ask it.
-    """
-    said = os.environ.get("SLURM_JOB_END_TIME", "")
-    try:
-        end_s = float(said) if said.isdecimal() else _asked_end_s()
-    except ValueError:
-        end_s = 0.0
+    """When the job must have ended, in seconds since 1970; by what it asked for if none tells."""
+    said, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
+    if said.isdecimal():
+        end_s = float(said)
+    else:  # Slurm before 23.02 does not say: ask it
+        told = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
+        with suppress(ValueError):
+            end_s = datetime.fromisoformat(told).timestamp()
     return end_s if end_s > time.time() else time.time() + 60 * minutes
-
-
-def _asked_end_s() -> float:
-    said = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
-    return datetime.fromisoformat(said).timestamp()
 
 
 def _ask(*command: str) -> str:

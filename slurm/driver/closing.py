@@ -39,10 +39,7 @@ def oom_kills() -> int:
 def close(
     log: Path, out: Path, ended: Ended, *, limit_s: int, stopped: bool, oom_kills_before: int
 ) -> None:
-    """Add the `exit` event to the log, sealed; where a run left none, this line makes one.
-
-    Raises UsageError where it cannot be written.
-    """
+    """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
     fields = {
         "code": ended.code,
         "timed_out": ended.timed_out,
@@ -78,30 +75,16 @@ def check_room(folder: Path) -> None:
 
 
 def _said(out: Path) -> Iterator[str]:
-    """What a run and its launcher printed that tells how it ended, and the last line.
-
-    Printable characters only: a run may print anything.
-    """
-    seen: set[str] = set()
-    grave = telling = 0
-    last = ""
-    for line in _lines(out):
-        if line in seen:
-            continue
-        seen.add(line)
+    """What a run and its launcher printed that tells how it ended, and the last line."""
+    told, last = {_GRAVE: 0, _TELLING: 0}, ""
+    for line in dict.fromkeys(_lines(out)):
         last = line
-        if _GRAVE.search(line):
-            grave += 1
-            if grave > _MOST_LINES:
-                continue
-        elif _TELLING.search(line):
-            telling += 1
-            if telling > _MOST_LINES:
-                continue
-        else:
-            continue
-        last = ""
-        yield line
+        kind = next((kind for kind in told if kind.search(line)), None)
+        if kind is not None:
+            told[kind] += 1
+            if told[kind] <= _MOST_LINES:
+                last = ""
+                yield line
     if last:
         yield last
 
@@ -112,6 +95,7 @@ def _lines(out: Path) -> Iterator[str]:
     with out.open("rb") as file:
         for whole in file:
             for part in whole.rstrip(b"\n").replace(b"\t", b" ").split(b"\r"):
+                # a run may print anything
                 text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
                 if text.strip():
                     yield text

@@ -82,21 +82,17 @@ class Job:
     grace_s = 10.0  # for a launcher to end its ranks, before it is killed
     signals: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
+    restart = 0  # how often Slurm has started the job again
+
     def __init__(
-        self,
-        asked: Settings,
-        common: Sequence[str],
-        lines: Sequence[Line],
-        keep_open: Sequence[int] = (),
+        self, asked: Settings, common: list[str], lines: list[Line], keep_open: Sequence[int] = ()
     ) -> None:
         self.asked, self.common, self.lines = asked, common, lines
         self.steps = Steps(self.grace_s, keep_open)
         self.folder = asked.study_dir
         self.bench = [*asked.container, asked.python, "-m", "bench"]
-        self.restart = 0
         self.reason = "complete"  # why the job ends
-        self.begun = self.failed = self.left = 0
-        self.longest_s = 0
+        self.begun = self.failed = self.left = self.longest_s = 0
 
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
@@ -121,15 +117,8 @@ class Job:
 
     def command(self, line: Line) -> list[str]:
         """The words that start a run, without its log."""
-        return [
-            *self.launch(line.ranks),
-            *self.own_env(line.backend),
-            *self.bench,
-            *self.common,
-            "--world-size",
-            str(line.ranks),
-            *line.options,
-        ]
+        start = [*self.launch(line.ranks), *self.own_env(line.backend), *self.bench]
+        return [*start, *self.common, "--world-size", str(line.ranks), *line.options]
 
     def launch(self, ranks: int) -> list[str]:
         program = os.environ.get("MPIRUN", "mpirun")
@@ -191,15 +180,9 @@ class Job:
             return nullcontext()
         return tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
 
-    def close(self, log: Path, out: Path, ended: Ended, oom_kills_before: int) -> None:
-        close(
-            log,
-            out,
-            ended,
-            limit_s=self.asked.limit_s,
-            stopped=self.steps.stopped is not None,
-            oom_kills_before=oom_kills_before,
-        )
+    def close(self, log: Path, out: Path, ended: Ended, before: int) -> None:
+        limit_s, stopped = self.asked.limit_s, self.steps.stopped is not None
+        close(log, out, ended, limit_s=limit_s, stopped=stopped, oom_kills_before=before)
 
 
 def first_error(out: Path) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, parse_argv
-from bench.instrument import Silent
+from bench.instrument import Observer
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from tests.bench import fourth
@@ -80,7 +80,7 @@ def make_loop(
     return Loop(config, backend, network, samples, observer)
 
 
-class FirstGradients(Silent):
+class FirstGradients(Observer):
     """Keeps the first step's gradients as they are after the exchange."""
 
     def __init__(self, network: Any) -> None:

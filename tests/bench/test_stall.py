@@ -20,16 +20,16 @@ INPUT = (str(PACKAGE / "train" / "input.py"), "Input.step", 33)
 FORWARD = (str(PACKAGE / "train" / "loop.py"), "Loop._forward", 95)
 BACKEND = (str(Path(backends.__file__).parent / "ddp.py"), "Ddp.backward", 57)
 WRAPPED = (
-    f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py",
+    f"{stall._LIBRARIES[-1]}/torch/nn/parallel/distributed.py",
     "DistributedDataParallel.forward",
     1600,
 )
 BUFFERS = (
-    f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py",
+    f"{stall._LIBRARIES[-1]}/torch/nn/parallel/distributed.py",
     "DistributedDataParallel._sync_buffers",
     2100,
 )
-LIBRARY = (f"{stall._LIBRARIES[0]}/threading.py", "Event.wait", 600)
+LIBRARY = (f"{stall._LIBRARIES[-1]}/threading.py", "Event.wait", 600)
 AT_FORWARD, AT_BACKEND = (
     " (bench/train/loop.py:95 Loop._forward)",
     " (bench/backends/ddp.py:57 Ddp.backward)",

@@ -10,7 +10,7 @@ import torch
 
 from bench.backends.single import Single
 from bench.config import RunConfig
-from bench.instrument import Silent
+from bench.instrument import Observer
 from bench.models import build_model
 from bench.train.checks import loss_bounded
 from bench.train.input import Input
@@ -44,12 +44,12 @@ def test_the_last_window_decides() -> None:
     assert loss_bounded([2.3, 2.3, 2.3, 100.0], 2, 1000**2), "a guess among many classes loses more"
 
 
-class Notes(Silent):
+class Notes(Observer):
     def __init__(self) -> None:
         self.said: list[str] = []
 
     def __getattribute__(self, name: str) -> Any:
-        if name in vars(Silent):
+        if name in vars(Observer):
             self.said.append(name)
         return super().__getattribute__(name)
 
