@@ -1,7 +1,4 @@
-"""What is known of each backend without loading it: one row each, and the only place that names it.
-
-A new backend is a file beside this one, a row here, and passing the contract test.
-"""
+"""What is known of each backend without loading it: one row each, the only place that names it."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ class BackendFacts:
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
-    # settings -> knobs that it takes with them
-    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     # (field, value) -> why it cannot do that, and the way out
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()  # whose versions a log records
@@ -93,9 +89,8 @@ _ROWS = (
         packages=("horovod",),
         env_prefixes=_horovod_variables(""),
         env_harmless=_horovod_variables(
-            *(*_PLACES, "GLOO_", "CONTROLLER", "CPU_OPERATIONS"),
-            # its build
-            *("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
+            *(*_PLACES, "GLOO_", "CONTROLLER", "CPU_OPERATIONS", "CXX", "WITH", "BUILD_"),
+            *("CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
         ),
         env_of_launch=_horovod_variables(*_PLACES, "GLOO_RENDEZVOUS_"),
         interface_variable="HOROVOD_GLOO_IFACE",

@@ -73,9 +73,8 @@ class Ddp:
 
     def close(self) -> None:
         self.barrier()  # nobody leaves while another still exchanges
-        # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the
-        # interpreter's exit, those threads end about one run in five with "terminate called without
-        # an active exception", or never; so every session must be gone by now
+        # DDP's reducer keeps the group and Gloo's threads alive; left to the interpreter's exit,
+        # these abort about one run in five, or hang: so every session must be gone by now
         gc.collect()
         dist.destroy_process_group()
 

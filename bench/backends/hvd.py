@@ -34,8 +34,7 @@ class Horovod:
     ) -> Session:
         if config.sync_batchnorm:
             _join_statistics(model, self._hvd)
-        # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real
-        # step with zero gradients
+        # not broadcast_optimizer_state: on a fresh optimiser it takes a step with zero gradients
         broadcast(model.state_dict(), self._hvd)
         return HorovodSession(self._hvd, model, optimizer, config)
 
@@ -86,14 +85,11 @@ class HorovodSession(Session):
         """Wait for the exchange: before this, clipping or unscaling would race with it."""
         idle = self._unused_everywhere() if self._finds_unused else []
         self._wait()
-        for parameter in idle:
-            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what
-            # nobody used
+        for parameter in idle:  # Horovod's zeros would let weight decay and momentum move it
             parameter.grad = None
 
     def step(self) -> None:
-        # Horovod's own step would wait once more, and run every hook on the step twice;
-        # synchronize_gradients has waited
+        # Horovod's own step would wait once more, and run every hook on the step twice
         super(type(self.optimizer), self.optimizer).step()  # type: ignore[misc]  # the class is made at run time
 
     def sync_buffers(self) -> None:
@@ -135,11 +131,7 @@ def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
 
 
 class Wire:
-    """A compressor in Horovod's sense: gradients contiguous and of a type it can add, and back.
-
-    torch's DDP copies gradients into buckets and so takes any layout, and Gloo and NCCL add
-    bfloat16; Horovod 0.28 does neither.
-    """
+    """Horovod's compressor: gradients contiguous, as in DDP's buckets, and of a type it adds."""
 
     def __init__(self, config: RunConfig) -> None:
         # bfloat16 gradients travel as float32: exact, twice the bytes, and as in the DDP backend
@@ -156,11 +148,8 @@ class Wire:
 
     def decompress(self, tensor: torch.Tensor, context: _Context) -> torch.Tensor:
         """`tensor` in the type and the order of dimensions that it had."""
-        dtype, order = context
-        back = tensor.to(dtype)
-        if order is None:
-            return back
-        return back.permute([order.index(dim) for dim in range(len(order))])
+        back, order = tensor.to(context[0]), context[1]
+        return back if order is None else back.permute([order.index(d) for d in range(len(order))])
 
 
 def memory_order(tensor: torch.Tensor) -> list[int]:

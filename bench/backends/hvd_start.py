@@ -16,12 +16,14 @@ from bench.launch.world import Launch, WrongWorld
 
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Horovod's module, started on the ranks of `launch`, and a server to stop later or None.
-
-    Raises UsageError if it is missing or lacks the transport, WrongWorld if its world is another.
-    """
+    """Horovod's module, started, and a server to stop later or None; raises as `load` does."""
     os.environ.update(_environment(config))
-    hvd = _import_horovod()
+    try:
+        import horovod.torch as hvd
+    except ImportError as error:
+        reason = str(error).split("\n")[0]
+        need = f"backend=horovod needs Horovod built for this torch ({reason})"
+        raise UsageError(f"{need}; run make setup") from None
     if not getattr(hvd, f"{config.transport}_built")():
         cure = "run make setup, or choose another --transport"
         raise UsageError(f"this Horovod was built without {config.transport}; {cure}")
@@ -54,16 +56,6 @@ def _environment(config: RunConfig) -> dict[str, str]:
     return variables
 
 
-def _import_horovod() -> Any:
-    try:
-        import horovod.torch as hvd
-    except ImportError as error:
-        reason = str(error).split("\n")[0]
-        need = "backend=horovod needs Horovod built for this torch"
-        raise UsageError(f"{need} ({reason}); run make setup") from None
-    return hvd
-
-
 def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     """Start Horovod's Gloo controller: rank 0 serves the rendezvous, our store tells where."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
@@ -87,24 +79,16 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """What horovodrun would set; `hosts` has every rank's name, `address` is rank 0's host:port.
-
-    The cross communicator of local rank l joins the hosts with more than l ranks: uneven ones work.
-    """
-    in_order = dict.fromkeys(hosts)  # of their first rank
+    """What horovodrun would set; `hosts` has every rank's name, `address` is rank 0's host:port."""
+    mine, in_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
+    # the cross communicator of local rank l joins the hosts with more than l ranks
     crossing = [host for host in in_order if hosts.count(host) > launch.local_rank]
     server, port = address.rsplit(":", 1)
-    return {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": server,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-        "HOROVOD_HOSTNAME": hosts[launch.rank],
-        "HOROVOD_RANK": str(launch.rank),
-        "HOROVOD_SIZE": str(launch.size),
-        "HOROVOD_LOCAL_RANK": str(launch.local_rank),
-        "HOROVOD_LOCAL_SIZE": str(launch.local_size),
-        "HOROVOD_CROSS_RANK": str(crossing.index(hosts[launch.rank])),
-        "HOROVOD_CROSS_SIZE": str(len(crossing)),
-    }
+    places = {"RANK": launch.rank, "SIZE": launch.size, "HOSTNAME": mine}
+    places |= {"LOCAL_RANK": launch.local_rank, "LOCAL_SIZE": launch.local_size}
+    places |= {"CROSS_RANK": crossing.index(mine), "CROSS_SIZE": len(crossing)}
+    places |= {"GLOO_RENDEZVOUS_ADDR": server, "GLOO_RENDEZVOUS_PORT": port}
+    return {f"HOROVOD_{name}": str(value) for name, value in places.items()}
 
 
 def nccl_versions(hvd: Any) -> dict[str, str]:
@@ -136,5 +120,4 @@ def loaded_libraries(name: str, maps: str) -> list[str]:
 
 def nccl_code(version: tuple[int, int, int]) -> int:
     """NCCL's version as one number, as its header writes it from 2.9 on: (2, 27, 3) -> 22703."""
-    major, minor, patch = version
-    return 10000 * major + 100 * minor + patch
+    return sum(weight * part for weight, part in zip((10000, 100, 1), version, strict=True))

@@ -30,17 +30,14 @@ def init(config: RunConfig, launch: Launch) -> None:
     """Make MPI the default process group of torch.distributed; raises as `world` does."""
     comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
-        dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(NAME, MpiGroup, extended_api=True, devices=["cpu"])
     # MPI itself is the rendezvous: the store holds nothing that others must read
     rank, size = comm.Get_rank(), comm.Get_size()
     dist.init_process_group(NAME, store=dist.HashStore(), rank=rank, world_size=size)
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """MPI's world communicator, over which only the ranks' configurations have travelled yet.
-
-    Raises UsageError if MPI is missing or these differ, WrongWorld if it is not the launcher's.
-    """
+    """MPI's world; raises as `load` does, and UsageError where the ranks' configurations differ."""
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
@@ -66,15 +63,11 @@ def _import_mpi() -> Any:
     return MPI
 
 
-def _make_group(options: Any, _: Any) -> MpiGroup:
-    return MpiGroup(options.group_rank, options.group_size)
-
-
 class MpiGroup(dist.ProcessGroup):
     """The collectives that DDP and the loop use; torch raises 'not implemented' for any other."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        super().__init__(rank, size)  # type: ignore[call-arg]  # the stub knows the other constructor only
+    def __init__(self, options: Any, _: Any) -> None:
+        super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only
         MPI = _import_mpi()
         self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.PRODUCT: MPI.PROD}
         self._ops |= {dist.ReduceOp.MAX: MPI.MAX, dist.ReduceOp.MIN: MPI.MIN}
@@ -86,8 +79,7 @@ class MpiGroup(dist.ProcessGroup):
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="mpi-collectives", daemon=True)
         self._thread.start()
-        # a thread that outlives the interpreter ends some runs with "terminate called without an
-        # active exception"
+        # outliving the interpreter it aborts: "terminate called without an active exception"
         atexit.register(self._stop)
 
     def _serve(self) -> None:

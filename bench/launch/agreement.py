@@ -35,10 +35,7 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """One line on the first field in which ranks differ: values, ranks, cure; None if equal.
-
-    `facts` are by rank; a field that a rank lacks is None there.
-    """
+    """One line on the first field in which ranks' facts differ, with its cure; None if equal."""
     names = dict.fromkeys(name for one in facts for name in one)
     unequal = [name for name in names if len({str(one.get(name)) for one in facts}) > 1]
     if not unequal:

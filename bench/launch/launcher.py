@@ -1,7 +1,4 @@
-"""How ranks are started: the one place that knows the words of srun, ibrun and mpirun.
-
-Standard library only: set-up uses it before anything is installed.
-"""
+"""How srun, ibrun and mpirun start ranks; standard library only, as set-up uses it first."""
 
 from __future__ import annotations
 
@@ -25,10 +22,9 @@ def command(
     cpus_per_rank: int | None = None,
     first_rank: int = 0,
 ) -> list[str]:
-    """The words before a program that start it in `ranks` ranks; `args` go to the launcher.
+    """The words before a program that start it in `ranks` ranks; `program` is the launcher's path.
 
-    `program` is where the launcher lies, if its name does not find it. srun takes as many of
-    `hosts` as the ranks fill, from the first; ibrun counts its place in ranks, from `first_rank`.
+    srun takes as many of `hosts` as the ranks fill; ibrun counts its place from `first_rank`.
     """
     start = str(program or launcher)
     match launcher:

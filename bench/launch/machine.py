@@ -48,10 +48,7 @@ def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int
 
 
 def parts(config: RunConfig) -> list[Part]:
-    """The least memory of a rank: images, step records, fusion buffer, loading processes.
-
-    Activations and weights depend on the model: a run that passes may still run out of memory.
-    """
+    """The least memory of a rank, without activations and weights, which depend on the model."""
     number_bytes = 8 if config.precision == "float64" else 4
     sample = 3 * config.image_size**2 * number_bytes + 8  # its label
     batch = config.samples_per_rank * sample + 8 * config.samples_per_step  # the step's order

@@ -125,11 +125,7 @@ def _installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """SHA-256 over names and contents of the Python files below `folder` that measure.
-
-    That is all of bench/ but `tools` and `study`, which no run loads. It needs no git, and tells
-    two trees with uncommitted changes apart.
-    """
+    """SHA-256 of the Python files below `folder` but `tools` and `study`, which no run loads."""
     sha = hashlib.sha256()
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     for name in sorted(names):
@@ -140,10 +136,7 @@ def code_sha256(folder: Path) -> str:
 
 
 def code(folder: Path) -> dict[str, Any]:
-    """Commit, git's hash of bench/ alone, whether bench/ differs from it; None without git.
-
-    Two runs measured the same way if the last two agree, whatever else was committed between them.
-    """
+    """Commit, git's hash of bench/ alone, and whether bench/ differs from it; None without git."""
     try:
         head = _git(folder, "rev-parse", "HEAD").strip()
         tree = _git(folder, "rev-parse", "HEAD:./").strip()
@@ -169,10 +162,7 @@ def cpu_model() -> str:
 
 
 def disturbance() -> dict[str, float | int | None]:
-    """What else ran here: load average, and clock ticks that a hypervisor has stolen since boot.
-
-    The kernel's counters, None where it tells none; a run's share is its end's less its start's.
-    """
+    """What else ran here: load average, and clock ticks stolen by a hypervisor since boot."""
     try:
         steal: int | None = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
     except (OSError, IndexError, ValueError):

@@ -35,10 +35,7 @@ _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store that all ranks of the launch share.
-
-    Raises WrongWorld if ranks do not appear in time, UsageError if their configurations differ.
-    """
+    """A store of all ranks. Raises WrongWorld if they are late, UsageError if they differ."""
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
         raise UsageError(problem)
@@ -46,10 +43,8 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others.
-
-    torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered.
-    """
+    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others."""
+    # torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
     shared.set(str(launch.rank), json.dumps(shared_fields(config)))
@@ -71,7 +66,7 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _run_name(config: RunConfig, launch: Launch) -> str:
-    """The run's digest, for the file's name, where the launcher's variables name no launch."""
+    """For the file's name: the run's digest where the launcher's variables name no launch."""
     if launch.source in _OWN_KEY and launch.key != "unnamed":
         return ""
     return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
@@ -105,10 +100,7 @@ def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
 
 
 def host_address(launch: Launch) -> str:
-    """Where other ranks reach this host: loopback if all of them are here, else its name.
-
-    Not the address of that name: many hosts resolve their own name to loopback.
-    """
+    """Where other ranks reach this host; its name, as many hosts resolve theirs to loopback."""
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 

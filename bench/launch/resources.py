@@ -1,6 +1,4 @@
-"""Give every rank the same stated resources, whatever its launcher's habits; before torch or MPI
-is loaded.
-"""
+"""The same stated resources for every rank, whatever its launcher; before torch or MPI loads."""
 
 from __future__ import annotations
 

@@ -33,16 +33,12 @@ class Launch:
 
 
 class _Row(NamedTuple):
-    """One launcher's variables: rank, size, local rank, local size.
-
-    `key` tells its launches apart, as far as it sets anything that is the same on all ranks. `own`
-    are set by no other launcher: one of them without the rest is an error.
-    """
+    """One launcher's variables."""
 
     source: str
-    names: tuple[str, ...]
-    key: tuple[str, ...]
-    own: tuple[str, ...]
+    names: tuple[str, ...]  # rank, size, local rank, local size
+    key: tuple[str, ...]  # tell launches apart, as far as any are the same on all ranks
+    own: tuple[str, ...]  # set by no other launcher: one without the rest is an error
 
 
 def _family(source: str, prefix: str, *key: str) -> _Row:
@@ -76,10 +72,7 @@ _STEP_KEY = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 
 
 def discover(env: Mapping[str, str]) -> Launch:
-    """The launch that `env` describes; a lone process has rank 0 of 1.
-
-    Raises UsageError on half-set or impossible values.
-    """
+    """The launch that `env` describes. Raises UsageError on half-set or impossible values."""
     for row in _TABLE:
         missing = [name for name in row.names if name not in env]
         if not missing:
@@ -168,10 +161,8 @@ def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path |
         return Path(tempfile.gettempdir())
     if log_path is not None:
         return log_path.parent
-    raise UsageError(
-        "ranks on several nodes need a folder all of them see; use --rendezvous-dir, or "
-        "--log-path on shared storage"
-    )
+    need = "ranks on several nodes need a folder all of them see"
+    raise UsageError(f"{need}; use --rendezvous-dir, or --log-path on shared storage")
 
 
 def expand_tasks_per_node(text: str) -> list[int]:

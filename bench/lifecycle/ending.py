@@ -51,8 +51,9 @@ class Ending:
         board: Board,
         launcher: Launcher | None,
     ) -> None:
-        self._config, self._rank, self._log, self._pulse = config, rank, log, pulse
-        self._board, self._launcher, self._path = board, launcher, config.log_path
+        self._world_size, self._path = config.world_size, config.log_path
+        self._rank, self._log, self._pulse = rank, log, pulse
+        self._board, self._launcher = board, launcher
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
@@ -82,7 +83,6 @@ class Ending:
         self._leave(FAILED, self._record_orphaned)
 
     def is_orphan(self) -> bool:
-        """True once the launcher is gone."""
         return self._launcher is not None and self._launcher.gone()
 
     def guard_exit(self) -> None:
@@ -158,8 +158,10 @@ class Ending:
     def _record_stall(self, reports: Mapping[int, Report]) -> None:
         if self._rank and self._stall_is_recorded():
             return
-        world_size = self._config.world_size
-        causes = explain(reports, world_size, self._seen(), self._board.shared or world_size == 1)
+        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
+        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
+        shared = self._board.shared or self._world_size == 1
+        causes = explain(reports, self._world_size, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]
         if not self._pulse.passed:
             for rank, message in causes:
@@ -170,6 +172,11 @@ class Ending:
         self._say(lines)
         self._board.clear()
 
+    def _stall_is_recorded(self) -> bool:
+        with suppress(OSError):
+            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
+        return False
+
     def _record_orphaned(self) -> None:
         self._end(status="interrupted", reason="its launcher is gone")
         say("interrupted: the launcher is gone")
@@ -178,7 +185,7 @@ class Ending:
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
         """Ranks of this host that ended without a record, one line each."""
-        if self._config.world_size == 1 or self._pulse.passed:
+        if self._world_size == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
         for rank, message in gone:
@@ -197,19 +204,8 @@ class Ending:
 
     def _say(self, lines: list[str]) -> None:
         say("\n".join(f"error: {line}" for line in lines))
-        if self._rank == 0 and self._config.world_size > 1:
+        if self._rank == 0 and self._world_size > 1:
             time.sleep(LAUNCHER_READS_S)
-
-    def _stall_is_recorded(self) -> bool:
-        with suppress(OSError):
-            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
-        return False
-
-    def _seen(self) -> dict[int, str]:
-        """State of the ranks of this host, from the kernel."""
-        host = socket.gethostname()
-        here = [r for r in ranks_of(self._path) if r["hostname"] == host]
-        return {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
 
 
 @contextmanager
@@ -254,9 +250,9 @@ def describe(error: BaseException) -> str:
             line = f"raised ({_raised_at(error)})"
         else:
             lines = str(error).strip().splitlines() or [""]
-            if found := _IN_LOADER.match(lines[0]):
-                return f"{lines[-1]} (in {found[1]})"  # torch puts the process's own error last
             line = lines[0]
+            if found := _IN_LOADER.match(line):
+                return f"{lines[-1]} (in {found[1]})"  # torch puts the process's own error last
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):
@@ -265,10 +261,8 @@ def describe(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return place(frames(trace.tb_frame)) if trace is not None else "unknown place"
+    places = list(traceback.walk_tb(error.__traceback__))
+    return place(frames(places[-1][0])) if places else "unknown place"
 
 
 def _identity(path: Path | None) -> Any:

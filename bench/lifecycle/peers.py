@@ -18,10 +18,7 @@ _EXITING = 0x4  # the kernel's PF_EXITING
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process; None if the kernel shows no such process.
-
-    An exiting process has closed its connections before it is a zombie, and counts as one.
-    """
+    """Name, state letter and parent of a process, None without one; one that exits is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -61,10 +58,7 @@ def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Ranks of this host that ended without a record, and what is known of them.
-
-    With `as_lowest`, [] unless this is the lowest rank that still runs here.
-    """
+    """Ranks of this host that ended unrecorded; `as_lowest`: only for the lowest that runs here."""
     host = socket.gethostname()
     here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
     ended = [r for r in here if state(r["pid"]) == ENDED]

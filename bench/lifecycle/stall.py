@@ -32,18 +32,15 @@ _STALE_S = 60.0  # clocks of nodes may differ by as much
 
 
 class Report(BaseModel):
-    """What one rank says of a stall.
-
-    `waits`: it waits for other ranks, so it is not the cause. `final`: it has reached its limit.
-    """
+    """What one rank says of a stall."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
     rank: int
     doing: str
-    waits: bool
+    waits: bool  # for other ranks, so it is not the cause
     silent_s: float
-    final: bool
+    final: bool  # it has reached its limit
     written_unix_s: float = Field(default_factory=time.time)
 
 
@@ -114,10 +111,7 @@ def place(stack: Iterable[Frame]) -> str:
 def activity(
     beat: Beat, stack: list[Frame], world_size: int, helpers: Iterable[str] = ()
 ) -> tuple[str, bool]:
-    """What a rank is doing, in words, and whether it waits for other ranks.
-
-    `helpers` are the states of its loading processes.
-    """
+    """A rank's activity in words, and whether it waits for others; `helpers` load its data."""
     waits = world_size > 1 and _exchanging(stack)
     batches, steps = beat.batches, beat.steps
     if batches is None or steps is None:
@@ -135,10 +129,7 @@ def activity(
 
 
 def _exchanging(stack: list[Frame]) -> bool:
-    """True if the innermost code outside libraries is an exchange or the ranks' meeting.
-
-    The user's own code called from there does not count.
-    """
+    """True if the innermost code outside libraries is an exchange or a meeting, not the user's."""
     for file, function, _ in stack:
         around_the_model = function.rpartition(".")[2] in _AROUND_THE_MODEL
         if any(part in file for part in _EXCHANGES) and not around_the_model:
@@ -151,10 +142,7 @@ def _exchanging(stack: list[Frame]) -> bool:
 def explain(
     reports: Mapping[int, Report], world_size: int, silent: Mapping[int, str], shared: bool
 ) -> list[tuple[int, str]]:
-    """The ranks that hold the run up, each with the cause.
-
-    `silent` is what the kernel knows of ranks without a report.
-    """
+    """The ranks that hold the run up, and why; `silent`: what the kernel knows of mute ranks."""
     longest = max(report.silent_s for report in reports.values())
     ranks_of: dict[str, list[str]] = {}
     for rank, report in sorted(reports.items()):

@@ -1,6 +1,4 @@
-"""Threads on every rank that end a run: when a signal comes, it has stalled, or its launcher is
-gone.
-"""
+"""Threads on every rank that end a run on a signal, when it stalls, or without its launcher."""
 
 from __future__ import annotations
 
@@ -33,8 +31,7 @@ def on_interrupt(told: Callable[[int], object]) -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     for number in SIGNALS:
-        # a handler must exist for the wake-up pipe to be written
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: None)  # without a handler the pipe is not written
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def watch() -> None:
@@ -49,9 +46,8 @@ def on_interrupt(told: Callable[[int], object]) -> None:
 class Watchdog:
     """Watches `pulse` and calls `ending`, which does not return.
 
-    It wakes once a second, reads three numbers and the parent's process id, and touches no file but
-    the kernel's /proc, and that only where a shell stands between the rank and its launcher. Time
-    in which the whole process is stopped (Ctrl-Z) does not count.
+    Once a second it reads three numbers and the parent's process id, and, where a shell stands
+    before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
     """
 
     def __init__(
@@ -97,7 +93,6 @@ class Watchdog:
         self._ending.stalled(reports)
 
     def _report(self, beat: Beat, silent_s: float, final: bool) -> Report:
-        """What this rank is doing now."""
         stack = frames(sys._current_frames().get(threading.main_thread().ident or 0))
         helpers = [f"loading process {c.pid} {state(c.pid)}" for c in loading_processes()]
         doing, waits = activity(beat, stack, self._world_size, helpers)

@@ -1,4 +1,4 @@
-"""python -m slurm.driver OPTIONS -- COMMON: a job script's runs, `run ID RANKS OPTIONS` on stdin."""
+"""python -m slurm.driver OPTIONS -- COMMON: runs the lines `run ID RANKS OPTIONS` of a job."""
 
 from __future__ import annotations
 
