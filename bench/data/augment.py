@@ -1,8 +1,4 @@
-"""Standard crops, flips and normalisation of each data set.
-
-Random choices for sample i in epoch e are a function of (seed, e, i), so that every backend, rank
-and loading process makes the same bits.
-"""
+"""Crops, flips and normalisation of each data set: a function of seed, epoch and sample alone."""
 
 from __future__ import annotations
 
@@ -20,8 +16,7 @@ from bench.config import RunConfig
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
 
-# pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
-PADDING = 4
+PADDING = 4  # pixels before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
@@ -38,8 +33,7 @@ class Channels:
         return pixels.to(dtype).sub_(both[0]).div_(both[1])
 
 
-# Taken over the training images, as published and in common use; ImageNet's are those of
-# torchvision's reference training.
+# Over the training images, as in common use; ImageNet's are of torchvision's reference training
 CHANNELS = {
     "cifar10": Channels((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "cifar100": Channels((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),

@@ -23,8 +23,7 @@ with suppress(UsageError):
 class Own(Dataset[Batch]):
     """What the user's factory made: whole batches (bench.data.Images) or map-style samples.
 
-    While sample i is made, torch's random numbers are those of (seed, epoch, i), so torchvision's
-    transforms repeat.
+    Sample i is made with torch's random numbers of (seed, epoch, i), so its transforms repeat.
     """
 
     def __init__(self, config: RunConfig, made: Any) -> None:

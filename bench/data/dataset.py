@@ -12,10 +12,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class Indices(list[int]):
-    """Sample indices of one batch and their epoch, which seeds the augmentation.
-
-    Both travel to the loading processes, so that any number of those gives the same images.
-    """
+    """Sample indices of a batch and their epoch, which seeds augmentation in loading processes."""
 
     def __init__(self, indices: list[int], epoch: int = 0) -> None:
         super().__init__(indices)

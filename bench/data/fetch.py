@@ -48,10 +48,7 @@ class Published:
 
 
 def provide(source: Published, folder: Path, download: bool, wait_s: float = WAIT_S) -> None:
-    """Return when all files are in `folder`: whoever takes its lock first brings what is missing.
-
-    Raises UsageError, with what to put where, if they cannot be had.
-    """
+    """Return when all files are in `folder`. Raises UsageError with what to put where otherwise."""
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
     absent = f"dataset={source.dataset} is not in data_dir"

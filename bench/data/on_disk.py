@@ -119,10 +119,9 @@ def _published(dataset: str) -> tuple[Published, dict[str, str]]:
 
 
 def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
-    """Images [n, 3, 32, 32] and labels of one file; a defect is a UsageError that names it.
+    """Images [n, 3, 32, 32] and labels of a file, in which nothing is called; or a UsageError.
 
-    Checksums are not demanded, so a part of a data set, or one's own in the same format, is read
-    too. Anybody may have written such a file, so nothing in it is called.
+    No checksum is demanded: a part of a data set, or one's own in the same format, is read too.
     """
     path = folder / name
     try:

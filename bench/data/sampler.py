@@ -28,10 +28,10 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Reshuffled: sample indices of each step's global batch, the same for any number of ranks.
+    """Reshuffled: sample indices of each step's global batch, endless, for any number of ranks.
 
-    Endless. Epochs are permutations from (seed, epoch). The remainder that does not fill a step is
-    dropped, so each sample is used at most once per epoch. An endless set is taken in order.
+    Epochs are permutations from (seed, epoch), less the rest that fills no step: each sample is
+    used at most once per epoch. An endless set is taken in order.
     """
     for epoch in count():
         order = None
@@ -43,11 +43,8 @@ def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Itera
 
 
 def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
-    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one.
-
-    At random: folders come sorted by class, and a rank with some classes alone would train another
-    model.
-    """
+    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one."""
+    # at random: folders come sorted, and a rank with some classes alone would train another model
     return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
 
 

@@ -48,11 +48,10 @@ def check_training(
 
 
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
-    """Is the mean loss of the last window at most ten times what the training began with?
+    """Is the last window's mean loss at most ten times the first loss, or the loss of a guess?
 
-    That is the first loss or ln(classes), the loss of a guess, whichever is larger. Noise of small
-    batches and the first steps' overshoot stay far below ten times; a rate that is too high passes
-    it within a few steps, and grows on for ever.
+    Noise of small batches and the first steps' overshoot stay far below that; a rate that is too
+    high passes it within a few steps, and grows on for ever.
     """
     last = losses[-steps_per_window:]
     return sum(last) / len(last) <= _EXPLODED * max(losses[0], math.log(classes))

@@ -1,11 +1,7 @@
-"""Where a rank computes: the CPU or a GPU of its own, and all that differs between the two.
-
-The CUDA half serves ROCm as well, which has the same names in torch.
-"""
+"""Where a rank computes: the CPU, or a GPU of its own (ROCm has CUDA's names in torch)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -14,16 +10,14 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
-from bench.train.timing import HostStopwatch, Stopwatch
+from bench.train.timing import Stopwatch
 
 
 class Cpu:
-    """The host itself."""
-
     torch_device = torch.device("cpu")
 
     def stopwatch(self) -> Stopwatch:
-        return HostStopwatch(time.perf_counter)
+        return Stopwatch()
 
     def describe(self) -> dict[str, Any]:
         return {}  # nothing beyond what is recorded of the host
@@ -66,16 +60,17 @@ class Cuda:
         return torch.cuda.max_memory_allocated(self.torch_device)
 
 
-class _EventStopwatch:
+class _EventStopwatch(Stopwatch):
     """Marks are events in the stream: the device's own seconds, without waiting in a window."""
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
         self._events: list[torch.cuda.Event] = []
 
     def now(self) -> float:
         torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+        return super().now()
 
     def mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)
@@ -96,10 +91,7 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """The index of this rank's GPU: its own if all are `visible`, 0 if the launcher chose one.
-
-    Raises UsageError otherwise: two ranks on one GPU would share its time unnoticed.
-    """
+    """The index of this rank's GPU. Raises UsageError where two ranks would share one unnoticed."""
     if visible >= launch.local_size:
         return launch.local_rank
     if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's

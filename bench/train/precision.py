@@ -25,6 +25,5 @@ def memory_format(config: RunConfig) -> torch.memory_format:
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
     """Context of every forward pass: bfloat16 where safe, with bf16-mixed; else nothing."""
-    if config.precision == "bf16-mixed":
-        return torch.autocast(config.device, torch.bfloat16)
-    return nullcontext()
+    mixed = config.precision == "bf16-mixed"
+    return torch.autocast(config.device, torch.bfloat16) if mixed else nullcontext()

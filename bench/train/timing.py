@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
-
-Clock = Callable[[], float]
 
 
-class Stopwatch(Protocol):
-    """How a kind of device tells the time; a host clock would time the launch of a kernel alone."""
+class Stopwatch:
+    """How a device tells the time; here the host, which has finished whatever a step started."""
 
-    def now(self) -> float:
-        """Seconds, once the device has done all that it was given."""
-        ...
-
-    def mark(self) -> None:
-        """Note the end of a step; never waits for the device, whose overlap is measured."""
-        ...
-
-    def laps(self) -> list[float]:
-        """Seconds between the marks since the last call; call after `now`."""
-        ...
-
-
-class HostStopwatch:
-    """For a device that is the host itself: whatever a step started, it has finished."""
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._marks: list[float] = []
 
     def now(self) -> float:
+        """Seconds, once the device has done all that it was given."""
         return self._clock()
 
     def mark(self) -> None:
+        """Note the end of a step; never waits for the device, whose overlap is measured."""
         self._marks.append(self._clock())
 
     def laps(self) -> list[float]:
+        """Seconds between the marks since the last call; call after `now`."""
         marks, self._marks = self._marks, []
         return [after - before for before, after in pairwise(marks)]
 

@@ -20,8 +20,7 @@ try:
     from bench.study.folder import StudyFolder
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
-    from slurm.driver.closing import NoRoom
-    from slurm.driver.diary import Diary
+    from slurm.driver.closing import Diary, NoRoom
     from slurm.driver.job import Job, Settings, complain, read_lines
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -58,15 +57,15 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--preflight", type=words, default=[], help="other options of the doctor")
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
-    values = vars(parser.parse_args(argv))
-    return Settings(**values | {"own_env": dict(values["own_env"])})
+    asked = parser.parse_args(argv, Settings())
+    asked.own_env = dict(asked.own_env)
+    return asked
 
 
 def _here(asked: Settings, common: list[str]) -> int:
-    """One job of a study at a time.
+    """One job of a study at a time; the lock is free when the last process that holds it ended.
 
-    The lock is free when the last process that holds it has ended: mpirun inherits it, so that a
-    run which outlives a killed job still counts. `python -m slurm run` hands its own lock down.
+    mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
     """
     program = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(program) is None:

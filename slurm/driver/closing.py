@@ -1,9 +1,11 @@
-"""The last line of a run's log: the launcher's view of how the run ended."""
+"""What a job writes down: the last line of each run's log, and a diary of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,10 @@ _TELLING = re.compile(
 _MOST_LINES = 8  # of each kind
 _MOST_CHARACTERS = 300
 _ROOM_BYTES = 2**20
+
+
+class NoRoom(UsageError):
+    """A file of the study's folder cannot be written."""
 
 
 def is_ok(log: Path) -> bool:
@@ -59,10 +65,6 @@ def close(
         raise NoRoom(f"{log} cannot be written: {error.strerror}") from None
 
 
-class NoRoom(UsageError):
-    """A file of the study's folder cannot be written."""
-
-
 def check_room(folder: Path) -> None:
     """Raise NoRoom where a run failed because the disk is full: all others would fail alike."""
     probe = folder / f".room.{os.getpid()}"
@@ -99,3 +101,37 @@ def _lines(out: Path) -> Iterator[str]:
                 text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
                 if text.strip():
                     yield text
+
+
+class Diary:
+    """jobs/JOB.jsonl of the study's folder, for `slurm status` where Slurm keeps no account."""
+
+    def __init__(self, study_dir: Path, job: str) -> None:
+        self.path = study_dir / "jobs" / f"{job}.jsonl"
+        self.id = os.environ["SLURM_JOB_ID"]
+        self.restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))  # a requeued job's id stays
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        nodes = os.environ.get("SLURM_JOB_NODELIST", "")
+        self.tell("begin", nodes=nodes, time=int(time.time()))
+
+    def tell(self, event: str, **fields: object) -> None:
+        line = json.dumps({"event": event, "job": self.id, "restart": self.restart, **fields})
+        try:
+            with self.path.open("a") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise NoRoom(f"{self.path} cannot be written: {error.strerror}") from None
+
+    def begun_before(self) -> list[str]:
+        """Other jobs that began before this one."""
+        jobs: list[str] = []
+        for line in self.path.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:  # torn
+                continue
+            if event.get("event") == "begin":
+                if event["job"] == self.id:
+                    return jobs
+                jobs.append(event["job"])
+        return jobs

@@ -15,7 +15,7 @@ from bench.progress import Silent
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
-from bench.train.timing import HostStopwatch, time_steps
+from bench.train.timing import Stopwatch, time_steps
 
 
 def test_windows_and_steps_on_a_made_up_clock() -> None:
@@ -25,7 +25,7 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
         calls.append("step")
         now[0] += len(calls)  # later steps take longer
 
-    class Watch(HostStopwatch):
+    class Watch(Stopwatch):
         def now(self) -> float:
             calls.append("sync")
             now[0] += 100.0
@@ -41,11 +41,11 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
 
 def test_laps_start_anew_with_every_window() -> None:
     ticks = iter(range(100))
-    watch = HostStopwatch(lambda: float(next(ticks)))
+    watch = Stopwatch(lambda: float(next(ticks)))
     assert [len(time_steps(lambda: None, steps, watch).step_seconds) for steps in (3, 2)] == [3, 2]
 
 
-class _CountedSyncs(HostStopwatch):
+class _CountedSyncs(Stopwatch):
     """The host's stopwatch, counting the calls that would sync a GPU."""
 
     def __init__(self) -> None:
