@@ -54,7 +54,7 @@ _ROWS = (
         name="single",
         label="single process",
         short_label="single",
-        implementation="bench.backends.single:Single",
+        implementation="bench.backends.protocol:Backend",
         looks={"none": Look(colour="#000000", marker="+", marker_size=13.0, line_width=1.0)},
     ),
     BackendFacts(

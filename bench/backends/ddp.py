@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends.protocol import Reduction, Session
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -23,12 +23,12 @@ _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-class Ddp:
+class Ddp(Backend):
     """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__()
         self._device = device
-        self.versions: dict[str, str] = {}
         if config.transport == "mpi":
             from bench.backends import mpi_group
 

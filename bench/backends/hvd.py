@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group
 from bench.backends.hvd_start import nccl_versions, start
-from bench.backends.protocol import Reduction, Session
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -18,12 +18,13 @@ from bench.train.device import Device
 _Context = tuple[torch.dtype, list[int] | None]
 
 
-class Horovod:
+class Horovod(Backend):
     """`shipped` leaves Horovod's fusion alone; `matched` exchanges DDP's buckets, one by one."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__()
         self._hvd, self._rendezvous = start(config, launch)
-        self.versions = {"horovod": __import__("horovod").__version__}
+        self.versions["horovod"] = __import__("horovod").__version__
         if config.transport == "mpi":
             self.versions |= mpi_group.versions()
         if config.transport == "nccl":

@@ -111,10 +111,8 @@ class MpiGroup(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
         calls = [self._reduction(tensor, op) for tensor in tensors]
-        return self._enqueue(
-            lambda: [self._comm.Allreduce(self._in_place, buffer, op=how) for buffer, how in calls],
-            tensors,
-        )
+        reduce, own = self._comm.Allreduce, self._in_place
+        return self._enqueue(lambda: [reduce(own, held, op=how) for held, how in calls], tensors)
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
         """Memory and operation for MPI, which itself cannot add numbers of 16 bits."""

@@ -6,7 +6,7 @@ No learning rate, batch size, precision, data order, logging or timing belongs i
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -54,29 +54,31 @@ class Session:
         return []
 
 
-class Backend(Protocol):
-    """Synchronous data parallelism; every method is called by all ranks, in the same order."""
+class Backend:
+    """How a run's ranks exchange; here, one process, the baseline of every comparison.
 
-    versions: dict[str, str]  # of the libraries that carry the gradients, for the run log
+    Every method is called by all ranks, in the same order.
+    """
+
+    def __init__(self, *_: object) -> None:  # the config, launch and device of a run
+        self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
         """What to train with; every rank starts from rank 0's parameters and buffers."""
-        ...
+        return Session(model, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         """`value` reduced over ranks, in float64."""
-        ...
+        return float(value)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's picklable `value`, by rank, on every rank."""
-        ...
+        return [value]
 
     def barrier(self) -> None:
         """Return once every rank has called."""
-        ...
 
     def close(self) -> None:
         """Leave the process group, once every session is gone; the backend is of no use then."""
-        ...

@@ -18,7 +18,8 @@ class _Type:
     """numpy.dtype in a pickle: its code, then a state whose second entry is the byte order."""
 
     def __init__(self, code: str, *_: object) -> None:
-        self._code, self._order = code, "|"
+        self._code = code
+        self._order: Any = "|"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._order = state[1]

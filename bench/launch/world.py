@@ -142,7 +142,8 @@ def _launch(source: str, values: list[int], env: Mapping[str, str], key: tuple[s
             "impossible; unset launch variables left over in the environment"
         )
     told = ".".join(env[name] for name in key if name in env)
-    return Launch(source, *values, re.sub(r"[^A-Za-z0-9.-]+", "_", told) or "unnamed")
+    named = re.sub(r"[^A-Za-z0-9.-]+", "_", told) or "unnamed"
+    return Launch(source, rank, size, local_rank, local_size, named)
 
 
 def _integer(env: Mapping[str, str], name: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.single import Single
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.models import build_model
@@ -58,6 +58,6 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
     config = RunConfig(batch_per_rank=4, accumulate=2, dataset="digits", model=f"{TINY}:plain")
     batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
     notes, samples = Notes(), Input(config, iter([batch]), torch.device("cpu"))
-    Loop(config, Single(), build_model(config, 10), samples, notes).step()
+    Loop(config, Backend(), build_model(config, 10), samples, notes).step()
     passes = ["forward_done", "backward_done"]
     assert notes.said == ["step_begin", *passes, *passes, "gradients_ready", "step_end"]
