@@ -51,8 +51,10 @@ _PLACEMENT = re.compile(
     r".*(AFFINITY|PLACES|HW_SUBSET|_IFNAME|_IFACE|_HCA|_DEVICES?|_DEVICE_NAME|_if_(in|ex)clude)$"
     r"|(PRTE|PMIX)_MCA_"
 )
-_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_NODELIST")
-_JOB += ("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME")
+_JOB = (
+    *("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_NODELIST"),
+    *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
+)
 # Names the variables set for this run's backend alone, separated by spaces; set by who starts it
 _OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
