@@ -74,7 +74,7 @@ def batches(
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
-        batch_sampler=rank_indices(config, rank, images.samples),  # type: ignore[arg-type]  # any iterable will do
+        batch_sampler=rank_indices(config, rank, images.samples),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
         # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike
