@@ -61,15 +61,10 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
     if launch.size == 1:
         return dist.HashStore()
     folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
-    path = folder / f"rendezvous.{launch.source}.{launch.key}{_run_name(config, launch)}.json"
-    return (_follow if launch.rank else _announce)(path, launch, timeout_s)
-
-
-def _run_name(config: RunConfig, launch: Launch) -> str:
-    """For the file's name: the run's digest where the launcher's variables name no launch."""
-    if launch.source in _OWN_KEY and launch.key != "unnamed":
-        return ""
-    return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+    name = f"rendezvous.{launch.source}.{launch.key}"
+    if launch.source not in _OWN_KEY or launch.key == "unnamed":  # then the run tells them apart
+        name += "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+    return (_follow if launch.rank else _announce)(folder / f"{name}.json", launch, timeout_s)
 
 
 def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
