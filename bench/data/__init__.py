@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 from bench.config import RunConfig, UsageError
 from bench.config.rules import ON_DISK
 from bench.data import augment
-from bench.data.dataset import Batch, Images, Indices
+from bench.data.dataset import Batch, Digits, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
@@ -27,28 +27,24 @@ _PREPROCESSING = {
 
 def load_images(config: RunConfig) -> Images:
     """The data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
-    images, name = _load(config), f"dataset={config.dataset}"
+    images: Images
+    if config.dataset in ON_DISK:  # these kinds are imported only where they are asked for
+        from bench.data import on_disk
+
+        images = on_disk.load(config)
+    elif ":" in config.dataset:
+        from bench.data import custom
+
+        images = custom.load(config)
+    else:
+        images = Synthetic(config) if config.dataset == "synthetic" else Digits(config)
+    name = f"dataset={config.dataset}"
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
     if images.samples is not None and images.samples < config.samples_per_step:
         few = f"{name} has {images.samples}; use a smaller batch"
         raise UsageError(f"a step takes {config.samples_per_step} samples, but {few}")
     return images
-
-
-def _load(config: RunConfig) -> Images:
-    # each kind is imported only where it is asked for
-    if config.dataset in ON_DISK:
-        from bench.data import on_disk
-
-        return on_disk.load(config)
-    if ":" in config.dataset:
-        from bench.data import custom
-
-        return custom.load(config)
-    from bench.data.builtin import Digits, Synthetic
-
-    return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
 
 
 class _Loaded(Dataset[Batch | UsageError]):
