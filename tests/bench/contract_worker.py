@@ -110,7 +110,7 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     network = build_model(config, 10)
     last = config.memory_format == "channels_last"
     layout = torch.channels_last if last else torch.contiguous_format
-    own = {"momentum": config.momentum, "weight_decay": config.weight_decay}
+    own: dict[str, Any] = {"momentum": config.momentum, "weight_decay": config.weight_decay}
     sgd = torch.optim.SGD(network.parameters(), lr=0.0, **own)
     rate = config.base_lr * config.samples_per_rank * shards / 256
     data = [shard_of(config, rank, shards) for rank in range(shards)]
