@@ -13,11 +13,10 @@ from bench.launch.machine import require_fit
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
-from bench.lifecycle.interrupt import on_interrupt
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
-from bench.lifecycle.watchdog import Watchdog
+from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
 from bench.streams import say

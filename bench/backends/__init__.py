@@ -14,9 +14,6 @@ if TYPE_CHECKING:  # the catalogue is read where there is no torch
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start the backend that `config` names.
-
-    Raises UsageError if it is not installed, WrongWorld if its world is not `launch`'s.
-    """
+    """Start it. Raises UsageError if it is not installed, WrongWorld if its world is another."""
     backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
     return backend

@@ -1,7 +1,4 @@
-"""What is known of each backend without loading it: one row each, and the only place that names it.
-
-A new backend is a file beside this one, a row here, and passing the contract test.
-"""
+"""What is known of each backend without loading it: one row each, the only place that names it."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ class BackendFacts:
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
-    # settings -> knobs that it takes with them
-    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     # (field, value) -> why it cannot do that, and the way out
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()  # whose versions a log records
@@ -50,6 +46,7 @@ def _horovod_variables(*names: str) -> tuple[str, ...]:
     return tuple("HOROVOD_" + name for name in names)
 
 
+_PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME")
 # Colours: Okabe & Ito (2008), safe for colour-blind readers. Cells that agree lie on one another,
 # so what is drawn first is larger and open: DDP's markers hold Horovod's, its lines are wider.
 _ROWS = (
@@ -57,7 +54,7 @@ _ROWS = (
         name="single",
         label="single process",
         short_label="single",
-        implementation="bench.backends.single:Single",
+        implementation="bench.backends.protocol:Backend",
         looks={"none": Look(colour="#000000", marker="+", marker_size=13.0, line_width=1.0)},
     ),
     BackendFacts(
@@ -86,21 +83,16 @@ _ROWS = (
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
         refused={
-            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); use "
-            "--compression fp16"
+            ("compression", "bf16"): "Horovod 0.28 cannot add bfloat16 (its issue 4047); "
+            "use --compression fp16"
         },
         packages=("horovod",),
         env_prefixes=_horovod_variables(""),
         env_harmless=_horovod_variables(
-            # places
-            *("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_"),
-            *("CONTROLLER", "CPU_OPERATIONS"),
-            # its build
-            *("CXX", "WITH", "BUILD_", "CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
+            *(*_PLACES, "GLOO_", "CONTROLLER", "CPU_OPERATIONS", "CXX", "WITH", "BUILD_"),
+            *("CMAKE", "GPU", "CUDA_HOME", "NCCL_HOME", "NCCL_LINK"),
         ),
-        env_of_launch=_horovod_variables(
-            "RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME", "GLOO_RENDEZVOUS_"
-        ),
+        env_of_launch=_horovod_variables(*_PLACES, "GLOO_RENDEZVOUS_"),
         interface_variable="HOROVOD_GLOO_IFACE",
         code_folders=("/horovod/",),
         looks={
@@ -121,11 +113,10 @@ def frameworks() -> tuple[str, ...]:
 
 def cells() -> tuple[str, ...]:
     """Everything that can be compared: 'single', 'ddp/mpi', ..."""
-    return tuple(
-        cell
-        for name, facts in CATALOGUE.items()
-        for cell in ([f"{name}/{transport}" for transport in facts.transports] or [name])
-    )
+    found: list[str] = []
+    for name, row in CATALOGUE.items():
+        found += [f"{name}/{transport}" for transport in row.transports] or [name]
+    return tuple(found)
 
 
 def facts(cell: str) -> BackendFacts:

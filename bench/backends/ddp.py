@@ -1,6 +1,4 @@
-"""PyTorch DistributedDataParallel over Gloo, over NCCL, or over MPI through a process group of our
-own.
-"""
+"""PyTorch DistributedDataParallel over Gloo, NCCL, or MPI by a process group of our own."""
 
 from __future__ import annotations
 
@@ -11,27 +9,25 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends.protocol import Reduction, Session
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
-_GROUPS = {
-    "gloo": "gloo",
-    "nccl": "cpu:gloo,cuda:nccl",
-}  # scalars stay on the host: NCCL would queue them behind gradients
+# scalars stay on the host: NCCL would queue them behind gradients
+_GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-class Ddp:
-    """DDP wraps the model. `shipped` leaves every default of DDP alone; `matched` fixes the bucket
-    and skips buffers.
-    """
+class Ddp(Backend):
+    """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__()
         self._device = device
         if config.transport == "mpi":
             from bench.backends import mpi_group
@@ -42,10 +38,10 @@ class Ddp:
             from bench.launch.rendezvous import open_store
 
             store = dist.PrefixStore("ddp", open_store(config, launch))
-            dist.init_process_group(
-                _GROUPS[config.transport], store=store, rank=launch.rank, world_size=launch.size
-            )
-            self.versions = _nccl_version() if config.transport == "nccl" else {}
+            group = _GROUPS[config.transport]
+            dist.init_process_group(group, store=store, rank=launch.rank, world_size=launch.size)
+            if config.transport == "nccl":
+                self.versions = {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
         assert dist.get_world_size() == launch.size
 
     def wrap(
@@ -54,7 +50,10 @@ class Ddp:
         if config.sync_batchnorm:
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
         wrapped = DistributedDataParallel(model, **_options(config, self._device))
-        if (wire := _wire_type(config)) is not None:
+        # bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
+        # framework alone would round more
+        bf16 = config.precision == "bf16"
+        if wire := torch.float32 if bf16 else _WIRE_TYPES.get(config.compression):
             wrapped.register_comm_hook(None, _exchange_as(wire))
         return DdpSession(wrapped, optimizer)
 
@@ -69,15 +68,13 @@ class Ddp:
         return values
 
     def barrier(self) -> None:
-        self.reduce_scalar(
-            0.0, "sum"
-        )  # on the host, in every transport alike; NCCL's own barrier is a kernel among kernels
+        # on the host, in every transport alike: NCCL's own barrier is a kernel among kernels
+        self.reduce_scalar(0.0, "sum")
 
     def close(self) -> None:
         self.barrier()  # nobody leaves while another still exchanges
-        # DDP's reducer keeps the group, and with it Gloo's threads, alive: left to the
-        # interpreter's exit, those threads end about one run in five with "terminate called without
-        # an active exception", or never; so every session must be gone by now
+        # DDP's reducer keeps the group and Gloo's threads alive; left to the interpreter's exit,
+        # these abort about one run in five, or hang: so every session must be gone by now
         gc.collect()
         dist.destroy_process_group()
 
@@ -114,37 +111,19 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
     return options
 
 
-def _wire_type(config: RunConfig) -> torch.dtype | None:
-    """Type in which gradients travel, None for their own.
+def _exchange_as(dtype: torch.dtype) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
+    """A hook that averages in `dtype`; torch's own for bfloat16 takes no transport but NCCL."""
 
-    bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
-    framework alone would round more.
-    """
-    return torch.float32 if config.precision == "bf16" else _WIRE_TYPES.get(config.compression)
-
-
-def _exchange_as(
-    dtype: torch.dtype,
-) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
-    """A communication hook that averages in `dtype`; torch's own bfloat16 hook refuses every
-    transport but NCCL.
-    """
-
-    def hook(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def hook(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
         gradients = bucket.buffer()
-        future = dist.all_reduce(
-            gradients.to(dtype).div_(dist.get_world_size()), async_op=True
-        ).get_future()
+        sent = gradients.to(dtype).div_(dist.get_world_size())
 
-        def unpack(reduced: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+        def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
             return gradients.copy_(reduced.value()[0])
 
-        unpacked: torch.futures.Future[torch.Tensor] = future.then(unpack)
+        future = dist.all_reduce(sent, async_op=True).get_future()
+        unpacked: Future[torch.Tensor] = future.then(unpack)
         return unpacked
 
     hook.__annotations__.clear()  # DDP compares them with types, and here they are text
     return hook
-
-
-def _nccl_version() -> dict[str, str]:
-    return {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}

@@ -1,34 +1,30 @@
-"""Horovod over MPI, over its own Gloo, or over NCCL, with the traps of its optimiser wrapper cured
-here and nowhere else.
-"""
+"""Horovod over MPI, its own Gloo or NCCL; its optimiser wrapper's traps are cured here alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group
-from bench.backends.hvd_compression import Wire, broadcast
-from bench.backends.hvd_nccl import nccl_versions
-from bench.backends.hvd_start import start
-from bench.backends.protocol import Reduction, Session
+from bench.backends.hvd_start import nccl_versions, start
+from bench.backends.protocol import Backend, Reduction, Session
 from bench.config import MATCHED_BUCKET_MIB, RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
 
-_MIB = 2**20
+_Context = tuple[torch.dtype, list[int] | None]
 
 
-class Horovod:
-    """Horovod wraps the optimiser. `shipped` leaves its fusion alone; `matched` exchanges DDP's
-    buckets, one by one.
-    """
+class Horovod(Backend):
+    """`shipped` leaves Horovod's fusion alone; `matched` exchanges DDP's buckets, one by one."""
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__()
         self._hvd, self._rendezvous = start(config, launch)
-        self.versions = {"horovod": __import__("horovod").__version__}
+        self.versions["horovod"] = __import__("horovod").__version__
         if config.transport == "mpi":
             self.versions |= mpi_group.versions()
         if config.transport == "nccl":
@@ -39,8 +35,7 @@ class Horovod:
     ) -> Session:
         if config.sync_batchnorm:
             _join_statistics(model, self._hvd)
-        # parameters and buffers only: broadcast_optimizer_state on a fresh optimiser takes a real
-        # step with zero gradients
+        # not broadcast_optimizer_state: on a fresh optimiser it takes a step with zero gradients
         broadcast(model.state_dict(), self._hvd)
         return HorovodSession(self._hvd, model, optimizer, config)
 
@@ -72,7 +67,7 @@ class HorovodSession(Session):
         self._finds_unused = config.unused_parameters
         self._matched: list[list[torch.Tensor]] = []
         if config.settings == "matched":
-            bucket_bytes = int((config.bucket_mib or MATCHED_BUCKET_MIB) * _MIB)
+            bucket_bytes = int((config.bucket_mib or MATCHED_BUCKET_MIB) * 2**20)
             self._matched = list(buckets(self._parameters, bucket_bytes))
         # Horovod counts the backward passes of a step itself, so `no_sync` is the plain one
         wrapped = hvd.DistributedOptimizer(
@@ -82,8 +77,7 @@ class HorovodSession(Session):
             backward_passes_per_step=config.accumulate,
             **({"groups": self._matched} if self._matched else {}),
         )
-        # wrapping forgets them: a group added later would get the class's learning rate and no
-        # momentum
+        # forgotten by wrapping: a group added later would get the class's rate and no momentum
         wrapped.defaults = optimizer.defaults
         super().__init__(model, wrapped)
         self._wait = wrapped.synchronize
@@ -92,14 +86,11 @@ class HorovodSession(Session):
         """Wait for the exchange: before this, clipping or unscaling would race with it."""
         idle = self._unused_everywhere() if self._finds_unused else []
         self._wait()
-        for parameter in idle:
-            # Horovod sends zeros for it; kept, they would let weight decay and momentum move what
-            # nobody used
+        for parameter in idle:  # Horovod's zeros would let weight decay and momentum move it
             parameter.grad = None
 
     def step(self) -> None:
-        # Horovod's own step would wait once more, and run every hook on the step twice;
-        # synchronize_gradients has waited
+        # Horovod's own step would wait once more, and run every hook on the step twice
         super(type(self.optimizer), self.optimizer).step()  # type: ignore[misc]  # the class is made at run time
 
     def sync_buffers(self) -> None:
@@ -107,50 +98,73 @@ class HorovodSession(Session):
 
     def exchange_bytes(self) -> list[int]:
         """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
-        return [sum(_size(p) for p in bucket) for bucket in self._matched]
+        return [sum(p.nbytes for p in bucket) for bucket in self._matched]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
-        """Parameters that no rank gave a gradient; one small exchange a step, as DDP makes one to
-        find the same.
-        """
+        """Parameters without a gradient on any rank; one small exchange a step, as DDP's for it."""
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
-        return [
-            p for p, somewhere in zip(self._parameters, used.tolist(), strict=True) if not somewhere
-        ]
+        return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
 
 
 def buckets(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """Parameters in reverse order, cut as DDP cuts them: a bucket closes once its bytes reach the
-    cap, no tensor is split.
-    """
+    """Parameters in reverse order, cut as DDP cuts them: whole tensors, till they reach the cap."""
     bucket: list[torch.Tensor] = []
     for parameter in reversed([p for p in parameters if p.requires_grad]):
         bucket.append(parameter)
-        if sum(_size(p) for p in bucket) >= bucket_bytes:
+        if sum(p.nbytes for p in bucket) >= bucket_bytes:
             yield bucket
             bucket = []
     if bucket:
         yield bucket
 
 
-def _size(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
 def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
-    """Replace every BatchNorm below `model` by Horovod's, which keeps its parameters and buffers,
-    as torch's does for DDP.
-    """
+    """Replace every BatchNorm below `model` by Horovod's with the same tensors; DDP has torch's."""
     for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, torch.nn.modules.batchnorm._BatchNorm):
+        for name, old in module.named_children():
+            if isinstance(old, _BatchNorm):
                 joined = hvd.SyncBatchNorm(
-                    child.num_features,
-                    child.eps,
-                    child.momentum,
-                    child.affine,
-                    child.track_running_stats,
+                    old.num_features, old.eps, old.momentum, old.affine, old.track_running_stats
                 )
-                joined._parameters, joined._buffers = child._parameters, child._buffers
-                setattr(module, name, joined.train(child.training))
+                joined._parameters, joined._buffers = old._parameters, old._buffers
+                setattr(module, name, joined.train(old.training))
+
+
+class Wire:
+    """Horovod's compressor: gradients contiguous, as in DDP's buckets, and of a type it adds."""
+
+    def __init__(self, config: RunConfig) -> None:
+        # bfloat16 gradients travel as float32: exact, twice the bytes, and as in the DDP backend
+        usual = torch.float32 if config.precision == "bf16" else None
+        self._dtype = torch.float16 if config.compression == "fp16" else usual
+
+    def compress(self, tensor: torch.Tensor) -> tuple[torch.Tensor, _Context]:
+        """`tensor` as it travels: a view of the same memory wherever no type has to change."""
+        order, sent = None, tensor
+        if not tensor.is_contiguous():
+            order = memory_order(tensor)
+            sent = tensor.permute(order).contiguous()  # no copy of a channels_last tensor
+        return sent if self._dtype is None else sent.to(self._dtype), (tensor.dtype, order)
+
+    def decompress(self, tensor: torch.Tensor, context: _Context) -> torch.Tensor:
+        """`tensor` in the type and the order of dimensions that it had."""
+        back, order = tensor.to(context[0]), context[1]
+        return back if order is None else back.permute([order.index(d) for d in range(len(order))])
+
+
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """Dimensions from the slowest to the fastest in memory: [0, 2, 3, 1] for channels_last."""
+    strides = tensor.stride()
+    return sorted(range(tensor.dim()), key=lambda dim: -strides[dim])
+
+
+def broadcast(tensors: Mapping[str, torch.Tensor], hvd: Any) -> None:
+    """Give every rank rank 0's values, in place; as bytes in order, so any type and layout goes."""
+    packed = {name: tensor.detach().contiguous().reshape(-1) for name, tensor in tensors.items()}
+    flat = {name: tensor.view(torch.uint8) for name, tensor in packed.items()}
+    hvd.broadcast_parameters(flat, root_rank=0)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            if packed[name].data_ptr() != tensor.data_ptr():  # it had to be copied to be in order
+                tensor.copy_(packed[name].reshape(tensor.shape))

@@ -1,57 +1,54 @@
-"""Start Horovod without horovodrun: its variables, its controller, and its rendezvous."""
+"""Start Horovod without horovodrun: its variables, its controller, its rendezvous, its NCCL."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from bench.backends import mpi_group
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch, WrongWorld
 
-_MIB = 2**20
-
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Horovod's module, started on the ranks of `launch`, and a server to stop later or None.
-
-    Raises UsageError if it is missing or lacks the transport, WrongWorld if its world is another.
-    """
+    """Horovod's module, started, and a server to stop later or None; raises as `load` does."""
     os.environ.update(_environment(config))
-    hvd = _import_horovod()
+    try:
+        import horovod.torch as hvd
+    except ImportError as error:
+        reason = str(error).split("\n")[0]
+        need = f"backend=horovod needs Horovod built for this torch ({reason})"
+        raise UsageError(f"{need}; run make setup") from None
     if not getattr(hvd, f"{config.transport}_built")():
-        raise UsageError(
-            f"this Horovod was built without {config.transport}; run make setup, or choose "
-            f"another --transport"
-        )
+        cure = "run make setup, or choose another --transport"
+        raise UsageError(f"this Horovod was built without {config.transport}; {cure}")
     server = None
     if config.transport == "mpi":
         hvd.init(comm=mpi_group.world(config, launch))  # on MPI's world, if it is the launcher's
     else:
         server = _start_gloo(hvd, config, launch)
-    # Horovod falls back to N silent worlds of one rank whenever its launch information is
-    # incomplete
+    # Horovod falls back to N silent worlds of one rank where its launch information is incomplete
     if (hvd.size(), hvd.rank()) != (launch.size, launch.rank):
         raise WrongWorld(
-            f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is "
-            f"rank {hvd.rank()} of {hvd.size()}; "
-            "start with the mpirun that Horovod was built against, or use --transport gloo"
+            f"{launch.source} started rank {launch.rank} of {launch.size}, but Horovod is rank "
+            f"{hvd.rank()} of {hvd.size()}; start with the mpirun that Horovod was built against, "
+            "or use --transport gloo"
         )
     return hvd, server
 
 
 def _environment(config: RunConfig) -> dict[str, str]:
-    """Horovod's variables for this config. Controller and operations always agree: a mismatch
-    crashes.
-    """
-    # NCCL is fixed when Horovod is built; its controller and the scalars then go over Gloo, as
-    # DDP's do
+    """Horovod's variables. Controller and operations always agree: a mismatch crashes."""
+    # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
     if config.fusion_mib is not None:
-        variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * _MIB))
+        variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * 2**20))
     if config.cycle_ms is not None:
         variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
     if config.settings == "matched":
@@ -59,21 +56,8 @@ def _environment(config: RunConfig) -> dict[str, str]:
     return variables
 
 
-def _import_horovod() -> Any:
-    try:
-        import horovod.torch as hvd
-    except ImportError as error:
-        reason = str(error).split("\n")[0]
-        raise UsageError(
-            f"backend=horovod needs Horovod built for this torch ({reason}); run make setup"
-        ) from None
-    return hvd
-
-
 def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
-    """Start Horovod's Gloo controller without horovodrun: rank 0 serves the rendezvous, our store
-    tells where.
-    """
+    """Start Horovod's Gloo controller: rank 0 serves the rendezvous, our store tells where."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousServer
 
@@ -95,23 +79,45 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
-    """What horovodrun would set for this rank: `hosts` holds every rank's host name, `address` rank
-    0's host:port.
-
-    The cross communicator of local rank l joins the hosts that have more than l ranks, so uneven
-    hosts work.
-    """
-    sizes = {host: hosts.count(host) for host in hosts}  # in order of their first rank
-    crossing = [host for host, size in sizes.items() if size > launch.local_rank]
+    """What horovodrun would set; `hosts` has every rank's name, `address` is rank 0's host:port."""
+    mine, in_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
+    # the cross communicator of local rank l joins the hosts with more than l ranks
+    crossing = [host for host in in_order if hosts.count(host) > launch.local_rank]
     server, port = address.rsplit(":", 1)
-    return {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": server,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
-        "HOROVOD_HOSTNAME": hosts[launch.rank],
-        "HOROVOD_RANK": str(launch.rank),
-        "HOROVOD_SIZE": str(launch.size),
-        "HOROVOD_LOCAL_RANK": str(launch.local_rank),
-        "HOROVOD_LOCAL_SIZE": str(launch.local_size),
-        "HOROVOD_CROSS_RANK": str(crossing.index(hosts[launch.rank])),
-        "HOROVOD_CROSS_SIZE": str(len(crossing)),
-    }
+    places = {"RANK": launch.rank, "SIZE": launch.size, "HOSTNAME": mine}
+    places |= {"LOCAL_RANK": launch.local_rank, "LOCAL_SIZE": launch.local_size}
+    places |= {"CROSS_RANK": crossing.index(mine), "CROSS_SIZE": len(crossing)}
+    places |= {"GLOO_RENDEZVOUS_ADDR": server, "GLOO_RENDEZVOUS_PORT": port}
+    return {f"HOROVOD_{name}": str(value) for name, value in places.items()}
+
+
+def nccl_versions(hvd: Any) -> dict[str, str]:
+    """The NCCL that carries the gradients; raises UsageError where Horovod's is not torch's."""
+    version = torch.cuda.nccl.version()
+    if hvd.nccl_built() != nccl_code(version):
+        raise UsageError(
+            f"Horovod was built with NCCL {hvd.nccl_built()}, torch brings {nccl_code(version)}: "
+            "two libraries would be compared; build Horovod with HOROVOD_NCCL_HOME at torch's NCCL "
+            "and HOROVOD_NCCL_LINK=SHARED"
+        )
+    loaded = loaded_libraries("libnccl", Path("/proc/self/maps").read_text())
+    if len(loaded) > 1:
+        raise UsageError(
+            f"this process has loaded {' and '.join(loaded)}: Horovod and torch would use NCCLs of "
+            "their own; take one of them out of LD_LIBRARY_PATH, or build Horovod with "
+            "HOROVOD_NCCL_HOME at torch's"
+        )
+    place = loaded[0] if loaded else "inside torch"
+    return {"nccl": ".".join(map(str, version)), "nccl library": place}
+
+
+def loaded_libraries(name: str, maps: str) -> list[str]:
+    """Paths of the shared libraries `name`*.so* that are loaded, from a /proc/PID/maps."""
+    lines = [line.split(maxsplit=5) for line in maps.splitlines()]
+    paths = {Path(line[5]) for line in lines if len(line) == 6}
+    return sorted(str(p) for p in paths if p.name.startswith(name) and ".so" in p.name)
+
+
+def nccl_code(version: tuple[int, int, int]) -> int:
+    """NCCL's version as one number, as its header writes it from 2.9 on: (2, 27, 3) -> 22703."""
+    return sum(weight * part for weight, part in zip((10000, 100, 1), version, strict=True))

@@ -1,5 +1,4 @@
-"""A torch.distributed process group over mpi4py, because PyTorch's stock wheel is built without
-MPI.
+"""A torch.distributed process group over mpi4py, as PyTorch's stock wheel is built without MPI.
 
 Collectives are queued and one thread runs them in order as blocking MPI calls: DDP launches its
 buckets in the same order on every rank, so first-in-first-out needs no negotiation. mpi4py releases
@@ -28,25 +27,17 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def init(config: RunConfig, launch: Launch) -> None:
-    """Make MPI the default process group of torch.distributed;
-    raises UsageError as `world` does.
-    """
+    """Make MPI the default process group of torch.distributed; raises as `world` does."""
     comm = world(config, launch)
     if not hasattr(dist.Backend, NAME.upper()):
-        dist.Backend.register_backend(NAME, _make_group, extended_api=True, devices=["cpu"])
-    # MPI itself is the rendezvous: ranks already know each other, and the store holds nothing that
-    # others must read
-    dist.init_process_group(
-        NAME, store=dist.HashStore(), rank=comm.Get_rank(), world_size=comm.Get_size()
-    )
+        dist.Backend.register_backend(NAME, MpiGroup, extended_api=True, devices=["cpu"])
+    # MPI itself is the rendezvous: the store holds nothing that others must read
+    rank, size = comm.Get_rank(), comm.Get_size()
+    dist.init_process_group(NAME, store=dist.HashStore(), rank=rank, world_size=size)
 
 
 def world(config: RunConfig, launch: Launch) -> Any:
-    """MPI's world communicator, over which nothing but the ranks' configurations has travelled yet.
-
-    Raises UsageError if MPI is missing or these differ, WrongWorld if MPI's world is not the
-    launcher's.
-    """
+    """MPI's world; raises as `load` does, and UsageError where the ranks' configurations differ."""
     comm = _import_mpi().COMM_WORLD
     require_mpi_world(launch, comm.Get_size(), versions()["mpi"])
     if problem := disagreement(comm.allgather(shared_fields(config))):
@@ -67,42 +58,28 @@ def _import_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(
-            f"transport=mpi needs mpi4py and an MPI library ({reason}); run make setup, or "
-            f"--transport gloo"
-        ) from None
+        need = f"transport=mpi needs mpi4py and an MPI library ({reason})"
+        raise UsageError(f"{need}; run make setup, or --transport gloo") from None
     return MPI
 
 
-def _make_group(options: Any, _: Any) -> MpiGroup:
-    return MpiGroup(options.group_rank, options.group_size)
-
-
 class MpiGroup(dist.ProcessGroup):
-    """The collectives that DDP and the loop use; a call of any other raises torch's own 'not
-    implemented'.
-    """
+    """The collectives that DDP and the loop use; torch raises 'not implemented' for any other."""
 
-    def __init__(self, rank: int, size: int) -> None:
-        super().__init__(rank, size)  # type: ignore[call-arg]  # the stub knows the other constructor only
+    def __init__(self, options: Any, _: Any) -> None:
+        super().__init__(options.group_rank, options.group_size)  # type: ignore[call-arg]  # the stub knows the other constructor only
         MPI = _import_mpi()
-        self._ops = {
-            dist.ReduceOp.SUM: MPI.SUM,
-            dist.ReduceOp.MAX: MPI.MAX,
-            dist.ReduceOp.MIN: MPI.MIN,
-            dist.ReduceOp.PRODUCT: MPI.PROD,
-        }
+        self._ops = {dist.ReduceOp.SUM: MPI.SUM, dist.ReduceOp.PRODUCT: MPI.PROD}
+        self._ops |= {dist.ReduceOp.MAX: MPI.MAX, dist.ReduceOp.MIN: MPI.MIN}
         self._in_place = MPI.IN_PLACE
         self._half_type = MPI.BYTE.Create_contiguous(2).Commit()
         self._half_sums = {dtype: MPI.Op.Create(_adder(dtype), commute=True) for dtype in _HALVES}
-        self._comm = (
-            MPI.COMM_WORLD.Dup()
-        )  # a context of its own: nothing else in the process can match our messages
+        # a context of its own: nothing else in the process can match our messages
+        self._comm = MPI.COMM_WORLD.Dup()
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="mpi-collectives", daemon=True)
         self._thread.start()
-        # a thread that outlives the interpreter ends some runs with "terminate called without an
-        # active exception"
+        # outliving the interpreter it aborts: "terminate called without an active exception"
         atexit.register(self._stop)
 
     def _serve(self) -> None:
@@ -113,11 +90,7 @@ class MpiGroup(dist.ProcessGroup):
         self._calls.put(None)
         self._thread.join()
 
-    def _enqueue(
-        self,
-        collective: Callable[[], object],
-        result: list[torch.Tensor] | list[list[torch.Tensor]],
-    ) -> dist.Work:
+    def _enqueue(self, collective: Callable[[], object], result: list[Any]) -> dist.Work:
         future: torch.futures.Future[Any] = torch.futures.Future()
 
         def call() -> None:
@@ -138,24 +111,18 @@ class MpiGroup(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
         calls = [self._reduction(tensor, op) for tensor in tensors]
-        return self._enqueue(
-            lambda: [self._comm.Allreduce(self._in_place, buffer, op=how) for buffer, how in calls],
-            tensors,
-        )
+        reduce, own = self._comm.Allreduce, self._in_place
+        return self._enqueue(lambda: [reduce(own, held, op=how) for held, how in calls], tensors)
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
-        """What MPI is given for `tensor`: its memory, and the operation; MPI itself cannot add
-        numbers of 16 bits.
-        """
+        """Memory and operation for MPI, which itself cannot add numbers of 16 bits."""
         if tensor.dtype in _HALVES and op == dist.ReduceOp.SUM:
             return [_bytes(tensor), tensor.numel(), self._half_type], self._half_sums[tensor.dtype]
         return _array(tensor), self._ops[op]
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
-        arrays = [_bytes(t) for t in tensors]
-        return self._enqueue(
-            lambda: [self._comm.Bcast(a, root=opts.rootRank) for a in arrays], tensors
-        )
+        arrays, root = [_bytes(tensor) for tensor in tensors], opts.rootRank
+        return self._enqueue(lambda: [self._comm.Bcast(a, root=root) for a in arrays], tensors)
 
     def allgather(  # type: ignore[override]
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
@@ -180,26 +147,20 @@ def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
     """MPI's callback for a sum: adds the first buffer into the second, number by number."""
 
     def add(these: Any, into: Any, _: Any) -> None:
-        ours, total = (
-            torch.from_numpy(np.frombuffer(memory, np.int16)).view(dtype)
-            for memory in (these, into)
-        )
+        arrays = (np.frombuffer(memory, np.int16) for memory in (these, into))
+        ours, total = (torch.from_numpy(array).view(dtype) for array in arrays)
         total += ours
 
     return add
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """The tensor's own memory as numpy; raises if it is not contiguous, because a copy would be
-    reduced in vain.
-    """
+    """The tensor's own memory; raises if it is not contiguous: a copy would be reduced in vain."""
     if not tensor.is_contiguous():
         raise ValueError(f"a collective needs a contiguous tensor, not strides {tensor.stride()}")
     return tensor.detach().numpy()
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """The same as bytes, for collectives that only move data: covers types numpy and MPI do not
-    know, such as bfloat16.
-    """
+    """The same as bytes, to move types that numpy and MPI do not know, such as bfloat16."""
     return _array(tensor.detach().view(-1).view(torch.uint8))

@@ -6,7 +6,7 @@ No learning rate, batch size, precision, data order, logging or timing belongs i
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -16,7 +16,7 @@ Reduction = Literal["sum", "max", "min"]
 
 
 class Session:
-    """A model and its optimiser in training; as it stands here, one process that exchanges nothing.
+    """A model and its optimiser in training; here, one process that exchanges nothing.
 
     Every method is called by all ranks, in the same order.
     """
@@ -25,11 +25,9 @@ class Session:
         self.model, self.optimizer = model, optimizer
 
     def no_sync(self) -> AbstractContextManager[object]:
-        """Around forward and backward of every micro-batch of a step but the last: nothing is
-        exchanged.
+        """Around forward and backward of every micro-batch but a step's last: no exchange.
 
-        A context and not an argument of `backward`: DDP decides in the forward pass whether this
-        backward exchanges.
+        A context, not an argument of `backward`: DDP decides in the forward pass.
         """
         return nullcontext()
 
@@ -52,42 +50,35 @@ class Session:
         """Every rank gets rank 0's buffers, such as BatchNorm's: call before evaluation."""
 
     def exchange_bytes(self) -> list[int]:
-        """Bytes of each gradient exchange as far as the framework fixes them; empty where it
-        decides as it goes.
-        """
+        """Bytes of each gradient exchange; empty where the framework decides as it goes."""
         return []
 
 
-class Backend(Protocol):
-    """The synchronous data-parallel contract. Made by `load`; every method is called by all ranks,
-    in the same order.
+class Backend:
+    """How a run's ranks exchange; here, one process, the baseline of every comparison.
+
+    Every method is called by all ranks, in the same order.
     """
 
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of the libraries that carry the gradients, for the run log."""
-        ...
+    def __init__(self, *_: object) -> None:  # the config, launch and device of a run
+        self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        """The model and optimiser to train with; every rank starts from rank 0's parameters and
-        buffers.
-        """
-        ...
+        """What to train with; every rank starts from rank 0's parameters and buffers."""
+        return Session(model, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         """`value` reduced over ranks, in float64."""
-        ...
+        return float(value)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's picklable `value`, by rank, on every rank."""
-        ...
+        return [value]
 
     def barrier(self) -> None:
         """Return once every rank has called."""
-        ...
 
     def close(self) -> None:
         """Leave the process group, once every session is gone; the backend is of no use then."""
-        ...

@@ -5,63 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from bench.config import RunConfig, UsageError
 from bench.config.rules import ON_DISK
 from bench.data import augment
-from bench.data.dataset import Batch, Images, Indices
+from bench.data.dataset import Batch, Digits, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
 
+_SHARDING = {
+    "reshuffled": "reshuffled over all ranks every epoch",
+    "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
+}
+_PREPROCESSING = {
+    "inside": "inside the clock",
+    "outside": "outside the clock: all batches made beforehand and kept in memory",
+}
+
 
 def load_images(config: RunConfig) -> Images:
     """The data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
-    images = _load(config)
-    if images.samples is not None and images.samples < config.samples_per_step:
-        raise UsageError(
-            f"a step takes {config.samples_per_step} samples, but dataset={config.dataset} has "
-            f"{images.samples}; use a smaller batch"
-        )
+    images: Images
+    if config.dataset in ON_DISK:  # these kinds are imported only where they are asked for
+        from bench.data import on_disk
+
+        images = on_disk.load(config)
+    elif ":" in config.dataset:
+        from bench.data import custom
+
+        images = custom.load(config)
+    else:
+        images = Synthetic(config) if config.dataset == "synthetic" else Digits(config)
+    name = f"dataset={config.dataset}"
     if images.samples is None and config.sharding == "fixed":
-        raise UsageError(
-            f"sharding=fixed divides a data set, and dataset={config.dataset} is endless; leave "
-            f"it out"
-        )
+        raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
+    if images.samples is not None and images.samples < config.samples_per_step:
+        few = f"{name} has {images.samples}; use a smaller batch"
+        raise UsageError(f"a step takes {config.samples_per_step} samples, but {few}")
     return images
 
 
-def _load(config: RunConfig) -> Images:
-    # each kind is imported only where it is asked for
-    if config.dataset in ON_DISK:
-        from bench.data import on_disk
-
-        return on_disk.load(config)
-    if ":" in config.dataset:
-        from bench.data import custom
-
-        return custom.load(config)
-    from bench.data.builtin import Digits, Synthetic
-
-    return Synthetic(config) if config.dataset == "synthetic" else Digits(config)
-
-
-class _RankSteps(Sampler[list[int]]):
-    """This rank's sample indices, step by step."""
-
-    def __init__(self, config: RunConfig, rank: int, samples: int | None) -> None:
-        self._config, self._rank, self._samples = config, rank, samples
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return rank_indices(self._config, self._rank, self._samples)
-
-
 class _Loaded(Dataset[Batch | UsageError]):
-    """Hands a user's mistake over as a value.
-
-    Raised in a loading process, it would arrive as the text of a traceback.
-    """
+    """Hands a user's mistake over as a value; raised in a loading process, it is a traceback."""
 
     def __init__(self, images: Images) -> None:
         self._images = images
@@ -76,14 +63,14 @@ class _Loaded(Dataset[Batch | UsageError]):
 def batches(
     config: RunConfig, rank: int, images: Images, made_one: Callable[[], object] = lambda: None
 ) -> Iterator[Batch]:
-    """This rank's batches: the union over ranks is the step's global batch.
+    """This rank's batches, endless: the union over ranks is the step's global batch.
 
-    Endless. With preprocessing=outside, the batches of the run's steps, all made before this
-    returns; `made_one` is called for each.
+    With preprocessing=outside, the batches of the run's steps, all made before this returns;
+    `made_one` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
-        batch_sampler=_RankSteps(config, rank, images.samples),
+        batch_sampler=rank_indices(config, rank, images.samples),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
         # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike
@@ -91,8 +78,7 @@ def batches(
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    # the loading processes start here, not in the first step
-    made = _without_mistakes(iter(loader))
+    made = _without_mistakes(iter(loader))  # loading processes start here, not in the first step
     if config.preprocessing == "inside":
         return made
     kept = []
@@ -115,27 +101,16 @@ def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:
 
 def describe(config: RunConfig, images: Images) -> dict[str, int | str | bool | None]:
     """What the run log says of the data, with the remainder that each epoch drops."""
-    samples = images.samples
+    samples, step, sharding = images.samples, config.samples_per_step, _SHARDING[config.sharding]
+    endless = samples is None
     facts: dict[str, int | str | bool | None] = {
         "samples": samples,
-        "steps_per_epoch": None if samples is None else samples // config.samples_per_step,
-        "dropped_per_epoch": 0 if samples is None else samples % config.samples_per_step,
+        "steps_per_epoch": None if samples is None else samples // step,
+        "dropped_per_epoch": 0 if samples is None else samples % step,
         "augmentation": augment.in_words(config),
-        "sharding": _SHARDING[config.sharding]
-        if samples is not None
-        else "endless: no sample is seen twice",
+        "sharding": "endless: no sample is seen twice" if endless else sharding,
         "preprocessing": _PREPROCESSING[config.preprocessing],
     }
     if hasattr(images, "as_published"):  # the files' checksums are those that torchvision knows
         facts["files_as_published"] = images.as_published
     return facts
-
-
-_SHARDING = {
-    "reshuffled": "reshuffled over all ranks every epoch",
-    "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
-}
-_PREPROCESSING = {
-    "inside": "inside the clock",
-    "outside": "outside the clock: all batches made beforehand and kept in memory",
-}

@@ -1,8 +1,4 @@
-"""Standard crops, flips and normalisation of each data set.
-
-Random choices for sample i in epoch e are a function of (seed, e, i): every backend, rank and
-loading process makes the same bits.
-"""
+"""Crops, flips and normalisation of each data set: a function of seed, epoch and sample alone."""
 
 from __future__ import annotations
 
@@ -20,8 +16,7 @@ from bench.config import RunConfig
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
 
-# pixels on each side before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
-PADDING = 4
+PADDING = 4  # pixels before the random crop of a 32 x 32 image (He et al. 2016, section 4.2)
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
@@ -34,15 +29,11 @@ class Channels:
 
     def normalise(self, pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
-        mean, std = (
-            torch.tensor(values, dtype=dtype).reshape(3, 1, 1) * 255
-            for values in (self.mean, self.std)
-        )
-        return pixels.to(dtype).sub_(mean).div_(std)
+        both = torch.tensor([self.mean, self.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
+        return pixels.to(dtype).sub_(both[0]).div_(both[1])
 
 
-# Taken over the training images, as published and in common use; ImageNet's are those of
-# torchvision's reference training.
+# Over the training images, as in common use; ImageNet's are of torchvision's reference training
 CHANNELS = {
     "cifar10": Channels((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "cifar100": Channels((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
@@ -57,19 +48,13 @@ def in_words(config: RunConfig) -> str:
     """The augmentation in words, for the run log."""
     if ":" in config.dataset:
         return "the data set's own"
-    if config.dataset not in CHANNELS:
-        return "none"
-    if config.dataset == "imagefolder":
-        return (
-            "random resized crop, horizontal flip"
-            if config.augment
-            else "none: shorter edge resized, centre crop"
-        )
-    if not config.augment:
-        return "none"
-    return f"random crop after {PADDING} pixels of padding" + (
-        ", horizontal flip" if config.dataset in FLIPS else ""
-    )
+    folder = config.dataset == "imagefolder"
+    if config.dataset not in CHANNELS or not config.augment:
+        return "none: shorter edge resized, centre crop" if folder else "none"
+    if folder:
+        return "random resized crop, horizontal flip"
+    flip = ", horizontal flip" if config.dataset in FLIPS else ""
+    return f"random crop after {PADDING} pixels of padding{flip}"
 
 
 class EpochCrops:
@@ -116,9 +101,8 @@ def sample_random(seed: int, epoch: int, index: int) -> Random:
 
 def random_resized_crop(image: Image.Image, size: int, random: Random) -> Image.Image:
     """8 to 100 % of the area, aspect 3/4 to 4/3, half mirrored (torchvision's defaults)."""
-    part = image.crop(_random_box(*image.size, random)).resize(
-        (size, size), Image.Resampling.BILINEAR
-    )
+    part = image.crop(_random_box(*image.size, random))
+    part = part.resize((size, size), Image.Resampling.BILINEAR)
     return part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else part
 
 
@@ -130,10 +114,8 @@ def _random_box(width: int, height: int, random: Random) -> tuple[int, int, int,
         if 0 < w <= width and 0 < h <= height:
             left, top = int(random.integers(width - w + 1)), int(random.integers(height - h + 1))
             return left, top, left + w, top + h
-    w, h = (
-        min(width, round(height * 4 / 3)),
-        min(height, round(width * 4 / 3)),
-    )  # a strip: its middle, as torchvision does
+    # a strip: its middle, as torchvision does
+    w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
     left, top = (width - w) // 2, (height - h) // 2
     return left, top, left + w, top + h
 
@@ -143,6 +125,5 @@ def centre_crop(image: Image.Image, size: int) -> Image.Image:
     shorter = round(size * 256 / 224)
     width, height = (int(shorter * edge / min(image.size)) for edge in image.size)
     left, top = round((width - size) / 2), round((height - size) / 2)
-    return image.resize((width, height), Image.Resampling.BILINEAR).crop(
-        (left, top, left + size, top + size)
-    )
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.crop((left, top, left + size, top + size))

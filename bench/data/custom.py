@@ -23,70 +23,74 @@ with suppress(UsageError):
 class Own(Dataset[Batch]):
     """What the user's factory made: whole batches (bench.data.Images) or map-style samples.
 
-    While sample i is made, torch's random numbers are those of (seed, epoch, i), so torchvision's
-    transforms repeat.
+    Sample i is made with torch's random numbers of (seed, epoch, i), so its transforms repeat.
     """
 
     def __init__(self, config: RunConfig, made: Any) -> None:
         self._config, self._made = config, made
         given: Any = getattr(made, "samples", "none")
-        self._whole = callable(getattr(made, "__getitems__", None)) and (
-            given is None or _is_count(given)
-        )
-        if not self._whole and not all(
-            callable(getattr(made, name, None)) for name in ("__getitem__", "__len__")
-        ):
-            raise UsageError(
-                f"dataset={config.dataset!r}: the factory gave a {type(made).__name__}, which has "
-                f"no len() and [i]; add them"
-            )
-        self.classes = _classes(config, made)
+        self._whole = _has(made, "__getitems__") and (given is None or _is_count(given))
+        if not self._whole and not _has(made, "__getitem__", "__len__"):
+            gave = f"the factory gave a {type(made).__name__}, which has no len() and [i]"
+            raise self._error(f"{gave}; add them")
+        named: Any = getattr(made, "classes", None)  # torchvision's data sets have their names
+        classes = len(named) if isinstance(named, tuple | list) else named
+        if not _is_count(classes) or not classes:
+            need = f"{type(made).__name__} needs `classes`, their number"
+            raise self._error(f"{need}; it has {named!r}")
+        self.classes = int(classes)
         self.samples: int | None = given if self._whole else len(made)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         if self._whole:
             batch: Batch = self._made.__getitems__(indices)
             return batch
-        images, labels = zip(
-            *(self._item(index, epoch_of(indices)) for index in indices), strict=True
-        )
+        made = [self._item(index, epoch_of(indices)) for index in indices]
+        images, labels = zip(*made, strict=True)
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
+
+    def try_sample(self) -> None:
+        """Raise UsageError where a batch of the first sample is not what the loop takes."""
+        size = self._config.image_size
+        wanted = [[1, 3, size, size], [1]]
+        batch = self.__getitems__([0])
+        shapes = [list(p.shape) if torch.is_tensor(p) else type(p).__name__ for p in batch]
+        if shapes != wanted:
+            raise self._error(f"a batch of one sample is {shapes}, not {wanted}")
+        image, label = batch
+        if not image.is_floating_point() or label.dtype != torch.int64:
+            types = f"{image.dtype} and {label.dtype}"
+            raise self._error(f"a batch is {types}, not floats and torch.int64")
 
     def _item(self, index: int, epoch: int) -> tuple[torch.Tensor, int]:
         seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             item = self._made[index]
-        name, size = self._config.dataset, self._config.image_size
-        if not (
-            isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], torch.Tensor)
-        ):
-            raise UsageError(
-                f"dataset={name!r}: sample {index} is no pair of an image tensor and a label"
-            )
-        image, label = item[0], _label(name, index, item[1])
+        sample, size = f"sample {index}", self._config.image_size
+        if not isinstance(item, tuple | list) or len(item) != 2 or not torch.is_tensor(item[0]):
+            raise self._error(f"{sample} is no pair of an image tensor and a label")
+        image = item[0]
+        try:
+            label = whole_number(item[1])  # as Python, numpy and torch have them; 3.9 is not made 3
+        except TypeError:
+            wrong = f"{sample} has label {item[1]!r}, which is no whole number; make it one"
+            raise self._error(wrong) from None
         if not image.is_floating_point() or image.shape != (3, size, size):
-            raise UsageError(
-                f"dataset={name!r}: sample {index} is {image.dtype} {list(image.shape)}, not "
-                f"floats [3, {size}, {size}]; scale it in the factory, or set --image-size"
+            raise self._error(
+                f"{sample} is {image.dtype} {list(image.shape)}, not floats [3, {size}, {size}]; "
+                "scale it in the factory, or set --image-size"
             )
         if not 0 <= label < self.classes:
-            raise UsageError(
-                f"dataset={name!r}: sample {index} has label {label}, but there are "
-                f"{self.classes} classes"
-            )
+            raise self._error(f"{sample} has label {label}, but there are {self.classes} classes")
         return image, label
 
+    def _error(self, wrong: str) -> UsageError:
+        return UsageError(f"dataset={self._config.dataset!r}: {wrong}")
 
-def _label(name: str, index: int, label: Any) -> int:
-    """A whole number as Python, numpy and torch have them; 3.9 is not made 3."""
-    try:
-        return whole_number(label)
-    except TypeError:
-        raise UsageError(
-            f"dataset={name!r}: sample {index} has label {label!r}, which is no whole number; "
-            f"make it one"
-        ) from None
+
+def _has(made: Any, *methods: str) -> bool:
+    return all(callable(getattr(made, name, None)) for name in methods)
 
 
 def _is_count(value: Any) -> bool:
@@ -100,42 +104,10 @@ def load(config: RunConfig) -> Own:
     try:
         images = Own(config, made)
         if images.samples != 0:
-            _try_sample(config, images)
+            images.try_sample()
     except UsageError:
         raise
     except Exception as error:
-        raise factory.OwnCodeError(
-            f"dataset={config.dataset!r}: asked for its size and first sample, it failed", error
-        ) from None
+        failed = f"dataset={config.dataset!r}: asked for its size and first sample, it failed"
+        raise factory.OwnCodeError(failed, error) from None
     return images
-
-
-def _classes(config: RunConfig, made: Any) -> int:
-    """`classes` is a number, or a sequence of names as torchvision's data sets have it."""
-    given = getattr(made, "classes", None)
-    classes = len(given) if isinstance(given, tuple | list) else given
-    if not _is_count(classes) or not classes:
-        raise UsageError(
-            f"dataset={config.dataset!r}: {type(made).__name__} needs `classes`, their number; it "
-            f"has {given!r}"
-        )
-    return int(classes)
-
-
-def _try_sample(config: RunConfig, images: Own) -> None:
-    wanted = [[1, 3, config.image_size, config.image_size], [1]]
-    batch = images.__getitems__([0])
-    shapes = [
-        list(part.shape) if isinstance(part, torch.Tensor) else type(part).__name__
-        for part in batch
-    ]
-    if shapes != wanted:
-        raise UsageError(
-            f"dataset={config.dataset!r}: a batch of one sample is {shapes}, not {wanted}"
-        )
-    image, label = batch
-    if not image.is_floating_point() or label.dtype != torch.int64:
-        raise UsageError(
-            f"dataset={config.dataset!r}: a batch is {image.dtype} and {label.dtype}, not floats "
-            f"and torch.int64"
-        )

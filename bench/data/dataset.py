@@ -1,22 +1,22 @@
-"""What a data set is to the loop: how many classes and samples, and batches by sample index."""
+"""What a data set is to the loop, and the two that need no folder."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import importlib.util
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from torch.utils.data import Dataset
 
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class Indices(list[int]):
-    """Sample indices of one batch and their epoch, which seeds the augmentation.
-
-    They travel to the loading processes, which keep no count of their own, so any number of those
-    gives the same images.
-    """
+    """Sample indices of a batch and their epoch, which seeds augmentation in loading processes."""
 
     def __init__(self, indices: list[int], epoch: int = 0) -> None:
         super().__init__(indices)
@@ -28,7 +28,6 @@ class Images(Protocol):
 
     @property
     def classes(self) -> int: ...
-
     @property
     def samples(self) -> int | None: ...
 
@@ -45,3 +44,57 @@ def epoch_of(indices: list[int]) -> int:
 def image_dtype(config: RunConfig) -> torch.dtype:
     """Type of the images as loaded; the loop makes narrower ones from float32, on the device."""
     return torch.float64 if config.precision == "float64" else torch.float32
+
+
+class Synthetic(Dataset[Batch]):
+    """Endless random images: sample i is a function of the seed and i alone."""
+
+    classes = 1000
+    samples = None
+
+    def __init__(self, config: RunConfig) -> None:
+        self._seed = config.seed
+        self._shape = (3, config.image_size, config.image_size)
+        self._dtype: Any = np.float64 if image_dtype(config) == torch.float64 else np.float32
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        images = np.empty((len(indices), *self._shape), self._dtype)
+        labels = np.empty(len(indices), np.int64)
+        for place, index in enumerate(indices):
+            key = np.array([self._seed, index], np.uint64)
+            random = np.random.Generator(np.random.Philox(key=key))
+            random.standard_normal(out=images[place], dtype=self._dtype)
+            labels[place] = random.integers(self.classes)
+        return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+class Digits(Dataset[Batch]):
+    """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged (UCI's Optdigits, test set)."""
+
+    classes = 10
+
+    def __init__(self, config: RunConfig) -> None:
+        pixels, labels = _digits()
+        grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
+        scale = config.image_size // 8
+        enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
+        self._images = enlarged.expand(-1, 3, -1, -1)  # the three channels share their memory
+        self._labels = torch.from_numpy(labels)
+        self.samples = len(self._labels)
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        chosen = torch.tensor(indices)
+        return self._images[chosen].contiguous(), self._labels[chosen]
+
+
+def _digits() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (1797, 64) and labels as scikit-learn's `load_digits` gives them, from its own file.
+
+    Importing scikit-learn costs every rank as much time as importing torch.
+    """
+    found = importlib.util.find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise UsageError("--dataset digits needs scikit-learn, which is missing; run: make setup")
+    file = Path(found.origin).parent / "datasets/data/digits.csv.gz"
+    table = np.loadtxt(file, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(int)

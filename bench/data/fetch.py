@@ -27,7 +27,6 @@ class Published:
 
     @property
     def filename(self) -> str:
-        """The name under which the download is kept."""
         return self.url.rsplit("/", 1)[1]
 
     @property
@@ -40,22 +39,16 @@ class Published:
         try:
             return [name for name in self.files if not (folder / name).is_file()]
         except OSError as error:  # a folder of somebody else
-            raise UsageError(
-                f"data_dir={str(folder)!r} cannot be read: {error.strerror}; choose another "
-                f"--data-dir"
-            ) from None
+            wrong = f"data_dir={str(folder)!r} cannot be read: {error.strerror}"
+            raise UsageError(f"{wrong}; choose another --data-dir") from None
 
     def instruction(self, folder: Path) -> str:
-        """What to do by hand."""
         what = f"unpack {self.url} in" if self.unpacks else f"put {self.url} into"
         return f"{what} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
 
 def provide(source: Published, folder: Path, download: bool, wait_s: float = WAIT_S) -> None:
-    """Return when all files are in `folder`: whoever takes its lock first brings what is missing.
-
-    Raises UsageError, with what to put where, if they cannot be had.
-    """
+    """Return when all files are in `folder`. Raises UsageError with what to put where otherwise."""
     if not source.missing(folder):
         return  # a folder that is complete is never written to: it may be read-only
     absent = f"dataset={source.dataset} is not in data_dir"
@@ -70,16 +63,12 @@ def provide(source: Published, folder: Path, download: bool, wait_s: float = WAI
         reason = str(error) or type(error).__name__
         if isinstance(error, Timeout):
             reason = f"{error.lock_file} was held by another process for {wait_s:g} s"
-        raise UsageError(
-            f"{absent} and cannot be downloaded ({reason}): {source.instruction(folder)}"
-        ) from None
+        failed = f"{absent} and cannot be downloaded ({reason})"
+        raise UsageError(f"{failed}: {source.instruction(folder)}") from None
 
 
 def _download(source: Published, folder: Path) -> None:
-    """torchvision's downloader, which compares the checksum, into a folder beside.
-
-    Then each file is renamed into place.
-    """
+    """By torchvision, which compares the checksum, into a folder beside; files are then renamed."""
     import_torchvision()
     from torchvision.datasets.utils import download_and_extract_archive, download_url
 
@@ -87,12 +76,11 @@ def _download(source: Published, folder: Path) -> None:
     socket.setdefaulttimeout(_SILENCE_S)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".{source.dataset}-") as beside:
+            file = source.filename, source.md5
             if source.unpacks:  # an archive that the user has put into the folder is used
-                download_and_extract_archive(
-                    source.url, folder, beside, source.filename, source.md5
-                )
+                download_and_extract_archive(source.url, folder, beside, *file)
             else:
-                download_url(source.url, beside, source.filename, source.md5)
+                download_url(source.url, beside, *file)
             for name in source.missing(folder):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (Path(beside) / name).rename(folder / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -31,21 +30,12 @@ class Arrays(Dataset[Batch]):
     ) -> None:
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
-        self.classes, self.samples, self.as_published = (
-            CLASSES[config.dataset],
-            len(labels),
-            as_published,
-        )
-        self._channels, self._dtype, self._size = (
-            CHANNELS[config.dataset],
-            image_dtype(config),
-            config.image_size,
-        )
-        self._crops = (
-            EpochCrops(config.seed, len(labels), config.dataset in FLIPS)
-            if config.augment
-            else None
-        )
+        self.classes, self.samples = CLASSES[config.dataset], len(labels)
+        self.as_published = as_published
+        self._channels, self._dtype = CHANNELS[config.dataset], image_dtype(config)
+        self._size, self._crops = config.image_size, None
+        if config.augment:
+            self._crops = EpochCrops(config.seed, len(labels), config.dataset in FLIPS)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
@@ -63,15 +53,11 @@ class Folder(Dataset[Batch]):
             listing = _datasets().ImageFolder(folder)
         # no folder, no class in it, or a class without an image; torchvision says which
         except OSError as error:
-            raise UsageError(
-                f"dataset=imagefolder, data_dir={folder}: {error}; it must hold a folder of "
-                f"images per class"
-            ) from None
+            wrong = f"dataset=imagefolder, data_dir={folder}: {error}"
+            raise UsageError(f"{wrong}; it must hold a folder of images per class") from None
         if "train" in listing.classes and set(listing.classes) <= {"train", "val", "test"}:
-            raise UsageError(
-                f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes; use "
-                f"{folder / 'train'}"
-            )
+            wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
+            raise UsageError(f"{wrong}; use {folder / 'train'}")
         self._files: list[tuple[str, int]] = listing.samples
         self.classes, self.samples = len(listing.classes), len(listing.samples)
         self._seed, self._size, self._augment = config.seed, config.image_size, config.augment
@@ -80,10 +66,9 @@ class Folder(Dataset[Batch]):
     def __getitems__(self, indices: list[int]) -> Batch:
         epoch = epoch_of(indices)
         pixels = torch.from_numpy(np.stack([self._pixels(sample, epoch) for sample in indices]))
+        pixels = pixels.permute(0, 3, 1, 2).contiguous()
         labels = torch.tensor([self._files[sample][1] for sample in indices])
-        return CHANNELS["imagefolder"].normalise(
-            pixels.permute(0, 3, 1, 2).contiguous(), self._dtype
-        ), labels
+        return CHANNELS["imagefolder"].normalise(pixels, self._dtype), labels
 
     def _pixels(self, sample: int, epoch: int) -> Pixels:
         path = self._files[sample][0]
@@ -91,43 +76,28 @@ class Folder(Dataset[Batch]):
             with Image.open(path) as file:
                 image = file.convert("RGB")  # decodes the whole file
         except Exception as error:  # Pillow's decoders raise many kinds; all of them mean this file
-            raise UsageError(
-                f"{path} is no readable image ({_one_line(error)}); replace or remove it"
-            ) from None
-        if self._augment:
-            image = augment.random_resized_crop(
-                image, self._size, augment.sample_random(self._seed, epoch, sample)
-            )
-        else:
-            image = augment.centre_crop(image, self._size)
-        return np.asarray(image)
-
-
-@dataclass(frozen=True)
-class _File:
-    """One file of training images: its name in the folder, its published checksum."""
-
-    name: str
-    md5: str
+            wrong = f"{path} is no readable image ({_one_line(error)})"
+            raise UsageError(f"{wrong}; replace or remove it") from None
+        if not self._augment:
+            return np.asarray(augment.centre_crop(image, self._size))
+        random = augment.sample_random(self._seed, epoch, sample)
+        return np.asarray(augment.random_resized_crop(image, self._size, random))
 
 
 def load(config: RunConfig) -> Arrays | Folder:
-    """The data set of `config`, which lives in its data_dir. Raises UsageError if it is missing,
-    truncated or corrupt.
-    """
+    """The data set in config.data_dir. Raises UsageError if it is missing, truncated or corrupt."""
     assert config.data_dir is not None, "the rules demand it"
     folder = config.data_dir.expanduser()
     if config.dataset == "imagefolder":
         return Folder(config, folder)
-    published, files = _published(config.dataset)
+    published, checksums = _published(config.dataset)
     provide(published, folder, config.download)
-    parts = [_parse(config.dataset, folder, file) for file in files]
+    parts = [_parse(config.dataset, folder, name) for name in checksums]
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]
-    check_integrity = _datasets().utils.check_integrity
-    return Arrays(
-        config, pixels, labels, all(check_integrity(folder / file.name, file.md5) for file in files)
-    )
+    is_whole = _datasets().utils.check_integrity
+    as_published = all(is_whole(folder / name, md5) for name, md5 in checksums.items())
+    return Arrays(config, pixels, labels, as_published)
 
 
 def _datasets() -> Any:
@@ -137,29 +107,23 @@ def _datasets() -> Any:
     return datasets
 
 
-def _published(dataset: str) -> tuple[Published, list[_File]]:
-    """Where torchvision gets `dataset`, and the files of training images in it."""
-    datasets = _datasets()
+def _published(dataset: str) -> tuple[Published, dict[str, str]]:
+    """Where torchvision gets `dataset`, and its files of training images with their checksums."""
+    known = getattr(_datasets(), dataset.upper())
     if dataset == "svhn":
-        url, name, md5 = datasets.SVHN.split_list["train"]
-        return Published(dataset, url, md5, (name,)), [_File(name, md5)]
-    known = _cifar(dataset)
-    files = [_File(f"{known.base_folder}/{name}", md5) for name, md5 in known.train_list]
-    needed = (*(file.name for file in files), f"{known.base_folder}/{known.meta['filename']}")
+        url, name, md5 = known.split_list["train"]
+        return Published(dataset, url, md5, (name,)), {name: md5}
+    files = {f"{known.base_folder}/{name}": md5 for name, md5 in known.train_list}
+    needed = (*files, f"{known.base_folder}/{known.meta['filename']}")
     return Published(dataset, known.url, known.tgz_md5, needed), files
 
 
-def _cifar(dataset: str) -> Any:
-    return _datasets().CIFAR10 if dataset == "cifar10" else _datasets().CIFAR100
+def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
+    """Images [n, 3, 32, 32] and labels of a file, in which nothing is called; or a UsageError.
 
-
-def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
-    """Images [n, 3, 32, 32] and labels of one file; a defect is a UsageError that names it.
-
-    Checksums are not demanded, so a part of a data set, or one's own in the same format, is read
-    too. Anybody may have written such a file, so nothing in it is called.
+    No checksum is demanded: a part of a data set, or one's own in the same format, is read too.
     """
-    path = folder / file.name
+    path = folder / name
     try:
         with warnings.catch_warnings():
             # the parsers' remarks on old or broken files; what came of it is checked below
@@ -167,17 +131,9 @@ def _parse(dataset: str, folder: Path, file: _File) -> tuple[Pixels, list[int]]:
             pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
-    if (
-        pixels.dtype != np.uint8
-        or pixels.ndim != 4
-        or pixels.shape[1:] != (3, 32, 32)
-        or len(pixels) == 0
-    ):
-        raise _corrupt(
-            dataset,
-            path,
-            f"its images are {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3, 32, 32]",
-        )
+    if pixels.dtype != np.uint8 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
+        found = f"{pixels.dtype} {list(pixels.shape)}"
+        raise _corrupt(dataset, path, f"its images are {found}, not uint8 [n, 3, 32, 32]")
     if len(pixels) != len(labels):
         raise _corrupt(dataset, path, f"it holds {len(pixels)} images and {len(labels)} labels")
     if not all(0 <= label < CLASSES[dataset] for label in labels):
@@ -194,20 +150,15 @@ def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
 
 
 def _parse_cifar(path: Path) -> tuple[Pixels, list[int]]:
-    """Not by torchvision, which unpickles the file and so runs what it holds.
-
-    The table of class names is not read.
-    """
+    """Not by torchvision, which unpickles the file and so runs what it holds."""
     table = pickled.read(path)
     labels = table["labels"] if "labels" in table else table["fine_labels"]
     return table["data"].reshape(-1, 3, 32, 32), [index(label) for label in labels]
 
 
 def _corrupt(dataset: str, path: Path, reason: str) -> UsageError:
-    return UsageError(
-        f"dataset={dataset}: {path} is truncated or corrupt ({reason}); delete it, to have it "
-        f"downloaded again"
-    )
+    wrong = f"dataset={dataset}: {path} is truncated or corrupt ({reason})"
+    return UsageError(f"{wrong}; delete it, to have it downloaded again")
 
 
 def _one_line(error: Exception) -> str:

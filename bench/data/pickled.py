@@ -59,28 +59,22 @@ class _Bytes(bytes):
         return super().__new__(cls, text.encode("latin1"))
 
 
-def _array(
-    raw: bytes | str, kind: _Type, shape: tuple[int, ...], order: Any
-) -> np.ndarray[Any, Any]:
+def _array(raw: bytes | str, kind: _Type, shape: tuple[int, ...], order: Any) -> Any:
     plain = raw.encode("latin1") if isinstance(raw, str) else raw  # Python 2 had one type for both
     return np.frombuffer(plain, kind.numbers()).reshape(shape, order=order)
 
 
 _KNOWN = {("numpy", "dtype"): _Type, ("numpy", "ndarray"): _Array, ("_codecs", "encode"): _Bytes}
 for _core in ("numpy.core", "numpy._core"):  # numpy 1 and 2
-    _KNOWN |= {
-        (f"{_core}.multiarray", "_reconstruct"): _Array,
-        (f"{_core}.numeric", "_frombuffer"): _Buffer,
-    }
+    _KNOWN[f"{_core}.multiarray", "_reconstruct"] = _Array
+    _KNOWN[f"{_core}.numeric", "_frombuffer"] = _Buffer
 
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(
-                f"it names {module}.{name}, and only numbers, texts, lists, tables and arrays are "
-                f"read"
-            )
+            known = "only numbers, texts, lists, tables and arrays are read"
+            raise pickle.UnpicklingError(f"it names {module}.{name}, and {known}")
         return _KNOWN[module, name]
 
 
@@ -90,6 +84,4 @@ def read(path: Path) -> dict[str, Any]:
         table = _Reader(file, encoding="latin1").load()
     if not isinstance(table, dict):
         raise pickle.UnpicklingError(f"it holds a {type(table).__name__}, not a table")
-    return {
-        key: value.values if isinstance(value, _Array) else value for key, value in table.items()
-    }
+    return {k: v.values if isinstance(v, _Array) else v for k, v in table.items()}

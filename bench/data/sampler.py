@@ -16,44 +16,35 @@ IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 
 def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[Indices]:
     """Sample indices of each of this rank's batches, endless."""
-    share = config.samples_per_rank
     if config.sharding == "fixed":
         assert samples is not None, "the rules refuse fixed shards of an endless set"
         yield from _fixed(config, rank, samples)
         return
-    start = rank * share
-    steps_per_epoch = None if samples is None else samples // config.samples_per_step
-    for step, indices in enumerate(step_indices(samples, config.samples_per_step, config.seed)):
-        epoch = 0 if steps_per_epoch is None else step // steps_per_epoch
-        yield Indices(indices[start : start + share].tolist(), epoch)
+    mine = slice(rank * config.samples_per_rank, (rank + 1) * config.samples_per_rank)
+    steps = step_indices(samples, config.samples_per_step, config.seed)
+    for step, indices in enumerate(steps):
+        epoch = 0 if samples is None else step // (samples // config.samples_per_step)
+        yield Indices(indices[mine].tolist(), epoch)
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:
-    """Reshuffled: sample indices of each step's global batch, the same for any number of ranks.
+    """Reshuffled: sample indices of each step's global batch, endless, for any number of ranks.
 
-    Endless. Epochs are permutations from (seed, epoch). The remainder that does not fill a step is
-    dropped, so each sample is used at most once per epoch. An endless set is taken in order.
+    Epochs are permutations from (seed, epoch), less the rest that fills no step: each sample is
+    used at most once per epoch. An endless set is taken in order.
     """
-    steps_per_epoch = None if samples is None else samples // samples_per_step
-    epoch = 0
-    while True:
-        order = (
-            None if samples is None else np.random.default_rng([seed, epoch]).permutation(samples)
-        )
-        step = 0
-        while steps_per_epoch is None or step < steps_per_epoch:
+    for epoch in count():
+        order = None
+        if samples is not None:
+            order = np.random.default_rng([seed, epoch]).permutation(samples)
+        for step in count() if samples is None else range(samples // samples_per_step):
             window = np.arange(step * samples_per_step, (step + 1) * samples_per_step)
             yield window if order is None else order[window]
-            step += 1
-        epoch += 1
 
 
 def fixed_part(samples: int, world_size: int, rank: int, seed: int) -> IndexArray:
-    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one.
-
-    They are drawn at random: folders come sorted by class, and a rank that saw only some classes
-    would train another model.
-    """
+    """Fixed: the samples of `rank` in all epochs; parts are disjoint and equal to within one."""
+    # at random: folders come sorted, and a rank with some classes alone would train another model
     return np.random.default_rng([seed, 0, 0, 1]).permutation(samples)[rank::world_size]
 
 
@@ -61,8 +52,7 @@ def _fixed(config: RunConfig, rank: int, samples: int) -> Iterator[Indices]:
     part = fixed_part(samples, config.world_size, rank, config.seed)
     share = config.samples_per_rank
     for epoch in count():
-        # rank + 1: numpy pads a short key with zeros, so rank 0 would otherwise repeat the
-        # reshuffled order's key
+        # rank + 1: numpy pads a short key with zeros, and rank 0 would repeat the reshuffled order
         order = part[np.random.default_rng([config.seed, epoch, rank + 1]).permutation(len(part))]
         # as many on every rank, also where parts differ by one
         for step in range(samples // config.samples_per_step):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
 
-
-class Observer(Protocol):
-    """Called by the loop on every rank; what it costs is part of the step."""
+class Observer:
+    """Watches nothing; override what is to be watched. What that costs is part of the step."""
 
     def step_begin(self, step: int) -> None:
         """Before the batch is asked for; `step` counts from 0, warm-up included."""
@@ -22,22 +20,3 @@ class Observer(Protocol):
 
     def step_end(self) -> None:
         """The parameters are updated."""
-
-
-class Silent:
-    """Watches nothing."""
-
-    def step_begin(self, step: int) -> None:
-        pass
-
-    def forward_done(self) -> None:
-        pass
-
-    def backward_done(self) -> None:
-        pass
-
-    def gradients_ready(self) -> None:
-        pass
-
-    def step_end(self) -> None:
-        pass

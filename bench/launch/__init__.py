@@ -1,3 +1,1 @@
-"""Who this process is in its world, where the ranks meet, and what the machine gives them; needs no
-torch.
-"""
+"""Who this process is, where ranks meet, what the machine gives them; needs no torch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from typing import Any
 
 from bench.config import Role, RunConfig, fields_with
@@ -27,40 +27,33 @@ def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Tables inside `facts`, one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
     found: dict[str, Any] = {}
     for name, value in facts.items():
-        found |= (
-            {f"{name}.{key}": inner for key, inner in value.items()}
-            if isinstance(value, Mapping)
-            else {name: value}
-        )
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            found[name] = value
     return found
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
-    """One line on the first field in which ranks differ: values, ranks, cure; None if equal.
-
-    `facts` are by rank; a field that a rank lacks is None there.
-    """
-    unequal = [
-        name
-        for name in dict.fromkeys(n for one in facts for n in one)
-        if len({str(one.get(name)) for one in facts}) > 1
-    ]
+    """One line on the first field in which ranks' facts differ, with its cure; None if equal."""
+    names = dict.fromkeys(name for one in facts for name in one)
+    unequal = [name for name in names if len({str(one.get(name)) for one in facts}) > 1]
     if not unequal:
         return None
+    first, *more = unequal
     ranks_of: dict[str, list[int]] = {}
     for rank, one in enumerate(facts):
-        ranks_of.setdefault(str(one.get(unequal[0])), []).append(rank)
+        ranks_of.setdefault(str(one.get(first)), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
-    others = f" (and in {', '.join(unequal[1:])})" if unequal[1:] else ""
-    return (
-        f"ranks differ in {unequal[0]}: {values}{others}; "
-        f"{_CURES.get(unequal[0].partition('.')[0], _OPTIONS)}"
-    )
+    others = f" (and in {', '.join(more)})" if more else ""
+    cure = _CURES.get(first.partition(".")[0], _OPTIONS)
+    return f"ranks differ in {first}: {values}{others}; {cure}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
     """[0, 1, 2, 5] -> 'ranks 0-2,5'."""
-    first = [ranks[0], *(after for before, after in pairwise(ranks) if after > before + 1)]
-    last = [*(before for before, after in pairwise(ranks) if after > before + 1), ranks[-1]]
-    spans = ",".join(f"{a}-{b}" if a < b else str(a) for a, b in zip(first, last, strict=True))
-    return f"{'ranks' if len(ranks) > 1 else 'rank'} {spans}"
+    spans = []
+    for _, span in groupby(enumerate(ranks), lambda at: at[1] - at[0]):  # equal in a row of ranks
+        first, *rest = [rank for _, rank in span]
+        spans.append(f"{first}-{rest[-1]}" if rest else str(first))
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {','.join(spans)}"

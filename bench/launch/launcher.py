@@ -1,7 +1,4 @@
-"""How ranks are started: the one place that knows the words of srun, ibrun and mpirun.
-
-Standard library only: set-up uses it before anything is installed.
-"""
+"""How srun, ibrun and mpirun start ranks; standard library only, as set-up uses it first."""
 
 from __future__ import annotations
 
@@ -25,36 +22,27 @@ def command(
     cpus_per_rank: int | None = None,
     first_rank: int = 0,
 ) -> list[str]:
-    """The words before a program that start it in `ranks` ranks.
+    """The words before a program that start it in `ranks` ranks; `program` is the launcher's path.
 
-    `args` go to the launcher as they are; `program` is where it lies, if its name does not find it.
-    srun takes as many of `hosts` as the ranks fill, from the first; ibrun counts its place in the
-    allocation in ranks, from `first_rank`.
+    srun takes as many of `hosts` as the ranks fill; ibrun counts its place from `first_rank`.
     """
+    start = str(program or launcher)
     match launcher:
         case "mpirun":
-            return [str(program or launcher), *args, "-n", str(ranks)]
+            return [start, *args, "-n", str(ranks)]
         case "ibrun":
-            return [str(program or launcher), "-n", str(ranks), "-o", str(first_rank), *args]
+            return [start, "-n", str(ranks), "-o", str(first_rank), *args]
         case "srun":
             per_node = min(ranks, ranks_per_node)
             nodes = -(-ranks // per_node)
+            places = [f"--nodes={nodes}", f"--nodelist={','.join(hosts[:nodes])}"]
+            tasks = [f"--ntasks={ranks}", f"--ntasks-per-node={per_node}"]
             # srun does not inherit the job's --cpus-per-task in Slurm 22.05 to 23.02
             cpus = [f"--cpus-per-task={cpus_per_rank}"] if cpus_per_rank else []
-            return [
-                str(program or launcher),
-                f"--nodes={nodes}",
-                f"--nodelist={','.join(hosts[:nodes])}",
-                f"--ntasks={ranks}",
-                f"--ntasks-per-node={per_node}",
-                *cpus,
-                *args,
-            ]
+            return [start, *places, *tasks, *cpus, *args]
     raise AssertionError(launcher)
 
 
 def root_variables(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Open MPI wants to be told before it starts ranks as root, the only user of many
-    containers.
-    """
+    """What Open MPI wants to be told before it starts ranks as root, as in many containers."""
     return {name: env.get(name, "1") for name in _AS_ROOT} if os.geteuid() == 0 else {}

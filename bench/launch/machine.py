@@ -34,10 +34,8 @@ class Part:
 def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> None:
     """Raise UsageError for what would fail later: no torch, too little memory, no interface."""
     if importlib.util.find_spec("torch") is None:
-        raise UsageError(
-            f"{sys.executable} has no torch, which a run needs; run make setup, then . "
-            f".venv/bin/activate"
-        )
+        cure = "run make setup, then . .venv/bin/activate"
+        raise UsageError(f"{sys.executable} has no torch, which a run needs; {cure}")
     require_memory(parts(config), launch.local_size, machine_bytes())
     if config.transport in ("gloo", "nccl"):  # over NCCL both frameworks meet through Gloo
         require_interface(env, [name for _, name in socket.if_nameindex()])
@@ -45,77 +43,42 @@ def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> No
 
 def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int) -> None:
     """The same once the model is known, of which this many bytes are trained."""
-    require_memory(
-        [*parts(config), *training_parts(config, parameter_bytes)],
-        launch.local_size,
-        machine_bytes(),
-    )
+    needed = [*parts(config), *training_parts(config, parameter_bytes)]
+    require_memory(needed, launch.local_size, machine_bytes())
 
 
 def parts(config: RunConfig) -> list[Part]:
-    """The least memory of a rank: images, step records, fusion buffer, loading processes.
-
-    Activations and weights come on top and depend on the model: a run that passes may still run out
-    of memory.
-    """
+    """The least memory of a rank, without activations and weights, which depend on the model."""
     number_bytes = 8 if config.precision == "float64" else 4
-    image = 3 * config.image_size**2 * number_bytes
-    # labels, and the step's order
-    batch = config.samples_per_rank * (image + 8) + 8 * config.samples_per_step
-    kept = (
-        config.steps if config.preprocessing == "outside" else 1 + _PREFETCHED * config.num_workers
-    )
-    held = "all batches, made beforehand" if config.preprocessing == "outside" else "its batches"
-    size = (
-        f"global_batch={config.global_batch}"
-        if config.batch_per_rank is None
-        else f"batch_per_rank={config.batch_per_rank}"
-    )
-    steps = (
-        f"windows={config.windows} of steps_per_window={config.steps_per_window}, "
-        f"warmup_steps={config.warmup_steps}"
-    )
-    many = f"{steps}, {size}" if config.preprocessing == "outside" else size
+    sample = 3 * config.image_size**2 * number_bytes + 8  # its label
+    batch = config.samples_per_rank * sample + 8 * config.samples_per_step  # the step's order
+    image = f"image_size={config.image_size}"
+    steps = f"windows={config.windows} of steps_per_window={config.steps_per_window}"
+    steps += f", warmup_steps={config.warmup_steps}"
+    many = f"batch_per_rank={config.batch_per_rank} at {image}"
+    if config.batch_per_rank is None:
+        many = f"global_batch={config.global_batch} at {image}"
+    held, kept = "its batches take", 1 + _PREFETCHED * config.num_workers
+    if config.preprocessing == "outside":
+        many, held, kept = f"{steps}, {many}", "all batches, made beforehand take", config.steps
+    loaders, notes = config.num_workers * LOADER_BYTES, config.steps * _STEP_BYTES
+    fewer_loaders = "use fewer, about as many as there are cores for each rank"
     found = [
-        Part(
-            f"{many} at image_size={config.image_size}",
-            f"{held} take",
-            batch * kept,
-            "use a smaller batch or image",
-        ),
-        Part(
-            steps,
-            "the notes of every step take",
-            config.steps * _STEP_BYTES,
-            "use fewer or shorter windows",
-        ),
+        Part(many, held, batch * kept, "use a smaller batch or image"),
+        Part(steps, "the notes of every step take", notes, "use fewer or shorter windows"),
         Part(
             f"num_workers={config.num_workers}",
             "its loading processes take",
-            config.num_workers * LOADER_BYTES,
-            "use fewer, about as many as there are cores for each rank",
+            loaders,
+            fewer_loaders,
         ),
     ]
     if config.dataset == "digits":
         enlarged = DIGITS_SAMPLES * config.image_size**2 * number_bytes
-        found.append(
-            Part(
-                f"image_size={config.image_size}",
-                "the enlarged digits take",
-                enlarged,
-                "use smaller images",
-            )
-        )
+        found.append(Part(image, "the enlarged digits take", enlarged, "use smaller images"))
     if config.fusion_mib is not None and config.device == "cpu":
-        fusion = int(config.fusion_mib * 2**20)
-        found.append(
-            Part(
-                f"fusion_mib={config.fusion_mib:g}",
-                "the fusion buffer takes",
-                fusion,
-                "use a smaller one",
-            )
-        )
+        fusion, asked = int(config.fusion_mib * 2**20), f"fusion_mib={config.fusion_mib:g}"
+        found.append(Part(asked, "the fusion buffer takes", fusion, "use a smaller one"))
     return found
 
 
@@ -123,33 +86,22 @@ def training_parts(config: RunConfig, parameter_bytes: int) -> list[Part]:
     """The same for parameters, gradients and momentum; on a GPU none of it is here."""
     if config.device == "cuda" or config.loader_only:
         return []
-    copies = 3 if config.momentum else 2
-    what = (
-        "parameters, gradients and momentum take"
-        if config.momentum
-        else "parameters and gradients take"
-    )
-    return [
-        Part(
-            f"model={config.model}",
-            what,
-            copies * parameter_bytes,
-            "use a smaller model, or fewer ranks on each node",
-        )
-    ]
+    what, copies = "parameters and gradients take", 2
+    if config.momentum:
+        what, copies = "parameters, gradients and momentum take", 3
+    cure = "use a smaller model, or fewer ranks on each node"
+    return [Part(f"model={config.model}", what, copies * parameter_bytes, cure)]
 
 
 def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int) -> None:
     """Raise UsageError, naming the largest part, if a node's ranks need more than it has."""
-    total = sum(part.bytes for part in needed) * local_size
-    if total <= available_bytes:
+    if sum(part.bytes for part in needed) * local_size <= available_bytes:
         return
-    largest = max(needed, key=lambda part: part.bytes)
+    most = max(needed, key=lambda part: part.bytes)
     ranks = "" if local_size == 1 else f" on each of {local_size} ranks"
     raise UsageError(
-        f"{largest.values}: {largest.what} at least {_gib(largest.bytes)}{ranks}, and this "
-        f"machine has "
-        f"{_gib(available_bytes)}; {largest.cure}"
+        f"{most.values}: {most.what} at least {_gib(most.bytes)}{ranks}, and this machine has "
+        f"{_gib(available_bytes)}; {most.cure}"
     )
 
 
@@ -172,15 +124,12 @@ def _group_limits(groups: str, root: Path) -> list[int]:
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
-        base, file = (
-            (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
-        )
+        base, file = root / "memory", "memory.limit_in_bytes"
+        if not controllers:
+            base, file = root, "memory.max"
         group = base / path.lstrip("/")
-        texts = [
-            _read(folder / file).strip()
-            for folder in (group, *group.parents)
-            if folder.is_relative_to(base)
-        ]
+        folders = [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
+        texts = [_read(folder / file).strip() for folder in folders]
         found += [int(text) for text in texts if text.isdecimal()]
     return found
 
@@ -193,12 +142,8 @@ def _read(path: Path) -> str:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort, or
-    fail without the name.
-    """
+    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort."""
     for name in interface_variables():
         if any(part not in existing for part in env.get(name, "").split(",") if part):
-            raise UsageError(
-                f"{name}={env[name]!r} names no interface of this host; unset it, or name one of "
-                f"{', '.join(existing)}"
-            )
+            there = f"unset it, or name one of {', '.join(existing)}"
+            raise UsageError(f"{name}={env[name]!r} names no interface of this host; {there}")

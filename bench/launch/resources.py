@@ -1,6 +1,4 @@
-"""Give every rank the same stated resources, whatever its launcher's habits: must run before torch
-or MPI is loaded.
-"""
+"""The same stated resources for every rank, whatever its launcher; before torch or MPI loads."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from bench.launch.world import Launch
 
 
 def require_unmodified(env: Mapping[str, str]) -> None:
-    """Raise UsageError where the environment changes one framework behind the config's back,
-    whichever is to run.
-    """
+    """Raise UsageError where a variable changes one framework behind the config's back."""
     for name in sorted(env):
         for row in CATALOGUE.values():
             if name.startswith(row.env_prefixes) and not name.startswith(row.env_harmless):
@@ -29,8 +25,7 @@ def require_unmodified(env: Mapping[str, str]) -> None:
 def environment(
     config: RunConfig, launch: Launch, cores: int, env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Variables to set for this rank, the same for every backend; `cores` is the size of its
-    affinity mask.
+    """Variables to set for this rank, the same for every backend; `cores` is its affinity's size.
 
     Threads: launchers change the default (torchrun exports 1, mpirun makes MKL choose 1, srun
     leaves all cores). Yielding: where ranks fill the cores, Open MPI's busy polling takes the core
@@ -44,26 +39,21 @@ def environment(
     names = interface_variables()
     given = next((env[name] for name in names if name in env), None)
     if interface := given or ("lo" if launch.local_size == launch.size else None):
-        # the same wire for all, also where a launcher names one framework's alone; not every one
-        # takes a list
+        # the same wire for all, where a launcher names one framework's too; not all take a list
         changes |= {name: interface.split(",")[0] for name in names if name not in env}
     return changes
 
 
 def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
-    """One line of warning where a rank is bound to fewer cores than its own threads and the
-    exchange need, or None.
-    """
+    """One line where a rank has fewer cores than its threads and the exchange need, or None."""
     if launch.size > 1 and cores <= config.threads and cores < (os.cpu_count() or 1):
         return (
             f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "
-            f"the exchange thread; "
-            "mpirun binds by default: use --bind-to none, or bind wider"
+            "the exchange thread; mpirun binds by default: use --bind-to none, or bind wider"
         )
     if launch.local_size * config.threads > cores:
         return (
-            f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): "
-            f"they take turns, and frameworks "
-            "suffer from that unequally; use fewer ranks or --threads"
+            f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): they"
+            " take turns, and frameworks suffer from that unequally; use fewer ranks or --threads"
         )
     return None

@@ -27,8 +27,7 @@ from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
 FAILED, INPUT_ERROR = 1, 2
-# a launcher ends all ranks when one leaves, so the one that speaks goes first
-RANK_0_SPEAKS_S = 2.0
+RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
@@ -52,9 +51,9 @@ class Ending:
         board: Board,
         launcher: Launcher | None,
     ) -> None:
-        self._config, self._rank, self._log, self._pulse = config, rank, log, pulse
+        self._world_size, self._path = config.world_size, config.log_path
+        self._rank, self._log, self._pulse = rank, log, pulse
         self._board, self._launcher = board, launcher
-        self._path = config.log_path
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
@@ -63,14 +62,12 @@ class Ending:
         """The run raised an exception, or the user's code ended it."""
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
             self.orphaned()
-        self._leave(
-            INPUT_ERROR if isinstance(error, UsageError) else FAILED, lambda: self._record(error)
-        )
+        code = INPUT_ERROR if isinstance(error, UsageError) else FAILED
+        self._leave(code, lambda: self._record(error))
 
     def told(self, number: int) -> NoReturn:
         """A signal arrived."""
-        # rank 0 has spoken, and the launcher ends the others
-        if self._rank and self._leaving.locked():
+        if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
@@ -86,7 +83,6 @@ class Ending:
         self._leave(FAILED, self._record_orphaned)
 
     def is_orphan(self) -> bool:
-        """True once the launcher is gone."""
         return self._launcher is not None and self._launcher.gone()
 
     def guard_exit(self) -> None:
@@ -96,9 +92,8 @@ class Ending:
         def exit_told(status: int) -> NoReturn:
             if os.getpid() != process or self._pulse.passed:
                 _leave_now(status)
-            self.failed(
-                LeftEarly(f"os._exit({status}) was called ({place(frames(sys._getframe(1)))})")
-            )
+            where = place(frames(sys._getframe(1)))
+            self.failed(LeftEarly(f"os._exit({status}) was called ({where})"))
 
         os._exit = exit_told
 
@@ -106,17 +101,15 @@ class Ending:
         """True if the log is still where it was created; prints an error where it is not."""
         if _identity(self._path) == self._identity:
             return True
-        say(
-            f"error: {self._path} was removed or replaced while the run went on: its record is lost"
-        )
+        lost = "was removed or replaced while the run went on: its record is lost"
+        say(f"error: {self._path} {lost}")
         return False
 
     def _leave(self, code: int, record: Callable[[], None]) -> NoReturn:
         if not self._leaving.acquire(blocking=False):
             threading.Event().wait()  # another thread is on its way out
         try:
-            # a loading process that died may be the cause: torch's handler would raise again, while
-            # it is recorded
+            # a loading process that died may be the cause: torch's handler would raise once more
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             record()
@@ -141,7 +134,7 @@ class Ending:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
             if self._rank:
-                # if it fails as well, its launcher ends this rank before it repeats the line
+                # if rank 0 fails as well, the launcher ends this one before it repeats the line
                 time.sleep(RANK_0_SPEAKS_S)
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
@@ -165,19 +158,24 @@ class Ending:
     def _record_stall(self, reports: Mapping[int, Report]) -> None:
         if self._rank and self._stall_is_recorded():
             return
-        world_size = self._config.world_size
-        causes = explain(reports, world_size, self._seen(), self._board.shared or world_size == 1)
+        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
+        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
+        shared = self._board.shared or self._world_size == 1
+        causes = explain(reports, self._world_size, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]
         if not self._pulse.passed:
             for rank, message in causes:
                 self._event(rank, "Stalled", message)
             self._end(status=f"failed: {lines[0]}")
-        say(
-            "nothing happens any more; where a healthy step, or the start, takes that long, use a "
-            "larger --stall-timeout-s"
-        )
+        healthy = "where a healthy step, or the start, takes that long"
+        say(f"nothing happens any more; {healthy}, use a larger --stall-timeout-s")
         self._say(lines)
         self._board.clear()
+
+    def _stall_is_recorded(self) -> bool:
+        with suppress(OSError):
+            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
+        return False
 
     def _record_orphaned(self) -> None:
         self._end(status="interrupted", reason="its launcher is gone")
@@ -187,7 +185,7 @@ class Ending:
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
         """Ranks of this host that ended without a record, one line each."""
-        if self._config.world_size == 1 or self._pulse.passed:
+        if self._world_size == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
         for rank, message in gone:
@@ -201,27 +199,13 @@ class Ending:
             append_event(self._path, "error", rank=rank, type=kind, message=message)
 
     def _end(self, **fields: str) -> None:
-        """Only rank 0 writes the end, and a log takes only one."""
-        if self._rank == 0:
+        if self._rank == 0:  # a log takes only one
             self._log.write("end", **fields)
 
     def _say(self, lines: list[str]) -> None:
         say("\n".join(f"error: {line}" for line in lines))
-        if self._rank == 0 and self._config.world_size > 1:
+        if self._rank == 0 and self._world_size > 1:
             time.sleep(LAUNCHER_READS_S)
-
-    def _stall_is_recorded(self) -> bool:
-        """True if another rank has recorded the stall."""
-        try:
-            return self._path is not None and b'"type": "Stalled"' in self._path.read_bytes()
-        except OSError:
-            return False
-
-    def _seen(self) -> dict[int, str]:
-        """State of the ranks of this host, from the kernel."""
-        host = socket.gethostname()
-        here = [r for r in ranks_of(self._path) if r["hostname"] == host]
-        return {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
 
 
 @contextmanager
@@ -266,10 +250,9 @@ def describe(error: BaseException) -> str:
             line = f"raised ({_raised_at(error)})"
         else:
             lines = str(error).strip().splitlines() or [""]
-            # torch puts the loading process's own error last
-            if found := _IN_LOADER.match(lines[0]):
-                return f"{lines[-1]} (in {found[1]})"
             line = lines[0]
+            if found := _IN_LOADER.match(line):
+                return f"{lines[-1]} (in {found[1]})"  # torch puts the process's own error last
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):
@@ -278,10 +261,8 @@ def describe(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return place(frames(trace.tb_frame)) if trace is not None else "unknown place"
+    places = list(traceback.walk_tb(error.__traceback__))
+    return place(frames(places[-1][0])) if places else "unknown place"
 
 
 def _identity(path: Path | None) -> Any:

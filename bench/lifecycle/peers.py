@@ -11,24 +11,14 @@ from pathlib import Path
 from typing import Any
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish")
-_STATES = {
-    "R": "is running",
-    "S": "is sleeping",
-    "D": "waits for a disk or a network file system",
-    "T": "is stopped",
-    "t": "is stopped",
-    "Z": "has ended",
-    "X": "has ended",
-}
 ENDED = "has ended"
+_STATES = {"R": "is running", "S": "is sleeping", "T": "is stopped", "t": "is stopped"}
+_STATES |= {"D": "waits for a disk or a network file system", "Z": ENDED, "X": ENDED}
 _EXITING = 0x4  # the kernel's PF_EXITING
 
 
 def _stat(pid: int) -> tuple[str, str, int] | None:
-    """Name, state letter and parent of a process; None if the kernel shows no such process.
-
-    An exiting process has closed its connections before it is a zombie, and counts as one.
-    """
+    """Name, state letter and parent of a process, None without one; one that exits is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -45,10 +35,7 @@ def state(pid: int) -> str:
 
 
 class Launcher:
-    """The parent of this rank, and its parents as long as they are shells. Read once.
-
-    When a parent ends, the kernel gives its children another.
-    """
+    """This rank's parent, and its parents as long as they are shells; if one ends, another is."""
 
     def __init__(self) -> None:
         self._chain = [os.getpid(), os.getppid()]
@@ -71,40 +58,28 @@ def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
-    """Ranks of this host that ended without a record, and what is known of them.
-
-    With `as_lowest`, [] unless this is the lowest rank that still runs here.
-    """
+    """Ranks of this host that ended unrecorded; `as_lowest`: only for the lowest that runs here."""
     host = socket.gethostname()
     here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
     ended = [r for r in here if state(r["pid"]) == ENDED]
     if _events(log, "end") or (as_lowest and any(r["rank"] < rank for r in here if r not in ended)):
         return []
     told = {event.get("rank") for event in _events(log, "error")}
-    how = "killed, or ended by code that tells nobody"
-    return [
-        (r["rank"], f"its process {r['pid']} on {host} is gone: {how}")
-        for r in ended
-        if r["rank"] not in told
-    ]
+    untold = {r["rank"]: r["pid"] for r in ended if r["rank"] not in told}
+    how = f"on {host} is gone: killed, or ended by code that tells nobody"
+    return [(rank, f"its process {pid} {how}") for rank, pid in untold.items()]
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
     """Events of one name; other lines are not parsed, as a log may hold many steps."""
-    if log is None:
-        return []
+    start = b'{"event": "%s"' % name.encode()
     try:
-        lines = log.read_bytes().splitlines()
-        return [
-            json.loads(line) for line in lines if line.startswith(b'{"event": "%s"' % name.encode())
-        ]
+        lines = [] if log is None else log.read_bytes().splitlines()
+        return [json.loads(line) for line in lines if line.startswith(start)]
     except (OSError, ValueError):
         return []
 
 
 def loading_processes() -> list[Any]:
-    """Processes that load data for this one.
-
-    Includes those that have ended, which multiprocessing's own list drops.
-    """
+    """Processes that load data for this one; multiprocessing's own list drops those that ended."""
     return list(getattr(sys.modules.get("multiprocessing.process"), "_children", ()))

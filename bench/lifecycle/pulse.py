@@ -11,10 +11,7 @@ from bench.progress import Screen
 
 @dataclass(frozen=True)
 class Beat:
-    """A rank's progress at one moment; the counts are None outside the loop.
-
-    Two equal beats mean that nothing was finished in between.
-    """
+    """A rank's progress; counts are None outside the loop. Equal beats: nothing was finished."""
 
     phase: str
     pieces: int = 0
@@ -30,8 +27,7 @@ class Pulse:
         self._phase, self._ticks = "loading torch", 0
         self._counts: Callable[[], tuple[int, int]] | None = None
         self.rates: list[float] = []  # images/s of the windows so far
-        # an `end` that says ok is written: whatever happens now, the record is complete
-        self.passed = False
+        self.passed = False  # an `end` that says ok is written: the record is complete
 
     def enter(self, phase: str, counts: Callable[[], tuple[int, int]] | None = None) -> None:
         """Start a phase; `counts` gives the batches received and the steps done."""

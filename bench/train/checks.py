@@ -19,30 +19,28 @@ _EXPLODED = 10  # times the loss at the start
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
     """Did every rank get its samples? Needs every rank's call."""
     sampled = backend.reduce_scalar(data.samples, "sum")
-    right = (
-        sampled == config.steps * config.samples_per_step and len(data.wait_seconds) == config.steps
-    )
+    right = sampled == config.steps * config.samples_per_step
+    right = right and len(data.wait_seconds) == config.steps
     return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
 
 
 def check_training(
     loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module, classes: int
 ) -> dict[str, object]:
-    """Did the training do what was asked? Losses and parameters of all ranks, compared; needs every
-    rank's call.
-    """
+    """Are the losses and parameters of all ranks as they must be? Needs every rank's call."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
-    finite = backend.reduce_scalar(float(all(math.isfinite(loss) for loss in losses)), "min")
-    bounded = backend.reduce_scalar(
-        float(loss_bounded(losses, config.steps_per_window, classes)), "min"
-    )
+
+    def on_all_ranks(good: bool) -> bool:
+        return backend.reduce_scalar(float(good), "min") == 1.0
+
+    checks = {
+        "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
+        "loss_bounded": on_all_ranks(loss_bounded(losses, config.steps_per_window, classes)),
+        "parameters_equal": len(set(digests)) == 1,
+    }
     return {
-        "checks": {
-            "loss_finite": finite == 1.0,
-            "loss_bounded": bounded == 1.0,
-            "parameters_equal": len(set(digests)) == 1,
-        },
+        "checks": checks,
         "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
         "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
         "parameters_sha256": digests[0],
@@ -50,23 +48,19 @@ def check_training(
 
 
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
-    """Is the mean loss of the last window at most ten times what the training began with?
+    """Is the last window's mean loss at most ten times the first loss, or the loss of a guess?
 
-    That is the first loss or ln(classes), the loss of a guess, whichever is larger. Noise of small
-    batches and the first steps' overshoot stay far below ten times; a rate that is too high passes
-    it within a few steps, and grows on for ever.
+    Noise of small batches and the first steps' overshoot stay far below that; a rate that is too
+    high passes it within a few steps, and grows on for ever.
     """
     last = losses[-steps_per_window:]
     return sum(last) / len(last) <= _EXPLODED * max(losses[0], math.log(classes))
 
 
 def digest(model: torch.nn.Module) -> str:
-    """SHA-256 of all parameters, bit for bit, in order of definition; the layout in memory makes no
-    difference.
-    """
+    """SHA-256 of all parameters, bit for bit, in order of definition, whatever their layout."""
     sha = hashlib.sha256()
     for parameter in model.parameters():
-        sha.update(
-            parameter.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        )
+        in_order = parameter.detach().cpu().contiguous().reshape(-1)
+        sha.update(in_order.view(torch.uint8).numpy().tobytes())
     return sha.hexdigest()

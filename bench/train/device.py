@@ -1,11 +1,7 @@
-"""Where a rank computes: the CPU or a GPU of its own, and all that differs between the two.
-
-The CUDA half serves ROCm as well, which has the same names in torch.
-"""
+"""Where a rank computes: the CPU, or a GPU of its own (ROCm has CUDA's names in torch)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -14,20 +10,17 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
-from bench.train.timing import HostStopwatch, Stopwatch
+from bench.train.timing import Stopwatch
 
 
 class Cpu:
-    """The host itself."""
-
     torch_device = torch.device("cpu")
 
     def stopwatch(self) -> Stopwatch:
-        return HostStopwatch(time.perf_counter)
+        return Stopwatch()
 
     def describe(self) -> dict[str, Any]:
-        """Nothing beyond what is recorded of the host."""
-        return {}
+        return {}  # nothing beyond what is recorded of the host
 
     def peak_memory_bytes(self) -> int | None:
         return None
@@ -38,15 +31,12 @@ class Cuda:
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
-            raise UsageError(
-                "device=cuda, but torch sees no GPU: a CPU build of torch, or no driver; use "
-                "--device cpu"
-            )
+            why = "torch sees no GPU: a CPU build of torch, or no driver"
+            raise UsageError(f"device=cuda, but {why}; use --device cpu")
         index = gpu_index(torch.cuda.device_count(), launch)
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        # stated for both parts of the library, whose defaults differ: convolutions may use TF32,
-        # matrix products may not
+        # stated for both, whose defaults differ: convolutions may use TF32, matrix products not
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
         torch.backends.cudnn.fp32_precision = mode
@@ -70,16 +60,17 @@ class Cuda:
         return torch.cuda.max_memory_allocated(self.torch_device)
 
 
-class _EventStopwatch:
+class _EventStopwatch(Stopwatch):
     """Marks are events in the stream: the device's own seconds, without waiting in a window."""
 
     def __init__(self, device: torch.device) -> None:
+        super().__init__()
         self._device = device
         self._events: list[torch.cuda.Event] = []
 
     def now(self) -> float:
         torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+        return super().now()
 
     def mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)
@@ -88,8 +79,7 @@ class _EventStopwatch:
 
     def laps(self) -> list[float]:
         events, self._events = self._events, []
-        # milliseconds
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
+        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]  # from ms
 
 
 Device = Cpu | Cuda
@@ -101,19 +91,13 @@ def choose(config: RunConfig, launch: Launch) -> Device:
 
 
 def gpu_index(visible: int, launch: Launch) -> int:
-    """The index of this rank's GPU: its own if all are `visible`, 0 if the launcher chose one.
-
-    Raises UsageError otherwise: two ranks on one GPU would share its time unnoticed.
-    """
+    """The index of this rank's GPU. Raises UsageError where two ranks would share one unnoticed."""
     if visible >= launch.local_size:
         return launch.local_rank
-    if visible == 1:
-        # --gpus-per-task=1 and the like; that it is not the neighbour's is checked by its UUID
+    if visible == 1:  # --gpus-per-task=1 and the like; its UUID shows that it is no neighbour's
         return 0
-    raise UsageError(
-        f"{launch.local_size} ranks on this node see {visible} GPUs; start at most {visible} "
-        f"ranks a node, or ask for more GPUs"
-    )
+    cure = f"start at most {visible} ranks a node, or ask for more GPUs"
+    raise UsageError(f"{launch.local_size} ranks on this node see {visible} GPUs; {cure}")
 
 
 def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
@@ -125,8 +109,8 @@ def require_own_gpus(ranks: Iterable[Mapping[str, Any]]) -> None:
         place = (rank["hostname"], rank["gpu_uuid"])
         if place in owner:
             raise UsageError(
-                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; "
-                f"give each rank one of its own "
-                "(srun --gpus-per-node with as many tasks, or unset CUDA_VISIBLE_DEVICES)"
+                f"ranks {owner[place]} and {rank['rank']} on {place[0]} share GPU {place[1]}; give "
+                "each rank one of its own (srun --gpus-per-node with as many tasks, or unset "
+                "CUDA_VISIBLE_DEVICES)"
             )
         owner[place] = rank["rank"]

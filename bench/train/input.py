@@ -13,23 +13,18 @@ from bench.train import precision
 
 
 class Input:
-    """This rank's batches, moved to the device; keeps how long each step waited for its batch, in
-    seconds of the host's clock.
-    """
+    """This rank's batches, moved to the device; keeps how long each step waited for its own."""
 
     def __init__(self, config: RunConfig, batches: Iterator[Batch], device: torch.device) -> None:
         self._batches, self._device = batches, device
-        self._dtype, self._format = (
-            precision.parameter_dtype(config),
-            precision.memory_format(config),
-        )
+        self._dtype = precision.parameter_dtype(config)
+        self._format = precision.memory_format(config)
         self.samples = 0
-        self.wait_seconds: list[float] = []
+        self.wait_seconds: list[float] = []  # of the host's clock
 
     def step(self) -> Batch:
         """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
-        # the host waits for the batch, so the host's clock: the stopwatch's would sync the device
-        # inside the window
+        # the host waits, so the host's clock: the stopwatch's would sync the device in the window
         asked = time.perf_counter()
         images, labels = next(self._batches)
         self.wait_seconds.append(time.perf_counter() - asked)

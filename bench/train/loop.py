@@ -1,6 +1,4 @@
-"""The one training loop: the same statements for every backend, in the order a person would write
-them.
-"""
+"""The one training loop: the same statements for every backend, as a person would write them."""
 
 from __future__ import annotations
 
@@ -11,17 +9,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig
-from bench.instrument import Observer, Silent
+from bench.config import RunConfig, UsageError
+from bench.instrument import Observer
 from bench.train import precision
-from bench.train.diagnosis import require_fit, require_gradients
 from bench.train.input import Input
 
 
 class Loop:
-    """A model in training; `step` is one optimiser update. Keeps the loss of each of the run's
-    steps, in `losses` [steps].
-    """
+    """A model in training; `step` is one optimiser update, whose loss is in `losses` [steps]."""
 
     def __init__(
         self,
@@ -32,7 +27,7 @@ class Loop:
         observer: Observer | None = None,
     ) -> None:
         self._config, self._network, self._input = config, network, data
-        self._observer = observer or Silent()
+        self._observer = observer or Observer()
         optimizer = torch.optim.SGD(
             network.parameters(),
             lr=config.learning_rate(0),
@@ -41,8 +36,7 @@ class Loop:
             nesterov=config.nesterov,
         )
         if config.compile:
-            # the network and not what wraps it: DDP's forward pass is then not traced, and can hold
-            # any process group
+            # not what wraps it: DDP's forward pass is not traced, and can hold any process group
             network.compile()
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
@@ -64,13 +58,10 @@ class Loop:
         for group in self.session.optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
         self.session.zero_grad()
-        loss = (
-            self._accumulate(images, labels)
-            if self._config.accumulate > 1
-            else self._backward(images, labels)
-        )
+        backward = self._accumulate if self._config.accumulate > 1 else self._backward
+        loss = backward(images, labels)
         if not self._steps and not self._config.unused_parameters:
-            require_gradients(self._network, self._config)
+            _require_gradients(self._network, self._config)
         self.session.synchronize_gradients()
         self._observer.gradients_ready()
         if self._config.clip_norm is not None:
@@ -105,6 +96,30 @@ class Loop:
             output: torch.Tensor = self.session.model(images)
         except Exception:
             if not self._steps:
-                require_fit(self._network, self._config, images)
+                _require_fit(self._network, self._config, images)
             raise
         return output
+
+
+def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tensor) -> None:
+    """Raise UsageError where a torchvision model fails on `images` without any backend too."""
+    if ":" in config.model:
+        return  # the author of a model wants the traceback
+    try:
+        network(images)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(
+            f"model={config.model} cannot train on a batch of shape {list(images.shape)} "
+            f"({reason}); choose another --image-size, batch or --model"
+        ) from None
+
+
+def _require_gradients(network: torch.nn.Module, config: RunConfig) -> None:
+    """Raise UsageError where a step left a parameter without gradient: frameworks then differ."""
+    idle = [n for n, p in network.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise UsageError(
+            f"model={config.model} left {len(idle)} parameter(s) without gradient, such as "
+            f"{idle[0]}: freeze them (requires_grad=False), or use --unused-parameters"
+        )

@@ -22,29 +22,18 @@ def measure(
     watch: Stopwatch,
     progress: Progress,
 ) -> None:
-    """Warm up, then time the windows; after each, outside the clock, every rank's seconds go to the
-    log.
-    """
-    warmup = time_steps(step, config.warmup_steps, watch)
-    _record(backend, log, "warmup", 0, warmup.step_seconds)
+    """Warm up, then time the windows; after each, outside the clock, the log gets all seconds."""
+
+    def record(phase: str, index: int, step_seconds: list[float]) -> None:
+        log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
+
+    steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
+    record("warmup", 0, time_steps(step, config.warmup_steps, watch).step_seconds)
     for index in range(config.windows):
         backend.barrier()
-        window = time_steps(step, config.steps_per_window, watch)
+        window = time_steps(step, steps, watch)
         seconds = backend.reduce_scalar(window.seconds, "max")
-        _record(backend, log, "window", index, window.step_seconds)
-        waited = backend.gather(sum(data.wait_seconds[-config.steps_per_window :]))
-        log.write(
-            "window",
-            index=index,
-            steps=config.steps_per_window,
-            seconds=seconds,
-            input_seconds=waited,
-        )
-        images = config.samples_per_step * config.steps_per_window
+        record("window", index, window.step_seconds)
+        waited = backend.gather(sum(data.wait_seconds[-steps:]))
+        log.write("window", index=index, steps=steps, seconds=seconds, input_seconds=waited)
         progress(index + 1, config.windows, images / seconds)
-
-
-def _record(
-    backend: Backend, log: RunLog, phase: str, index: int, step_seconds: list[float]
-) -> None:
-    log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))

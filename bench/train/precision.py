@@ -8,10 +8,8 @@ import torch
 
 from bench.config import RunConfig
 
-_PARAMETERS = {
-    "float64": torch.float64,
-    "bf16": torch.bfloat16,
-}  # every other precision keeps them in float32
+# every other precision keeps them in float32
+_PARAMETERS = {"float64": torch.float64, "bf16": torch.bfloat16}
 _MEMORY_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -27,6 +25,5 @@ def memory_format(config: RunConfig) -> torch.memory_format:
 
 def autocast(config: RunConfig) -> AbstractContextManager[object]:
     """Context of every forward pass: bfloat16 where safe, with bf16-mixed; else nothing."""
-    if config.precision == "bf16-mixed":
-        return torch.autocast(config.device, torch.bfloat16)
-    return nullcontext()
+    mixed = config.precision == "bf16-mixed"
+    return torch.autocast(config.device, torch.bfloat16) if mixed else nullcontext()

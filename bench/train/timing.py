@@ -1,60 +1,37 @@
-"""The clock of a window: knows steps and seconds, nothing of devices or backends; the stopwatch is
-passed in.
-"""
+"""The clock of a window: knows steps and seconds, and is given the device's stopwatch."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
-
-Clock = Callable[[], float]
 
 
-class Stopwatch(Protocol):
-    """How one kind of device tells the time. A host clock alone would time the launch of a kernel,
-    not the kernel.
-    """
+class Stopwatch:
+    """How a device tells the time; here the host, which has finished whatever a step started."""
 
-    def now(self) -> float:
-        """Seconds, once the device has done all that it was given."""
-        ...
-
-    def mark(self) -> None:
-        """Note the end of a step without waiting for the device, so that timing never breaks the
-        overlap it measures.
-        """
-        ...
-
-    def laps(self) -> list[float]:
-        """Seconds between the marks since the last call; call after `now`."""
-        ...
-
-
-class HostStopwatch:
-    """For a device that is the host itself: whatever a step started, it has finished."""
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._marks: list[float] = []
 
     def now(self) -> float:
+        """Seconds, once the device has done all that it was given."""
         return self._clock()
 
     def mark(self) -> None:
+        """Note the end of a step; never waits for the device, whose overlap is measured."""
         self._marks.append(self._clock())
 
     def laps(self) -> list[float]:
+        """Seconds between the marks since the last call; call after `now`."""
         marks, self._marks = self._marks, []
         return [after - before for before, after in pairwise(marks)]
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One window on one rank: `seconds` between two device syncs, `step_seconds` between the steps'
-    own marks.
-    """
+    """A rank's window: `seconds` between two device syncs, `step_seconds` between steps' marks."""
 
     seconds: float
     step_seconds: list[float]

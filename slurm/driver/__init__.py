@@ -1,3 +1,1 @@
-"""What happens around the runs of a job script, here and in a Slurm allocation: it starts each run,
-ends it where it must end, records how it ended, and says what is left.
-"""
+"""Starts each run of a job script, ends it if need be, records its end, and says what is left."""

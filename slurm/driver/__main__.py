@@ -1,6 +1,4 @@
-"""python -m slurm.driver OPTIONS -- COMMON: the runs of a job script, whose lines `run ID RANKS
-OPTIONS` come on standard input. A job script starts it; its options stand there.
-"""
+"""python -m slurm.driver OPTIONS -- COMMON: runs the lines `run ID RANKS OPTIONS` of a job."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ try:
     from bench.study.folder import StudyFolder
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
-    from slurm.driver.closing import NoRoom
-    from slurm.driver.diary import Diary
+    from slurm.driver.closing import Diary, NoRoom
     from slurm.driver.job import Job, Settings, complain, read_lines
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -60,16 +57,15 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--preflight", type=words, default=[], help="other options of the doctor")
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
-    values = vars(parser.parse_args(argv))
-    return Settings(**values | {"own_env": dict(values["own_env"])})
+    asked = parser.parse_args(argv, Settings())
+    asked.own_env = dict(asked.own_env)
+    return asked
 
 
-def _here(asked: Settings, common: Sequence[str]) -> int:
-    """One job of a study at a time.
+def _here(asked: Settings, common: list[str]) -> int:
+    """One job of a study at a time; the lock is free when the last process that holds it ended.
 
-    The lock is free when the last process that holds it has ended: mpirun inherits it on purpose,
-    so that a run which outlives a killed job still counts. `python -m slurm run` hands its own
-    lock down.
+    mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
     """
     program = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(program) is None:
@@ -89,7 +85,7 @@ def _here(asked: Settings, common: Sequence[str]) -> int:
     return Job(asked, common, read_lines(sys.stdin.read()), [lock]).work()
 
 
-def _in_slurm(asked: Settings, common: Sequence[str]) -> int:
+def _in_slurm(asked: Settings, common: list[str]) -> int:
     lines = read_lines(sys.stdin.read())
     check_allocation(asked)
     folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
@@ -134,7 +130,7 @@ def _one_line(asked: Settings, error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    asked, common = _parse(argv[:at]), argv[at + 1 :]
+    asked, common = _parse(argv[:at]), list(argv[at + 1 :])
     try:
         if asked.report:
             return _report(asked)

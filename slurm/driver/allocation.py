@@ -9,13 +9,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from bench.config import UsageError
 from bench.launch import launcher
-from slurm.driver.closing import NoRoom, is_ok, oom_kills
-from slurm.driver.diary import Diary
+from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
 from slurm.driver.job import Job, Line, Settings, complain, first_error
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
@@ -31,20 +32,17 @@ class SlurmJob(Job):
     grace_s = 30.0
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
-    def __init__(
-        self, asked: Settings, common: Sequence[str], lines: Sequence[Line], diary: Diary
-    ) -> None:
+    def __init__(self, asked: Settings, common: list[str], lines: list[Line], diary: Diary) -> None:
         super().__init__(asked, common, lines)
         self.diary, self.restart = diary, diary.restart
         self.names = f"{asked.job}-{diary.id}-{diary.restart}"
-        self.hosts: dict[int, str] = {}
-        self.end_s = 0.0
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
-        self._check_alone()
-        self.hosts = _hosts(self.asked.nodes)
-        self.end_s = _end_s(self.asked.minutes)
+        for other in self.diary.begun_before():  # of a job submitted twice, lest two write one log
+            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
+                raise UsageError(f"job {other} is at work on the same runs")
+        self.hosts, self.end_s = _hosts(self.asked.nodes), _end_s(self.asked.minutes)
         self._preflight()
         self._calibrate("start")
         self.run_all()
@@ -54,17 +52,15 @@ class SlurmJob(Job):
         return 1 if self.failed or self.left else 0
 
     def finish(self, code: int, refused: str) -> None:
-        """Tell the diary, and have Slurm start the job again for what is left.
-
-        Not after TERM, which is somebody's wish or a preemption, after which Slurm does it itself;
-        and not where no run was begun: the next start would not come further.
-        """
+        """Tell the diary, and have Slurm start the job again for what is left."""
         try:
             reason = f"refused: {refused}" if refused else self._why()
             self.diary.tell("end", reason=reason, failed=self.failed, left=self.left, code=code)
         except NoRoom as error:
             if not refused:  # else the disk is full already, and the job has said it
                 complain(f"error: {error}")
+        # not after TERM: somebody's wish, or a preemption, after which Slurm does it itself; nor
+        # where no run was begun: the next start would not come further
         again = self.left and self.begun and self.steps.stopped != signal.SIGTERM
         if self.asked.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
@@ -90,16 +86,11 @@ class SlurmJob(Job):
 
     def launch(self, ranks: int, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
-        hosts = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
-        return launcher.command(
-            self.asked.launcher,
-            ranks,
-            args=self.asked.launch_args,
-            hosts=hosts,
-            ranks_per_node=self.asked.ranks_per_node,
-            cpus_per_rank=self.asked.cpus_per_rank,
-            first_rank=first * self.asked.ranks_per_node,
-        )
+        asked, per_node = self.asked, self.asked.ranks_per_node
+        place: dict[str, Any] = {"ranks_per_node": per_node, "cpus_per_rank": asked.cpus_per_rank}
+        place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
+        place["first_rank"] = first * per_node
+        return launcher.command(asked.launcher, ranks, args=asked.launch_args, **place)
 
     def _why(self, otherwise: str = "") -> str:
         if self.steps.stopped is None:
@@ -110,12 +101,6 @@ class SlurmJob(Job):
         """Whether another run can end before the job must: half as long again as the longest."""
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, self.asked.limit_s)
         return self.end_s - time.time() - self.asked.lead_s >= need_s
-
-    def _check_alone(self) -> None:
-        """Of a job submitted twice the one that began first goes on, lest two write one log."""
-        for other in self.diary.begun_before():
-            if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
-                raise UsageError(f"job {other} is at work on the same runs")
 
     def _preflight(self) -> None:
         """Look before the hours are spent: the same launch, all ranks, every transport once."""
@@ -170,11 +155,7 @@ class SlurmJob(Job):
                 print(f"calibration at the {when} on {host}: {code}", flush=True)
 
     def _look_for_lost_hosts(self) -> None:
-        """After a step that went wrong each host is asked for a word: one without is lost.
-
-        With --no-kill the job outlives a lost node, and Slurm's list of its hosts does not shrink.
-        No host is ever replaced: a pair counts only on the same ones.
-        """
+        """Ask each host for a word: one without is lost, and not replaced, for the pairs' sake."""
         # --overlap: Slurm may hold on to what the step that went wrong had of this host
         asked: dict[int, tuple[Path, Step]] = {}
         for index, host in self.hosts.items():
@@ -219,21 +200,15 @@ def _hosts(nodes: int) -> dict[int, str]:
 
 
 def _end_s(minutes: int) -> float:
-    """When the job must have ended, in seconds since 1970; else what it asked for.
-
-    Slurm before 23.02 does not say: ask it.
-    """
-    said = os.environ.get("SLURM_JOB_END_TIME", "")
-    try:
-        end_s = float(said) if said.isdecimal() else _asked_end_s()
-    except ValueError:
-        end_s = 0.0
+    """When the job must have ended, in seconds since 1970; by what it asked for if none tells."""
+    said, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
+    if said.isdecimal():
+        end_s = float(said)
+    else:  # Slurm before 23.02 does not say: ask it
+        told = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
+        with suppress(ValueError):
+            end_s = datetime.fromisoformat(told).timestamp()
     return end_s if end_s > time.time() else time.time() + 60 * minutes
-
-
-def _asked_end_s() -> float:
-    said = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
-    return datetime.fromisoformat(said).timestamp()
 
 
 def _ask(*command: str) -> str:

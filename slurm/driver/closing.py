@@ -1,9 +1,11 @@
-"""The last line of a run's log: the launcher's view of how the run ended."""
+"""What a job writes down: the last line of each run's log, and a diary of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +17,15 @@ from slurm.driver.steps import Ended
 # Lines that tell how a run ended; bench/record/outcome.py judges by them
 _GRAVE = re.compile(r"memory|oom.kill|bad_alloc|node.fail|lost communication", re.IGNORECASE)
 _TELLING = re.compile(
-    r"error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]",
-    re.IGNORECASE,
+    r"error|exception|killed|signal|exit code|process name|process rank|tasks? [0-9]", re.IGNORECASE
 )
 _MOST_LINES = 8  # of each kind
 _MOST_CHARACTERS = 300
 _ROOM_BYTES = 2**20
+
+
+class NoRoom(UsageError):
+    """A file of the study's folder cannot be written."""
 
 
 def is_ok(log: Path) -> bool:
@@ -40,10 +45,7 @@ def oom_kills() -> int:
 def close(
     log: Path, out: Path, ended: Ended, *, limit_s: int, stopped: bool, oom_kills_before: int
 ) -> None:
-    """Add the `exit` event to the log, sealed; where a run left none, this line makes one.
-
-    Raises UsageError where it cannot be written.
-    """
+    """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
     fields = {
         "code": ended.code,
         "timed_out": ended.timed_out,
@@ -63,10 +65,6 @@ def close(
         raise NoRoom(f"{log} cannot be written: {error.strerror}") from None
 
 
-class NoRoom(UsageError):
-    """A file of the study's folder cannot be written."""
-
-
 def check_room(folder: Path) -> None:
     """Raise NoRoom where a run failed because the disk is full: all others would fail alike."""
     probe = folder / f".room.{os.getpid()}"
@@ -79,30 +77,16 @@ def check_room(folder: Path) -> None:
 
 
 def _said(out: Path) -> Iterator[str]:
-    """What a run and its launcher printed that tells how it ended, and the last line.
-
-    Printable characters only: a run may print anything.
-    """
-    seen: set[str] = set()
-    grave = telling = 0
-    last = ""
-    for line in _lines(out):
-        if line in seen:
-            continue
-        seen.add(line)
+    """What a run and its launcher printed that tells how it ended, and the last line."""
+    told, last = {_GRAVE: 0, _TELLING: 0}, ""
+    for line in dict.fromkeys(_lines(out)):
         last = line
-        if _GRAVE.search(line):
-            grave += 1
-            if grave > _MOST_LINES:
-                continue
-        elif _TELLING.search(line):
-            telling += 1
-            if telling > _MOST_LINES:
-                continue
-        else:
-            continue
-        last = ""
-        yield line
+        kind = next((kind for kind in told if kind.search(line)), None)
+        if kind is not None:
+            told[kind] += 1
+            if told[kind] <= _MOST_LINES:
+                last = ""
+                yield line
     if last:
         yield last
 
@@ -113,6 +97,41 @@ def _lines(out: Path) -> Iterator[str]:
     with out.open("rb") as file:
         for whole in file:
             for part in whole.rstrip(b"\n").replace(b"\t", b" ").split(b"\r"):
+                # a run may print anything
                 text = "".join(chr(c) if 32 <= c < 127 else "?" for c in part[:_MOST_CHARACTERS])
                 if text.strip():
                     yield text
+
+
+class Diary:
+    """jobs/JOB.jsonl of the study's folder, for `slurm status` where Slurm keeps no account."""
+
+    def __init__(self, study_dir: Path, job: str) -> None:
+        self.path = study_dir / "jobs" / f"{job}.jsonl"
+        self.id = os.environ["SLURM_JOB_ID"]
+        self.restart = int(os.environ.get("SLURM_RESTART_COUNT", "0"))  # a requeued job's id stays
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        nodes = os.environ.get("SLURM_JOB_NODELIST", "")
+        self.tell("begin", nodes=nodes, time=int(time.time()))
+
+    def tell(self, event: str, **fields: object) -> None:
+        line = json.dumps({"event": event, "job": self.id, "restart": self.restart, **fields})
+        try:
+            with self.path.open("a") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise NoRoom(f"{self.path} cannot be written: {error.strerror}") from None
+
+    def begun_before(self) -> list[str]:
+        """Other jobs that began before this one."""
+        jobs: list[str] = []
+        for line in self.path.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:  # torn
+                continue
+            if event.get("event") == "begin":
+                if event["job"] == self.id:
+                    return jobs
+                jobs.append(event["job"])
+        return jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shlex
@@ -10,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,8 +49,7 @@ def read_lines(text: str) -> list[Line]:
     return lines
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(argparse.Namespace):
     """What a job script says of itself and its site; __main__.py explains each."""
 
     study_dir: Path
@@ -81,22 +80,17 @@ class Job:
     verb = "run"  # of `python -m slurm`, that goes on with the study
     grace_s = 10.0  # for a launcher to end its ranks, before it is killed
     signals: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    restart = 0  # how often Slurm has started the job again
 
     def __init__(
-        self,
-        asked: Settings,
-        common: Sequence[str],
-        lines: Sequence[Line],
-        keep_open: Sequence[int] = (),
+        self, asked: Settings, common: list[str], lines: list[Line], keep_open: Sequence[int] = ()
     ) -> None:
         self.asked, self.common, self.lines = asked, common, lines
         self.steps = Steps(self.grace_s, keep_open)
         self.folder = asked.study_dir
         self.bench = [*asked.container, asked.python, "-m", "bench"]
-        self.restart = 0
         self.reason = "complete"  # why the job ends
-        self.begun = self.failed = self.left = 0
-        self.longest_s = 0
+        self.begun = self.failed = self.left = self.longest_s = 0
 
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
@@ -118,18 +112,6 @@ class Job:
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
             raise UsageError(f"{line.id}: {first_error(out)}")
-
-    def command(self, line: Line) -> list[str]:
-        """The words that start a run, without its log."""
-        return [
-            *self.launch(line.ranks),
-            *self.own_env(line.backend),
-            *self.bench,
-            *self.common,
-            "--world-size",
-            str(line.ranks),
-            *line.options,
-        ]
 
     def launch(self, ranks: int) -> list[str]:
         program = os.environ.get("MPIRUN", "mpirun")
@@ -178,28 +160,22 @@ class Job:
 
     def _run(self, line: Line, log: Path, out: Path) -> Ended:
         before = oom_kills()
-        with self._own_folder() as folder:
+        command = [*self.launch(line.ranks), *self.own_env(line.backend), *self.bench]
+        command += [*self.common, "--world-size", str(line.ranks), *line.options]
+        command += ["--log-path", str(log)]
+        # on one machine, for temporary files: mpirun kills what would have removed them
+        own: AbstractContextManager[str | None] = nullcontext()
+        if self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args:
+            own = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
+        with own as folder:
             env = {**os.environ, "TMPDIR": folder} if folder else None
-            command = [*self.command(line), "--log-path", str(log)]
             ended = self.steps.wait(self.steps.start(command, out, self.asked.limit_s, env))
         self.close(log, out, ended, before)
         return ended
 
-    def _own_folder(self) -> AbstractContextManager[str | None]:
-        """Of one machine's run, for temporary files: mpirun kills what would have removed them."""
-        if self.asked.launcher != "mpirun" or "--hostfile" in self.asked.launch_args:
-            return nullcontext()
-        return tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
-
-    def close(self, log: Path, out: Path, ended: Ended, oom_kills_before: int) -> None:
-        close(
-            log,
-            out,
-            ended,
-            limit_s=self.asked.limit_s,
-            stopped=self.steps.stopped is not None,
-            oom_kills_before=oom_kills_before,
-        )
+    def close(self, log: Path, out: Path, ended: Ended, before: int) -> None:
+        limit_s, stopped = self.asked.limit_s, self.steps.stopped is not None
+        close(log, out, ended, limit_s=limit_s, stopped=stopped, oom_kills_before=before)
 
 
 def first_error(out: Path) -> str:

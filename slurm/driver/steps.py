@@ -1,6 +1,4 @@
-"""Processes that a job starts: each has a time limit, and hears once of a signal that stops the
-job.
-"""
+"""Processes that a job starts: each has a time limit, and hears once of a signal to the job."""
 
 from __future__ import annotations
 
@@ -8,12 +6,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TIMED_OUT, KILLED = 124, 137  # exit codes, as those of `timeout`
+_NEVER = float("inf")
 
 
 class Ended(NamedTuple):
@@ -42,7 +41,7 @@ class Step:
     def is_late(self) -> None:
         """The limit is reached, or the time to end by."""
         if self.told:
-            self._killed, self.deadline = True, float("inf")
+            self._killed, self.deadline = True, _NEVER
             self.process.kill()
         else:
             self.timed_out = True
@@ -50,14 +49,12 @@ class Step:
 
     def wait(self) -> Ended:
         code = self.process.wait()  # sleeps until then: the ranks need the cores
-        self.deadline = float("inf")
+        self.deadline = _NEVER
         wall_s = int(time.monotonic() - self.began)
         _kill_session(self.process.pid)  # ranks that outlived their launcher slow the next run
-        if self._killed:
-            return Ended(KILLED, self.timed_out, wall_s)
-        if self.timed_out:
-            return Ended(TIMED_OUT, True, wall_s)
-        return Ended(128 - code if code < 0 else code, False, wall_s)
+        if self._killed or self.timed_out:
+            code = KILLED if self._killed else TIMED_OUT
+        return Ended(128 - code if code < 0 else code, self.timed_out, wall_s)
 
 
 class Steps:
@@ -77,24 +74,13 @@ class Steps:
         signal.signal(signal.SIGALRM, self._look)
 
     def start(
-        self,
-        command: Sequence[str],
-        out: Path,
-        limit_s: float,
-        env: Mapping[str, str] | None = None,
+        self, command: Sequence[str], out: Path, limit_s: float, env: dict[str, str] | None = None
     ) -> Step:
         """Start a command without input; what it prints goes to `out`."""
+        own: dict[str, Any] = {"start_new_session": True, "pass_fds": self._keep_open, "env": env}
+        own |= {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         with out.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-                pass_fds=self._keep_open,
-            )
-        step = Step(process, limit_s, self._grace_s)
+            step = Step(subprocess.Popen(command, stdout=file, **own), limit_s, self._grace_s)
         self._running.append(step)
         if self.stopped is not None:  # the signal came before there was a process
             step.end()
@@ -120,9 +106,9 @@ class Steps:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        first = min((step.deadline for step in self._running), default=float("inf"))
-        left_s = max(first - time.monotonic(), 0.01)
-        signal.setitimer(signal.ITIMER_REAL, 0 if first == float("inf") else left_s)
+        first = min((step.deadline for step in self._running), default=_NEVER)
+        left_s = 0 if first == _NEVER else max(first - time.monotonic(), 0.01)
+        signal.setitimer(signal.ITIMER_REAL, left_s)
 
 
 def _kill_session(session: int) -> None:

@@ -1,11 +1,7 @@
-"""One rank of the contract test: trains small models through a backend, or through no backend at
-all, and saves the outcome.
+"""One rank of the contract test: trains small models through a backend and saves the outcome.
 
-    mpirun -n 2 python -m tests.bench.contract_worker OUT.pt --backend ddp --world-size 2
-    --batch-per-rank 4 python -m tests.bench.contract_worker OUT.pt --batch-per-rank 4 --shards 2
-    the specification, in one process
-
-The specification is plain torch: every shard's gradient in turn, their mean, one SGD step.
+With --shards N it trains by the specification instead, in one process of plain torch: every
+shard's gradient in turn, their mean, one SGD step.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig, parse_argv
-from bench.instrument import Silent
+from bench.instrument import Observer
 from bench.launch import world as launching
 from bench.launch.resources import environment
 from tests.bench import fourth
@@ -33,20 +29,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "accumulate": {"accumulate": 2},
     "clip": {"clip_norm": 0.1},
     "fp16 on the wire": {"compression": "fp16"},
-    "all together": {
-        "precision": "bf16",
-        "memory_format": "channels_last",
-        "accumulate": 2,
-        "clip_norm": 0.1,
-    },
 }
+VARIANTS["all together"] = VARIANTS["bf16"] | VARIANTS["channels_last"]
+VARIANTS["all together"] |= VARIANTS["accumulate"] | VARIANTS["clip"]
 PRECISIONS = ("float32", "float64")
 
 
 def cases(config: RunConfig) -> dict[tuple[str, str], RunConfig]:
-    """The same run for every model and variant; a rising learning rate shows that schedules reach
-    the optimiser.
-    """
+    """The same run for every model and variant; a rising rate shows that schedules arrive."""
     common = {"base_lr": 1.0, "lr_warmup_steps": 8}
     return {
         (model, name): config.model_copy(update={"model": model, **common, **variant})
@@ -59,11 +49,8 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     """Batches of one rank of `world_size`, whatever the backend of `config`."""
     from bench.data import batches, load_images
 
-    whole = RunConfig(
-        backend="ddp",
-        world_size=world_size,
-        **config.model_dump(include={"batch_per_rank", "dataset", "seed", "precision"}),
-    )
+    same = config.model_dump(include={"batch_per_rank", "dataset", "seed", "precision"})
+    whole = RunConfig(backend="ddp", world_size=world_size, **same)
     return batches(whole, rank, load_images(whole))
 
 
@@ -80,7 +67,7 @@ def make_loop(
     return Loop(config, backend, network, samples, observer)
 
 
-class FirstGradients(Silent):
+class FirstGradients(Observer):
     """Keeps the first step's gradients as they are after the exchange."""
 
     def __init__(self, network: Any) -> None:
@@ -94,9 +81,7 @@ class FirstGradients(Silent):
 
 
 def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """Twenty steps of the study's own loop. Every rank starts from weights of its own: rank 0's
-    must win.
-    """
+    """Twenty steps of the study's own loop, each rank from its own weights: rank 0's must win."""
     from bench.models import build_model
     from bench.train.checks import digest
 
@@ -114,9 +99,7 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 
 
 def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str, Any]:
-    """The same twenty steps in plain torch; `order` is the order in which the shards' gradients are
-    summed.
-    """
+    """The same twenty steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -125,38 +108,30 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     from bench.train.precision import autocast, parameter_dtype
 
     network = build_model(config, 10)
-    layout = (
-        torch.channels_last if config.memory_format == "channels_last" else torch.contiguous_format
-    )
-    sgd = torch.optim.SGD(
-        network.parameters(), lr=0.0, momentum=config.momentum, weight_decay=config.weight_decay
-    )
+    last = config.memory_format == "channels_last"
+    layout = torch.channels_last if last else torch.contiguous_format
+    own: dict[str, Any] = {"momentum": config.momentum, "weight_decay": config.weight_decay}
+    sgd = torch.optim.SGD(network.parameters(), lr=0.0, **own)
+    rate = config.base_lr * config.samples_per_rank * shards / 256
     data = [shard_of(config, rank, shards) for rank in range(shards)]
     first: list[torch.Tensor] = []
     for step in range(STEPS):
-        sgd.param_groups[0]["lr"] = (
-            config.base_lr * config.samples_per_rank * shards / 256 * min(1.0, (step + 1) / 8)
-        )
+        sgd.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 8)
         batches = [next(d) for d in data]
         sums: list[torch.Tensor] = []
         for rank in order:
             images, labels = batches[rank]
             images = images.to(parameter_dtype(config), memory_format=layout)
             network.zero_grad()
-            for part in zip(
-                images.chunk(config.accumulate), labels.chunk(config.accumulate), strict=True
-            ):
+            parts = (tensor.chunk(config.accumulate) for tensor in (images, labels))
+            for part in zip(*parts, strict=True):
                 with autocast(config):
                     loss = cross_entropy(network(part[0]), part[1]) / config.accumulate
                 loss.backward()
             # bfloat16 gradients are averaged in float32 and rounded once
             found = [p.grad for p in network.parameters() if p.grad is not None]
             gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in found]
-            sums = (
-                [g + s for g, s in zip(gradients, sums, strict=True)]
-                if sums
-                else [g.clone() for g in gradients]
-            )
+            sums = [g + s for g, s in zip(gradients, sums, strict=True)] if sums else gradients
         for parameter, total in zip(network.parameters(), sums, strict=True):
             parameter.grad = (total / shards).to(parameter.dtype)
         first = first or [p.grad.clone() for p in network.parameters() if p.grad is not None]
@@ -180,15 +155,12 @@ def joined(config: RunConfig, shards: int) -> list[Any]:
     network = build_model(config, 10)
     parts = [next(shard_of(config, rank, shards)) for rank in range(shards)]
     images, labels = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return list(
-        torch.autograd.grad(cross_entropy(network(images), labels), list(network.parameters()))
-    )
+    loss = cross_entropy(network(images), labels)
+    return list(torch.autograd.grad(loss, list(network.parameters())))
 
 
 def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
-    """The small verbs of the protocol, with values that tell a sum from a maximum and rank 0 from
-    the rest.
-    """
+    """The small verbs, with values that tell a sum from a maximum and rank 0 from the rest."""
     import torch
 
     from bench.models import build_model

@@ -1,6 +1,4 @@
-"""Small data sets in the true on-disk formats, written byte by byte from their descriptions, not by
-the readers' libraries.
-"""
+"""Small data sets in the true formats, byte by byte and not by the readers' libraries."""
 
 from __future__ import annotations
 
@@ -23,13 +21,8 @@ def pixels(samples: int, seed: int = 0) -> Pixels:
 
 
 def config(dataset: str, folder: Path, **fields: object) -> RunConfig:
-    base: dict[str, object] = {
-        "dataset": dataset,
-        "data_dir": folder,
-        "batch_per_rank": 4,
-        "download": False,
-    }
-    return RunConfig(**{**base, **fields})
+    base: dict[str, object] = {"dataset": dataset, "data_dir": folder, "download": False}
+    return RunConfig(**{**base, "batch_per_rank": 4, **fields})
 
 
 # --- MATLAB 5 (.mat), after "MAT-File Format", MathWorks: SVHN
@@ -72,11 +65,8 @@ def write_svhn(folder: Path, images: Pixels, labels: list[int], compressed: bool
 
 
 def _string(text: bytes) -> bytes:
-    return (
-        b"U" + bytes([len(text)]) + text
-        if len(text) < 256
-        else b"T" + struct.pack("<i", len(text)) + text
-    )
+    short = len(text) < 256
+    return (b"U" + bytes([len(text)]) if short else b"T" + struct.pack("<i", len(text))) + text
 
 
 def _integers(values: list[int]) -> bytes:
@@ -85,20 +75,11 @@ def _integers(values: list[int]) -> bytes:
 
 def _array(rows: Pixels) -> bytes:
     """A numpy array of bytes as numpy 1 pickled it under Python 2."""
-    kind = (
-        b"cnumpy\ndtype\n"
-        + _string(b"u1")
-        + b"K\0K\x01\x87R"
-        + b"(K\x03"
-        + _string(b"|")
-        + b"NNN"
-        + b"J\xff\xff\xff\xff" * 2
-    )
-    kind += b"K\0tb"
+    kind = b"cnumpy\ndtype\n" + _string(b"u1") + b"K\0K\x01\x87R" + b"(K\x03" + _string(b"|")
+    kind += b"NNN" + b"J\xff\xff\xff\xff" * 2 + b"K\0tb"
     shape = b"".join(b"J" + struct.pack("<i", edge) for edge in rows.shape) + b"\x86"
-    empty = (
-        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" + _string(b"b") + b"\x87R"
-    )
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"
+    empty += _string(b"b") + b"\x87R"
     return empty + b"(K\x01" + shape + kind + b"\x89" + _string(rows.tobytes()) + b"tb"
 
 
@@ -107,13 +88,8 @@ def _pickle(entries: dict[bytes, bytes]) -> bytes:
 
 
 def cifar_bytes(images: Pixels, labels: list[int], key: bytes = b"labels") -> bytes:
-    return _pickle(
-        {
-            b"batch_label": _string(b"training"),
-            key: _integers(labels),
-            b"data": _array(images.reshape(len(images), -1)),
-        }
-    )
+    entries = {b"batch_label": _string(b"training"), key: _integers(labels)}
+    return _pickle({**entries, b"data": _array(images.reshape(len(images), -1))})
 
 
 def cifar_meta(key: bytes, classes: int) -> bytes:
@@ -151,9 +127,8 @@ def write_folder(folder: Path, per_class: int = 6) -> list[Path]:
         (folder / name).mkdir(parents=True)
         for index in range(per_class):
             size = (40 + 5 * index, 60 - 3 * index + label)
-            noise = np.random.default_rng([label, index]).integers(
-                0, 256, (size[1], size[0], 3), dtype=np.uint8
-            )
+            random, shape = np.random.default_rng([label, index]), (*size[::-1], 3)
+            noise = random.integers(0, 256, shape, dtype=np.uint8)
             paths.append(folder / name / f"{name}_{index}.JPEG")
             Image.fromarray(noise).save(paths[-1], quality=90)
     return paths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,18 +74,20 @@ def other_size(config: RunConfig) -> Ramp:
     return Ramp(config, _size=20)
 
 
+def ramp_of(config: RunConfig, name: str, method: str, body: Callable[..., Any]) -> Any:
+    """A ramp one of whose methods is another; its class has that name."""
+    return type(name, (Ramp,), {method: body})(config)
+
+
 def images_only(config: RunConfig) -> Any:
-    return type("ImagesOnly", (Ramp,), {"__getitem__": lambda self, index: torch.zeros(3, 32, 32)})(
-        config
-    )
+    return ramp_of(config, "Images", "__getitem__", lambda self, index: torch.zeros(3, 32, 32))
 
 
 def misshapen(config: RunConfig) -> Any:
-    return type(
-        "Misshapen",
-        (Endless,),
-        {"__getitems__": lambda self, indices: (torch.zeros(len(indices), 32, 32), 0)},
-    )()
+    def batch(self: object, indices: list[int]) -> Any:
+        return torch.zeros(len(indices), 32, 32), 0
+
+    return type("Misshapen", (Endless,), {"__getitems__": batch})()
 
 
 def true_classes(config: RunConfig) -> Ramp:
@@ -92,17 +95,14 @@ def true_classes(config: RunConfig) -> Ramp:
 
 
 def broken_labels(config: RunConfig) -> Any:
-    return type(
-        "Broken", (Ramp,), {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), 0.9)}
-    )(config)
+    image = torch.zeros(3, 32, 32)
+    return ramp_of(config, "Broken", "__getitem__", lambda self, index: (image, 0.9))
 
 
 def tensor_labels(config: RunConfig) -> Any:
-    return type(
-        "Tensors",
-        (Ramp,),
-        {"__getitem__": lambda self, index: (torch.zeros(3, 32, 32), torch.tensor(index % 2))},
-    )(config)
+    image = torch.zeros(3, 32, 32)
+    labels = torch.tensor([0, 1])
+    return ramp_of(config, "Tensors", "__getitem__", lambda self, i: (image, labels[i % 2]))
 
 
 def broken_batches(config: RunConfig) -> Any:
@@ -124,8 +124,8 @@ def fails_when_read(config: RunConfig) -> Any:
     def item(self: object, index: int) -> None:
         raise LookupError("planted in the sample")
 
-    return type("FailsWhenRead", (Ramp,), {"__getitem__": item})(config)
+    return ramp_of(config, "FailsWhenRead", "__getitem__", item)
 
 
 def without_length(config: RunConfig) -> Any:
-    return type("WithoutLength", (Ramp,), {"__len__": lambda self: 2.5})(config)
+    return ramp_of(config, "WithoutLength", "__len__", lambda self: 2.5)

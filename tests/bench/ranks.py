@@ -1,6 +1,4 @@
-"""Start real ranks for tests: the launchers of this environment, with a time limit, and their
-output in the failure.
-"""
+"""Start real ranks for tests: this environment's launchers, with a time limit."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,63 +16,33 @@ ROOT = Path(__file__).parents[2]
 _BIN = Path(sys.executable).parent
 # a launch of this test process must not leak into the launches that it makes
 _LAUNCH_PREFIXES = (
-    "OMPI_",
-    "PMIX_",
-    "PMI_",
-    "MPI_LOCAL",
-    "MV2_",
-    "SLURM_",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_",
-    "TORCHELASTIC",
-    "HOROVOD_",
+    *("OMPI_", "PMIX_", "PRTE_", "PMI_", "MPI_LOCAL", "MV2_", "SLURM_", "HOROVOD_"),
+    *("RANK", "WORLD_SIZE", "LOCAL_", "TORCHELASTIC"),
 )
+_UNBOUND = ("--bind-to", "none", "--oversubscribe", sys.executable)
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A clean environment in which a launcher of the virtual environment works, also for root."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith((*_LAUNCH_PREFIXES, "PRTE_"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCH_PREFIXES)}
     clean["PATH"] = f"{_BIN}{os.pathsep}{clean.get('PATH', '')}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**clean, **root, **(extra or {})}
 
 
 def mpirun(ranks: int, *words: str) -> list[str]:
-    """`python words...` on `ranks` ranks of this machine, unbound,
-    more ranks than cores allowed.
-    """
-    return [
-        "mpirun",
-        "-n",
-        str(ranks),
-        "--bind-to",
-        "none",
-        "--oversubscribe",
-        sys.executable,
-        *words,
-    ]
+    """`python words...` on `ranks` ranks of this machine, more ranks than cores allowed."""
+    return ["mpirun", "-n", str(ranks), *_UNBOUND, *words]
 
 
 def torchrun(ranks: int, *words: str) -> list[str]:
-    """The same under torchrun; standalone, because its usual fixed port may be taken by somebody
-    else.
-    """
-    return [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        str(ranks),
-        *words,
-    ]
+    """The same under torchrun; standalone, because its usual fixed port may be taken."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*start, "--nproc-per-node", str(ranks), *words]
 
 
 def horovodrun(ranks: int, *words: str) -> list[str]:
-    """The same under horovodrun with Gloo; with MPI it calls mpirun, in words that Open MPI 5 does
-    not know.
-    """
+    """The same under horovodrun with Gloo; its words for mpirun are not Open MPI 5's."""
     return ["horovodrun", "--gloo", "-np", str(ranks), sys.executable, *words]
 
 
@@ -84,23 +53,11 @@ def mpich(ranks: int, *words: str) -> list[str]:
 
 def openmpi4(ranks: int, *words: str) -> list[str]:
     """The same under the system's Open MPI, which is Debian's fourth."""
-    command = _optional("mpirun.openmpi", "openmpi-bin")
-    return [
-        command,
-        "-n",
-        str(ranks),
-        "--bind-to",
-        "none",
-        "--oversubscribe",
-        sys.executable,
-        *words,
-    ]
+    return [_optional("mpirun.openmpi", "openmpi-bin"), "-n", str(ranks), *_UNBOUND, *words]
 
 
 def _optional(command: str, package: str) -> str:
-    """A launcher that the environment does not bring: the test skips without it, which CI counts as
-    a failure.
-    """
+    """A launcher of the system's: the test skips without it, which CI counts as a failure."""
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed here (Debian package {package})")
     return command
@@ -109,17 +66,10 @@ def _optional(command: str, package: str) -> str:
 def run(
     command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end; its output is captured, and a hang fails the test with what was printed so
-    far.
-    """
+    """Run to the end; a hang fails the test with what was printed so far."""
+    streams: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True}
     return subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment(extra),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        stdin=subprocess.DEVNULL,
+        command, cwd=ROOT, env=environment(extra), timeout=timeout_s, check=False, **streams
     )
 
 

@@ -1,10 +1,9 @@
-"""The backend contract, on real ranks: every backend trains as one process that averages the
-shards' gradients.
-"""
+"""The contract, on real ranks: a backend trains as one process that averages shards' gradients."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,11 @@ from tests.bench.ranks import mpirun, run
 pytestmark = pytest.mark.ranks
 
 WORKER = "tests.bench.contract_worker"
+OVER_MPI, OVER_GLOO = ("ddp/mpi", "horovod/mpi"), ("ddp/gloo", "horovod/gloo")
 CELLS = [
-    *[
-        (cell, "shipped", ranks)
-        for cell in ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
-        for ranks in (2, 3)
-    ],
-    *[(cell, "matched", ranks) for cell in ("ddp/mpi", "horovod/mpi") for ranks in (2, 3)],
-    *[(cell, "matched", 2) for cell in ("ddp/gloo", "horovod/gloo")],
+    *[(cell, "shipped", ranks) for cell in (*OVER_MPI, *OVER_GLOO) for ranks in (2, 3)],
+    *[(cell, "matched", ranks) for cell in OVER_MPI for ranks in (2, 3)],
+    *[(cell, "matched", 2) for cell in OVER_GLOO],
     ("fourth/gloo", "shipped", 2),  # known to the tests alone
 ]
 STEP_TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
@@ -42,35 +38,15 @@ def outcome(command_for: Any) -> Any:
 @functools.cache
 def trained(cell: str, settings: str, ranks: int) -> Any:
     backend, transport = cell.split("/")
-    options = [
-        "--backend",
-        backend,
-        "--transport",
-        transport,
-        "--settings",
-        settings,
-        "--world-size",
-        str(ranks),
-    ]
-    return outcome(lambda out: mpirun(ranks, "-m", WORKER, out, *options, "--batch-per-rank", "4"))
+    options = ["--backend", backend, "--transport", transport, "--settings", settings]
+    options += ["--world-size", str(ranks), "--batch-per-rank", "4"]
+    return outcome(lambda out: mpirun(ranks, "-m", WORKER, out, *options))
 
 
 @functools.cache
 def specified(shards: int) -> Any:
-    import sys
-
-    return outcome(
-        lambda out: [
-            sys.executable,
-            "-m",
-            WORKER,
-            out,
-            "--batch-per-rank",
-            "4",
-            "--shards",
-            str(shards),
-        ]
-    )
+    options = ["--batch-per-rank", "4", "--shards", str(shards)]
+    return outcome(lambda out: [sys.executable, "-m", WORKER, out, *options])
 
 
 def relative(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
@@ -89,13 +65,11 @@ def test_trains_as_one_process_that_averages_the_shards(
     assert len(set(got["digests"])) == 1, "ranks ended with different parameters"
     assert len(got["gradients"]) == len(want["gradients"]) > 0
     if "compression" in VARIANTS[precision]:
-        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10, (
-            "two roundings to eleven bits"
-        )
+        # two roundings to eleven bits
+        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10
         return
-    if (
-        ranks == 2
-    ):  # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
+    # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
+    if ranks == 2:
         assert got["digests"][0] == want["digests"][0]
         return
     tolerance = STEP_TOLERANCE.get(precision, STEP_TOLERANCE["float32"])
@@ -109,10 +83,8 @@ def test_trains_as_one_process_that_averages_the_shards(
     # the specification summed in another order, which is as legitimate
     drift = relative(got["parameters"], want["parameters"])
     allowed = relative(want["other_order"]["parameters"], want["parameters"])
-    print(
-        f"{cell} {settings} {model} {precision}: drift {drift:.1e} after 20 steps, other order of "
-        f"summation {allowed:.1e}"
-    )
+    told = f"drift {drift:.1e} after 20 steps, other order of summation {allowed:.1e}"
+    print(f"{cell} {settings} {model} {precision}: {told}")
     assert drift <= max(100 * allowed, tolerance)
 
 
@@ -122,15 +94,12 @@ def test_without_batchnorm_it_is_the_gradient_of_the_joined_batch(
     cell: str, settings: str, ranks: int, precision: str
 ) -> None:
     got = trained(cell, settings, ranks)[MODELS[0], precision]["gradients"]
-    assert (
-        relative(got, specified(ranks)[MODELS[0], precision]["joined"]) <= STEP_TOLERANCE[precision]
-    )
+    want = specified(ranks)[MODELS[0], precision]["joined"]
+    assert relative(got, want) <= STEP_TOLERANCE[precision]
 
 
 def test_batchnorm_sees_its_own_shard_only() -> None:
-    """The joined batch has other statistics, so this must differ: it shows that the comparison
-    above can fail.
-    """
+    """The joined batch has other statistics, so this must differ: the comparison can fail."""
     want = specified(2)[MODELS[1], "float64"]
     assert relative(want["gradients"], want["joined"]) > 1e-3
 
@@ -142,17 +111,14 @@ def test_small_verbs(cell: str, settings: str, ranks: int) -> None:
     assert got["third"] == 1 / 3, "scalars must travel in float64"
     assert got["gathered"] == [{"rank": r, "text": "x" * r} for r in range(ranks)]
     for start in got["start"][1:]:
-        assert all(torch.equal(a, b) for a, b in zip(start, got["start"][0], strict=True)), (
-            "rank 0's weights must win"
-        )
+        same = [torch.equal(a, b) for a, b in zip(start, got["start"][0], strict=True)]
+        assert all(same), "rank 0's weights must win"
     assert all(got["no_state_after_wrap"]), "wrapping must not take a step"
     for buffers in got["buffers"]:
         assert len(buffers) == 6
         assert all((b == 1).all() for b in buffers), "rank 0's buffers must win"
     assert all(got["cleared"])
-    assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), (
-        "the barrier let a rank through before rank 0 came"
-    )
+    assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), "the barrier waits for rank 0"
 
 
 def test_matched_settings_exchange_equal_bytes() -> None:

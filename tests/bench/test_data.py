@@ -1,6 +1,4 @@
-"""Data: every sample at most once per epoch, the same order for every number of ranks, nothing
-invented.
-"""
+"""Data: every sample at most once per epoch, in the same order for every number of ranks."""
 
 from __future__ import annotations
 
@@ -43,10 +41,8 @@ def test_each_sample_at_most_once_per_epoch_and_the_rest_dropped() -> None:
 
 
 def test_seeds_differ() -> None:
-    assert (
-        next(step_indices(1797, 300, seed=1)).tolist()
-        != next(step_indices(1797, 300, seed=2)).tolist()
-    )
+    one, two = (next(step_indices(1797, 300, seed=seed)).tolist() for seed in (1, 2))
+    assert one != two
 
 
 @pytest.mark.parametrize("dataset", ["digits", "synthetic"])
@@ -55,10 +51,8 @@ def test_shards_join_to_the_global_batch_whatever_the_number_of_ranks(
     dataset: str, world_size: int
 ) -> None:
     whole = take(config(dataset=dataset, global_batch=30), 0, 3)
-    shards = [
-        take(config(dataset=dataset, global_batch=30, world_size=world_size), r, 3)
-        for r in range(world_size)
-    ]
+    divided = config(dataset=dataset, global_batch=30, world_size=world_size)
+    shards = [take(divided, rank, 3) for rank in range(world_size)]
     for step in range(3):
         for part in (0, 1):
             joined = torch.cat([shards[r][step][part] for r in range(world_size)])
@@ -130,9 +124,7 @@ def test_a_rank_keeps_its_fixed_part_for_all_epochs_in_a_new_order(world_size: i
         epochs = [[i for step in steps[start : start + 5] for i in step] for start in (0, 5)]
         assert [step.epoch for step in steps] == [0] * 5 + [1] * 5
         for epoch in epochs:
-            assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size, (
-                "each sample at most once per epoch"
-            )
+            assert len(epoch) == len(set(epoch)) == 5 * 300 // world_size
             assert set(epoch) <= owned
         assert epochs[0] != epochs[1]
 
@@ -156,9 +148,8 @@ def test_preprocessing_outside_makes_the_batches_of_the_run_beforehand(num_worke
 
 
 def test_nothing_is_left_to_make_once_preprocessing_is_outside() -> None:
-    c = config(
-        global_batch=30, warmup_steps=3, windows=1, steps_per_window=1, preprocessing="outside"
-    )
+    fields = {"warmup_steps": 3, "windows": 1, "steps_per_window": 1}
+    c = config(global_batch=30, preprocessing="outside", **fields)
     images = load_images(c)
     ready = batches(c, 0, images)
     del images.__dict__["_images"]  # whoever still read from the data set would fail

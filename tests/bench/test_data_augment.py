@@ -1,9 +1,8 @@
-"""Augmentation: crops and flips against a loop that spells them out,
-and against torchvision's own.
-"""
+"""Augmentation, against a loop that spells it out and against torchvision's own."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,23 +60,20 @@ def test_random_boxes_are_distributed_as_torchvisions(size: tuple[int, int]) -> 
 
     image = Image.new("RGB", size)
     boxes = np.array([_random_box(*size, sample_random(0, 0, index)) for index in range(2000)])
-    theirs = np.array(
-        [RandomResizedCrop.get_params(image, [0.08, 1.0], [3 / 4, 4 / 3]) for _ in range(2000)]
-    )  # top left h w
+    draw = partial(RandomResizedCrop.get_params, image, [0.08, 1.0], [3 / 4, 4 / 3])
+    theirs = np.array([draw() for _ in range(2000)])  # top left h w
     assert boxes.min() >= 0
     assert boxes[:, 2].max() <= size[0]
     assert boxes[:, 3].max() <= size[1]
-    ours = np.stack(
-        [boxes[:, 1], boxes[:, 0], boxes[:, 3] - boxes[:, 1], boxes[:, 2] - boxes[:, 0]], axis=1
-    )
+    left, top, right, bottom = boxes.T
+    ours = np.stack([top, left, bottom - top, right - left], axis=1)
     error = np.sqrt((ours.var(0) + theirs.var(0)) / 2000)
     assert (np.abs(ours.mean(0) - theirs.mean(0)) <= 5 * error + 1e-9).all()
 
 
 def test_random_resized_crop_has_the_size_and_mirrors_half_of_the_time() -> None:
-    half = Image.fromarray(
-        np.repeat(np.arange(64, dtype=np.uint8)[None, :, None] * 4, 64, 0).repeat(3, 2)
-    )  # dark to bright
+    dark_to_bright = np.arange(64, dtype=np.uint8)[None, :, None] * 4
+    half = Image.fromarray(dark_to_bright.repeat(64, 0).repeat(3, 2))
     mirrored = 0
     for index in range(400):
         out = np.asarray(random_resized_crop(half, 16, sample_random(1, 0, index))).astype(int)
@@ -91,8 +87,7 @@ def test_centre_crop_is_torchvisions(size: tuple[int, int]) -> None:
     import_torchvision()
     from torchvision.transforms import v2
 
-    image = Image.fromarray(
-        np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    )
+    shape = (size[1], size[0], 3)
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8))
     theirs = v2.Compose([v2.Resize(256), v2.CenterCrop(224)])(image)
     assert np.array_equal(np.asarray(centre_crop(image, 224)), np.asarray(theirs))

@@ -1,6 +1,4 @@
-"""Fetching: from a real server on this machine, once, whoever asks at the same time; without one,
-what to put where.
-"""
+"""Fetching: from a real server, once, whoever asks; without one, what to put where."""
 
 from __future__ import annotations
 
@@ -48,10 +46,9 @@ def source(
     monkeypatch.setenv("no_proxy", "*")
     (served := tmp_path / "served").mkdir()
     with tarfile.open(served / f"{NAME}.tar.gz", "w:gz") as archive:
-        for name, content in [
-            (FILES[0], disk.cifar_bytes(disk.pixels(20), list(range(20)), b"fine_labels")),
-            (FILES[1], disk.cifar_meta(b"fine_label_names", 100)),
-        ]:
+        train = disk.cifar_bytes(disk.pixels(20), list(range(20)), b"fine_labels")
+        meta = disk.cifar_meta(b"fine_label_names", 100)
+        for name, content in zip(FILES, (train, meta), strict=True):
             (info := tarfile.TarInfo(name)).size = len(content)
             archive.addfile(info, io.BytesIO(content))
     md5 = hashlib.md5((served / f"{NAME}.tar.gz").read_bytes()).hexdigest()
@@ -59,9 +56,8 @@ def source(
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=served)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield Published(
-            "cifar100", f"http://127.0.0.1:{server.server_port}/{NAME}.tar.gz", md5, FILES
-        )
+        url = f"http://127.0.0.1:{server.server_port}/{NAME}.tar.gz"
+        yield Published("cifar100", url, md5, FILES)
         server.shutdown()
         thread.join()
 
@@ -94,9 +90,8 @@ def test_a_complete_folder_is_neither_written_to_nor_asked_for(
 def test_launches_and_ranks_fetch_once(source: Published, asked: list[str], tmp_path: Path) -> None:
     provide(source, tmp_path / "alone", download=True)
     once = len(asked)
-    with (
-        ThreadPoolExecutor(6) as pool
-    ):  # an flock is held by an open file, so that threads shut each other out as processes do
+    # an flock is held by an open file, so that threads shut each other out as processes do
+    with ThreadPoolExecutor(6) as pool:
         calls = [pool.submit(provide, source, tmp_path / "shared", True, 30.0) for _ in range(6)]
         for call in calls:
             call.result()
@@ -121,12 +116,8 @@ def test_without_network_the_line_says_what_to_put_where(source: Published, tmp_
     with pytest.raises(UsageError) as caught:
         provide(absent(source), tmp_path / "data", download=True)
     line = str(caught.value)
-    for words in (
-        "cannot be downloaded",
-        "Connection refused",
-        absent(source).url,
-        str(tmp_path / "data" / FILES[0]),
-    ):
+    place = str(tmp_path / "data" / FILES[0])
+    for words in ("cannot be downloaded", "Connection refused", absent(source).url, place):
         assert words in line
     assert "\n" not in line
 
@@ -142,9 +133,8 @@ def test_waiting_ends(source: Published, asked: list[str], tmp_path: Path) -> No
     (tmp_path / "data").mkdir()
     with (tmp_path / "data" / ".cifar100.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(
-            UsageError, match=r"lock was held by another process for 0.3 s\): unpack"
-        ):
+        held_by = r"lock was held by another process for 0.3 s\): unpack"
+        with pytest.raises(UsageError, match=held_by):
             provide(source, tmp_path / "data", download=True, wait_s=0.3)
     assert not asked
 

@@ -1,6 +1,4 @@
-"""Data sets on disk: parsed byte for byte as an independent writer wrote them; every defect is one
-line that names the file.
-"""
+"""Data sets on disk: parsed byte for byte; every defect is one line that names the file."""
 
 from __future__ import annotations
 
@@ -26,14 +24,14 @@ LABELS = [index % 10 for index in range(SAMPLES)]
 
 
 def write(dataset: str, folder: Path) -> Path:
-    """The data set with disk.pixels(SAMPLES) and LABELS;
-    returns its last file of training images.
-    """
+    """The data set with disk.pixels(SAMPLES) and LABELS; returns its last training file."""
     images = disk.pixels(SAMPLES)
     if dataset == "svhn":
         return disk.write_svhn(folder, images, [label or 10 for label in LABELS])
     if dataset == "cifar10":
         return disk.write_cifar10(folder, images, LABELS)[-1]
+    if dataset == "imagefolder":
+        return disk.write_folder(folder)[-1]
     return disk.write_cifar100(folder, images, LABELS)
 
 
@@ -76,9 +74,8 @@ def test_svhn_as_scipy_writes_it_and_uncompressed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_a_batch_is_the_bytes_normalised(precision: str, tmp_path: Path) -> None:
     write("cifar10", tmp_path)
-    images, labels = arrays("cifar10", tmp_path, augment=False, precision=precision).__getitems__(
-        [7, 3]
-    )
+    plain = arrays("cifar10", tmp_path, augment=False, precision=precision)
+    images, labels = plain.__getitems__([7, 3])
     mean = torch.tensor([0.4914, 0.4822, 0.4465]).reshape(3, 1, 1)
     std = torch.tensor([0.2470, 0.2435, 0.2616]).reshape(3, 1, 1)
     restored = ((images * std + mean) * 255).round().to(torch.uint8).numpy()
@@ -118,12 +115,10 @@ def test_truncated_uncompressed_mat(kept: int, tmp_path: Path) -> None:
 def test_files_that_parse_but_hold_something_else(tmp_path: Path) -> None:
     images = disk.pixels(SAMPLES)
     path = write("cifar100", tmp_path)
+    outside = "labels other than 0 to 99"
     for content, words in [
-        (
-            disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"),
-            "labels other than 0 to 99",
-        ),
-        (disk.cifar_bytes(images, [*LABELS[:-1], -1], b"fine_labels"), "labels other than 0 to 99"),
+        (disk.cifar_bytes(images, [*LABELS[:-1], 100], b"fine_labels"), outside),
+        (disk.cifar_bytes(images, [*LABELS[:-1], -1], b"fine_labels"), outside),
         (disk.cifar_bytes(images, LABELS[:-1], b"fine_labels"), "20 images and 19 labels"),
         (disk.cifar_bytes(images[:, :2], LABELS, b"fine_labels"), "truncated or corrupt"),
         (disk.cifar_bytes(images, LABELS, b"coarse_labels"), "fine_labels"),
@@ -149,9 +144,8 @@ def test_a_missing_set_is_asked_for_with_url_and_place(dataset: str, tmp_path: P
 
 def test_a_set_smaller_than_a_step_is_refused(tmp_path: Path) -> None:
     write("cifar10", tmp_path)
-    assert "a step takes 32 samples" in complaint(
-        disk.config("cifar10", tmp_path, batch_per_rank=32)
-    )
+    large = disk.config("cifar10", tmp_path, batch_per_rank=32)
+    assert "a step takes 32 samples" in complaint(large)
 
 
 def test_what_the_log_says(tmp_path: Path) -> None:
@@ -180,24 +174,17 @@ def test_folder_of_jpegs(tmp_path: Path) -> None:
     import_torchvision()
     from torchvision.transforms import v2
 
-    standard = v2.Compose(
-        [
-            v2.Resize(37),
-            v2.CenterCrop(32),
-            v2.PILToTensor(),
-            v2.ToDtype(torch.float32, scale=True),
-            v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-        ]
-    )
+    floats = [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
+    normal = v2.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    standard = v2.Compose([v2.Resize(37), v2.CenterCrop(32), *floats, normal])
     for ours, path in zip(got, (paths[0], paths[11]), strict=True):
         assert torch.allclose(ours, standard(Image.open(path)), atol=1e-5)
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
     assert "nowhere" in complaint(disk.config("imagefolder", tmp_path / "nowhere"))
-    assert "must hold a folder of images per class" in complaint(
-        disk.config("imagefolder", tmp_path)
-    )
+    no_class = complaint(disk.config("imagefolder", tmp_path))
+    assert "must hold a folder of images per class" in no_class
     disk.write_folder(tmp_path / "train")
     disk.write_folder(tmp_path / "val")
     assert str(tmp_path / "train") in complaint(disk.config("imagefolder", tmp_path))
@@ -213,9 +200,8 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(
 ) -> None:
     path = disk.write_folder(tmp_path)[4]
     whole = path.read_bytes()
-    path.write_bytes(
-        {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}[content]
-    )
+    broken = {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no image"}
+    path.write_bytes(broken[content])
     config = disk.config("imagefolder", tmp_path, num_workers=num_workers)
     with pytest.raises(UsageError) as caught:
         list(islice(batches(config, 0, load_images(config)), 3))
@@ -227,22 +213,12 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(
 def test_the_same_bits_whatever_the_ranks_and_loading_processes(
     dataset: str, tmp_path: Path
 ) -> None:
-    """Three steps an epoch, so that seven reach into the third: augmentation differs between epochs
-    and nowhere else.
-    """
-    if dataset == "cifar10":
-        write(dataset, tmp_path)
-    else:
-        disk.write_folder(tmp_path)
+    """Three steps an epoch: seven reach into the third, and augmentation differs between epochs."""
+    write(dataset, tmp_path)
 
     def joined(world_size: int, num_workers: int = 0) -> list[torch.Tensor]:
-        fields = {
-            "batch_per_rank": None,
-            "global_batch": 4,
-            "world_size": world_size,
-            "num_workers": num_workers,
-        }
-        config = disk.config(dataset, tmp_path, backend="ddp", **fields)
+        batch = {"batch_per_rank": None, "global_batch": 4, "num_workers": num_workers}
+        config = disk.config(dataset, tmp_path, backend="ddp", world_size=world_size, **batch)
         images = load_images(config)
         ranks = [list(islice(batches(config, rank, images), 7)) for rank in range(world_size)]
         return [torch.cat([rank[step][0] for rank in ranks]) for step in range(7)]
@@ -254,19 +230,14 @@ def test_the_same_bits_whatever_the_ranks_and_loading_processes(
 
 @pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
 def test_augmentation_is_of_seed_epoch_and_sample(dataset: str, tmp_path: Path) -> None:
-    if dataset == "cifar10":
-        write(dataset, tmp_path)
-    else:
-        disk.write_folder(tmp_path)
+    write(dataset, tmp_path)
     images = load_images(disk.config(dataset, tmp_path))
     first = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
-    assert torch.equal(first[2], images.__getitems__(Indices([7], 0))[0][0]), (
-        "whoever stands beside it"
-    )
+    alone = images.__getitems__(Indices([7], 0))[0][0]
+    assert torch.equal(first[2], alone), "whoever stands beside it"
     assert not torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 1))[0])
-    assert torch.equal(first, images.__getitems__(Indices([3, 5, 7, 2], 0))[0]), (
-        "also after another epoch"
-    )
+    again = images.__getitems__(Indices([3, 5, 7, 2], 0))[0]
+    assert torch.equal(first, again), "also after another epoch"
     other = load_images(disk.config(dataset, tmp_path, seed=1))
     assert not torch.equal(first, other.__getitems__(Indices([3, 5, 7, 2], 0))[0])
 

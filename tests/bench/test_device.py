@@ -1,6 +1,4 @@
-"""Devices as far as a machine without a GPU can tell: which GPU is a rank's, and that none is
-shared.
-"""
+"""Devices, as far as a machine without a GPU can tell: which GPU is whose, and none is shared."""
 
 from __future__ import annotations
 
@@ -41,17 +39,14 @@ def rank(number: int, host: str, uuid: str) -> dict[str, Any]:
 
 
 def test_a_shared_gpu_is_refused() -> None:
-    device.require_own_gpus(
-        [rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "b", "x"), {"rank": 3, "hostname": "a"}]
-    )
+    pair = [rank(0, "a", "x"), rank(1, "a", "y")]
+    device.require_own_gpus([*pair, rank(2, "b", "x"), {"rank": 3, "hostname": "a"}])
     with pytest.raises(UsageError, match="ranks 0 and 2 on a share GPU x"):
-        device.require_own_gpus([rank(0, "a", "x"), rank(1, "a", "y"), rank(2, "a", "x")])
+        device.require_own_gpus([*pair, rank(2, "a", "x")])
 
 
 def test_a_step_on_a_gpu_is_timed_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With made-up events, for want of real ones: nobody waits inside the window, and milliseconds
-    become seconds.
-    """
+    """With made-up events: nobody waits inside the window, and milliseconds become seconds."""
     calls: list[str] = []
 
     class Event:
@@ -67,9 +62,8 @@ def test_a_step_on_a_gpu_is_timed_by_the_device(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: calls.append("sync"))
-    timed = time_steps(
-        lambda: calls.append("step"), 2, device._EventStopwatch(torch.device("cuda", 0))
-    )
+    watch = device._EventStopwatch(torch.device("cuda", 0))
+    timed = time_steps(lambda: calls.append("step"), 2, watch)
     assert calls == ["sync", "record", "step", "record", "step", "record", "sync"]
     assert timed.step_seconds == [2.0, 2.0]
 

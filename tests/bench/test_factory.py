@@ -1,6 +1,4 @@
-"""Code of the user's own that fails before a run: one line, then the traceback of that code and of
-nothing else.
-"""
+"""Code of the user's own that fails before a run: one line, then the traceback of that code."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from tests.bench.ranks import bench
 
 pytestmark = pytest.mark.ranks
 SHORT = ["--dataset", "digits", "--batch-per-rank", "4"]
+FAILED, CALLED = "importing my_own failed", "called with one argument, failed"
 
 
 def module(folder: Path, text: str) -> dict[str, str]:
@@ -25,20 +24,16 @@ def module(folder: Path, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "line", "last"),
     [
-        (
-            "raise LookupError('planted')\n",
-            "importing my_own failed (LookupError: planted)",
-            "LookupError: planted",
-        ),
+        ("raise LookupError('planted')\n", f"{FAILED} (LookupError: pl", "LookupError: planted"),
         (
             "import nowhere.at_all\n",
-            "importing my_own failed (ModuleNotFoundError: ",
+            f"{FAILED} (ModuleNotFoundError: ",
             "No module named 'nowhere'",
         ),
-        ("def make(:\n", "importing my_own failed (SyntaxError: ", "SyntaxError: "),
+        ("def make(:\n", f"{FAILED} (SyntaxError: ", "SyntaxError: "),
         (
             "def make(n):\n    return helper(n)\n",
-            "called with one argument, failed (NameError: ",
+            f"{CALLED} (NameError: ",
             "'helper' is not defined",
         ),
         ("def make(n, m):\n    pass\n", "failed (TypeError: make() missing 1 required", None),
@@ -49,9 +44,8 @@ def test_one_line_then_the_users_traceback(
 ) -> None:
     log = tmp_path / "run.jsonl"
     field = "model" if "(n" in text else "dataset"  # both go through one door
-    done = bench(
-        1, *SHORT, f"--{field}", "my_own:make", "--log-path", str(log), extra=module(tmp_path, text)
-    )
+    argv = [*SHORT, f"--{field}", "my_own:make", "--log-path", str(log)]
+    done = bench(1, *argv, extra=module(tmp_path, text))
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
     first = lines.index(next(said for said in lines if said.startswith("error: ")))
@@ -67,14 +61,10 @@ def test_one_line_then_the_users_traceback(
 
 
 def test_on_two_ranks_as_well(tmp_path: Path) -> None:
-    done = bench(
-        2, *SHORT, "--backend", "ddp", "--world-size", "2", "--model", "tests.bench.tiny:breaks"
-    )
+    model = "tests.bench.tiny:breaks"
+    done = bench(2, *SHORT, "--backend", "ddp", "--world-size", "2", "--model", model)
     assert done.returncode == 2
-    assert (
-        "error: model='tests.bench.tiny:breaks': the factory, called with one argument, failed "
-        "(LookupError: " in done.stderr
-    )
+    assert f"error: model='{model}': the factory, {CALLED} (LookupError: " in done.stderr
     assert "raise LookupError(" in done.stderr
 
 

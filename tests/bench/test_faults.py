@@ -1,5 +1,4 @@
-"""Faults of one rank in mid-run, in every backend: each run ends in time, tells rank and cause, and
-leaves no process behind.
+"""Faults of one rank in every backend: each run ends in time, tells the cause, leaves nothing.
 
 With `-s` the table of faults is printed.
 """
@@ -23,24 +22,17 @@ from typing import Any
 import pytest
 
 from bench.record import Run, read_run
+from tests.bench import ranks
 from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
 
 pytestmark = pytest.mark.ranks
 
 STALL_S = 10.0
-# loading processes import torch before they make their first batch, all of them at once
-LOADER_STALL_S = 30.0
+LOADER_STALL_S = 30.0  # loading processes import torch first, all of them at once
 SPARE_S = 15.0  # a busy machine lets a rank's last words, and its launcher, take their time
 CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
-TINY = [
-    "--model",
-    "tests.bench.faulty:model",
-    "--dataset",
-    "tests.bench.faulty:images",
-    "--image-size",
-    "8",
-]
-TINY += ["--batch-per-rank", "4", "--windows", "1000000"]
+TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
+TINY += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "1000000"]
 HERE = r"\(tests/bench/faulty\.py:\d+ \S+\)"
 GONE = r"its process \d+ on \S+ is gone: killed, or ended by code that tells nobody"
 LOADING = r"loading process \d+ is sleeping \(\S+:\d+ \S+\)"
@@ -69,12 +61,8 @@ CAUSES = {
     r"\d+ has ended",
 }
 # the same fault in rank 0 needs another to tell of it where it cannot
-IN_RANK_0 = (
-    ("SIGKILL", "ddp/gloo"),
-    ("SIGKILL", "horovod/mpi"),
-    ("SIGSTOP", "ddp/mpi"),
-    ("SIGSTOP", "horovod/gloo"),
-)
+IN_RANK_0 = [("SIGKILL", "ddp/gloo", 0), ("SIGKILL", "horovod/mpi", 0)]
+IN_RANK_0 += [("SIGSTOP", "ddp/mpi", 0), ("SIGSTOP", "horovod/gloo", 0)]
 # each of these has a neighbour in the list that takes the same way in every backend
 IN_TWO_CELLS = ("raise without words", "os._exit(3)", "hung model", "killed loader")
 CASES = [
@@ -82,7 +70,7 @@ CASES = [
     for fault in CAUSES
     for cell in (CELLS[::3] if fault in IN_TWO_CELLS else CELLS)
     if fault != "loader killed while it is told"
-] + [(*case, 0) for case in IN_RANK_0]
+] + IN_RANK_0
 
 
 @dataclass(frozen=True)
@@ -105,46 +93,20 @@ def words(fault: str, cell: str, log: Path) -> list[str]:
     backend, transport = cell.split("/")
     loader = ["--num-workers", "1"] if "loader" in fault else []
     stall = ["--stall-timeout-s", str(limit_s(fault))]
-    ranks = "1" if backend == "single" else "2"
-    return [
-        "-m",
-        "bench",
-        *TINY,
-        *loader,
-        *stall,
-        "--backend",
-        backend,
-        "--transport",
-        transport,
-        "--world-size",
-        ranks,
-        "--log-path",
-        str(log),
-    ]
+    size = "1" if backend == "single" else "2"
+    where = ["--backend", backend, "--transport", transport, "--world-size", size]
+    return ["-m", "bench", *TINY, *loader, *stall, *where, "--log-path", str(log)]
 
 
 def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
     mark = uuid.uuid4().hex
     moment = log.with_suffix(".moment")
     extra = {"FAULT": fault, "FAULT_RANK": str(rank), "FAULT_AT": str(moment), "FAULT_MARK": mark}
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment(extra),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-    )
+    done = ranks.run(command, extra, timeout_s=240)
     ended = time.monotonic()
     assert moment.exists(), f"the fault never came: {done.stderr}"
-    return Ended(
-        done.returncode,
-        read_run(log),
-        ended - float(moment.read_text()),
-        done.stdout + done.stderr,
-        left_behind(mark),
-    )
+    seconds, output = ended - float(moment.read_text()), done.stdout + done.stderr
+    return Ended(done.returncode, read_run(log), seconds, output, left_behind(mark))
 
 
 def left_behind(mark: str) -> list[str]:
@@ -178,9 +140,8 @@ def runs(
                 params: dict[str, Any] = dict(item.callspec.params)
                 fault, cell, rank = params["fault"], params["cell"], params["rank"]
                 log = tmp_path_factory.mktemp("run") / "run.jsonl"
-                started[item.name] = pool.submit(
-                    play, mpirun(2, *words(fault, cell, log)), fault, rank, log
-                )
+                command = mpirun(2, *words(fault, cell, log))
+                started[item.name] = pool.submit(play, command, fault, rank, log)
         yield started
 
 
@@ -190,10 +151,8 @@ def test_a_fault_is_told(
 ) -> None:
     ended = runs[request.node.name].result()
     reason = str(ended.run.problem)
-    print(
-        f"\n| {fault} in rank {rank} | {cell} | {ended.run.state} | {reason} | "
-        f"{ended.seconds:.1f} s | exit code {ended.code} |"
-    )
+    row = [f"{fault} in rank {rank}", cell, ended.run.state, reason, f"{ended.seconds:.1f} s"]
+    print(f"\n| {' | '.join(row)} | exit code {ended.code} |")
     assert ended.code != 0
     assert ended.run.state == "failed", ended.output
     cause = CAUSES[fault] if rank else CAUSES[fault].replace("meanwhile rank 0", "meanwhile rank 1")
@@ -211,14 +170,8 @@ def test_under_torchrun(fault: str, tmp_path: Path) -> None:
     assert ended.left == []
 
 
-ALONE = [
-    "raise without words",
-    "KeyboardInterrupt",
-    "sys.exit(0)",
-    "os._exit(0)",
-    "killed loader",
-    "loader killed while it is told",
-]
+ALONE = ["raise without words", "KeyboardInterrupt", "sys.exit(0)", "os._exit(0)"]
+ALONE += ["killed loader", "loader killed while it is told"]
 
 
 @pytest.mark.parametrize("fault", ALONE)
@@ -247,9 +200,8 @@ def test_one_process_that_hangs_is_ended(fault: str, doing: str, tmp_path: Path)
     assert ended.code == 1
     assert "--stall-timeout-s" in ended.output
     assert ended.seconds < limit_s(fault) + SPARE_S
-    assert re.fullmatch(rf"rank 0: no progress for \d+ s: {doing}", str(ended.run.problem)), (
-        ended.output
-    )
+    cause = rf"rank 0: no progress for \d+ s: {doing}"
+    assert re.fullmatch(cause, str(ended.run.problem)), ended.output
     assert ended.left == []
 
 
@@ -257,11 +209,8 @@ def test_the_user_is_told_on_standard_error_too(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     ended = play(mpirun(2, *words("hung factory", "ddp/gloo", log)), "hung factory", 1, log)
     assert ended.code != 0
-    assert re.search(
-        rf"error: rank 1: no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting "
-        rf"ddp/gloo",
-        ended.output,
-    )
+    cause = rf"no progress for \d+ s: loading data {HERE}; meanwhile rank 0: starting ddp/gloo"
+    assert re.search(f"error: rank 1: {cause}", ended.output)
 
 
 LAUNCHERS = {
@@ -276,24 +225,17 @@ LAUNCHERS = {
 def begin(command: list[str], log: Path, mark: str, fault: str = "none") -> subprocess.Popen[bytes]:
     """Start a run and return once it is inside its windows, or has met its fault."""
     extra = {"FAULT": fault, "FAULT_AT": str(log.with_suffix(".moment")), "FAULT_MARK": mark}
+    own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True, "cwd": ROOT}
     with log.with_suffix(".out").open("wb") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(extra),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
+        env = environment(extra)
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=out, **own)
+
+    def is_there() -> bool:
+        met = fault != "none" and log.with_suffix(".moment").exists()
+        return log.exists() and (met or '"index": 1' in log.read_text())
+
     deadline = time.monotonic() + 120
-    while not (
-        log.exists()
-        and (
-            '"index": 1' in log.read_text()
-            or (fault != "none" and log.with_suffix(".moment").exists())
-        )
-    ):
+    while not is_there():
         assert time.monotonic() < deadline, log.with_suffix(".out").read_text()
         time.sleep(0.1)
     return process
@@ -308,16 +250,13 @@ def test_a_launcher_that_is_killed_leaves_no_ranks(name: str, tmp_path: Path) ->
     process.wait(10)
     while (left := marked(mark)) and time.monotonic() < killed + SPARE_S:
         time.sleep(0.2)
-    print(
-        f"\n| {name} killed | {read_run(log).state} | {read_run(log).problem} | "
-        f"{time.monotonic() - killed:.1f} s |"
-    )
+    result, seconds = read_run(log), time.monotonic() - killed
+    print(f"\n| {name} killed | {result.state} | {result.problem} | {seconds:.1f} s |")
     assert left == []
     # horovodrun leaves a process of its own above the ranks, which ends them
-    assert read_run(log).problem == (
-        "stopped by SIGTERM" if launcher is horovodrun else "stopped: its launcher is gone"
-    )
-    assert read_run(log).state == "interrupted"
+    by = " by SIGTERM" if launcher is horovodrun else ": its launcher is gone"
+    assert result.problem == f"stopped{by}"
+    assert result.state == "interrupted"
 
 
 def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
@@ -334,13 +273,9 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
     result = read_run(log)
     assert len(result.windows) > windows
     os.kill(result.host["ranks"][0]["pid"], signal.SIGTERM)
-    for pid in map(
-        int,
-        subprocess.run(
-            ["pgrep", "-g", str(shell.pid)], capture_output=True, text=True
-        ).stdout.split(),
-    ):
-        os.kill(pid, signal.SIGKILL)  # the shell's sleep
+    group = subprocess.run(["pgrep", "-g", str(shell.pid)], capture_output=True, text=True)
+    for pid in group.stdout.split():
+        os.kill(int(pid), signal.SIGKILL)  # the shell's sleep
     assert left_behind(mark) == []
     assert read_run(log).problem == "stopped by SIGTERM"
 
@@ -348,9 +283,8 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
 def test_a_stop_of_all_is_no_silence(tmp_path: Path) -> None:
     """Ctrl-Z and fg, or a job that its scheduler suspends for longer than the stall limit."""
     log, mark = tmp_path / "run.jsonl", uuid.uuid4().hex
-    process = begin(
-        [sys.executable, *words("slow step", "single/none", log)], log, mark, "slow step"
-    )
+    command = [sys.executable, *words("slow step", "single/none", log)]
+    process = begin(command, log, mark, "slow step")
     time.sleep(2)  # in the middle of that step
     process.send_signal(signal.SIGSTOP)
     time.sleep(STALL_S + 1)

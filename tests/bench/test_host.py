@@ -22,10 +22,18 @@ from bench.launch.provenance import (
 )
 from tests.bench import ranks
 
+ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
+
 
 def git(folder: Path, *words: str) -> None:
     identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder: Path) -> dict[str, Any]:
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "more")
+    return code(folder / "bench")
 
 
 def test_only_changes_of_the_measuring_code_count(tmp_path: Path) -> None:
@@ -33,20 +41,15 @@ def test_only_changes_of_the_measuring_code_count(tmp_path: Path) -> None:
     bench.mkdir()
     (bench / "loop.py").write_text("one")
     git(tmp_path, "init")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-m", "one")
-    first = code(bench)
+    first = commit(tmp_path)
     (tmp_path / "README.md").write_text("words")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-m", "two")
-    second = code(bench)
+    second = commit(tmp_path)
     assert first["commit"] != second["commit"]
     assert first["bench_tree"] == second["bench_tree"]
     assert first["bench_dirty"] is second["bench_dirty"] is False
     (bench / "loop.py").write_text("other")
     assert code(bench)["bench_dirty"] is True
-    git(tmp_path, "commit", "-am", "three")
-    third = code(bench)
+    third = commit(tmp_path)
     assert third["bench_dirty"] is False
     assert third["bench_tree"] != first["bench_tree"]
 
@@ -56,27 +59,16 @@ def test_without_git_nothing_is_claimed(tmp_path: Path) -> None:
 
 
 def test_what_was_set_for_one_backend_alone_is_recorded_whatever_its_name() -> None:
-    env = {
-        "BENCH_BACKEND_ENV": "MV2_SUPPORT_DL MY_MPI GONE",
-        "MV2_SUPPORT_DL": "1",
-        "MY_MPI": "x.so",
-        "MVP_USE": "2",
-    }
-    run = describe_run(env, {})
+    env = {"MV2_SUPPORT_DL": "1", "MY_MPI": "x.so", "MVP_USE": "2"}
+    run = describe_run({"BENCH_BACKEND_ENV": "MV2_SUPPORT_DL MY_MPI GONE", **env}, {})
     assert run["backend_env"] == {"MV2_SUPPORT_DL": "1", "MY_MPI": "x.so"}
     assert run["env"] == {"MV2_SUPPORT_DL": "1", "MVP_USE": "2"}
     assert describe_run({"MV2_SUPPORT_DL": "1"}, {})["backend_env"] == {}
 
 
 def test_only_listed_variables_are_recorded() -> None:
-    env = {
-        "OMP_NUM_THREADS": "1",
-        "AWS_SECRET": "x",
-        "OMPI_MCA_orte_top_session_dir": "/tmp",
-        "HOROVOD_RANK": "1",
-        "SLURM_JOB_ID": "7",
-    }
-    run = describe_run(env, {"mpi": "Open MPI"})
+    env = {"OMP_NUM_THREADS": "1", "AWS_SECRET": "x", "HOROVOD_RANK": "1", "SLURM_JOB_ID": "7"}
+    run = describe_run({**env, "OMPI_MCA_orte_top_session_dir": "/tmp"}, {"mpi": "Open MPI"})
     assert run["env"] == {"OMP_NUM_THREADS": "1"}
     assert run["job"] == {"SLURM_JOB_ID": "7"}
     assert run["versions"]["mpi"] == "Open MPI"
@@ -87,47 +79,20 @@ def test_only_listed_variables_are_recorded() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "MALLOC_MMAP_THRESHOLD_",
-            "MALLOC_TRIM_THRESHOLD_",
-            "MALLOC_ARENA_MAX",
-            "GLIBC_TUNABLES",
-            "LD_PRELOAD",
-        ),
-        *(
-            "ONEDNN_MAX_CPU_ISA",
-            "DNNL_MAX_CPU_ISA",
-            "ATEN_CPU_CAPABILITY",
-            "GOMP_SPINCOUNT",
-            "OMP_WAIT_POLICY",
-            "MKL_CBWR",
-        ),
-        *(
-            "TORCH_NCCL_HIGH_PRIORITY",
-            "TORCHINDUCTOR_MAX_AUTOTUNE",
-            "PYTORCH_NO_CUDA_MEMORY_CACHING",
-        ),
-        *(
-            "PYTHONMALLOC",
-            "PYTHONTRACEMALLOC",
-            "PYTHONDEVMODE",
-            "MPI4PY_RC_THREAD_LEVEL",
-            "CUDA_LAUNCH_BLOCKING",
-        ),
-        *(
-            "OMPI_MCA_smsc",
-            "OMPI_MCA_osc",
-            "OMPI_MCA_btl_vader_eager_limit",
-            "OMPI_MCA_op_avx_support",
-        ),
+        *("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_ARENA_MAX", "LD_PRELOAD"),
+        *("GLIBC_TUNABLES", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY"),
+        *("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "MKL_CBWR", "TORCH_NCCL_HIGH_PRIORITY"),
+        *("TORCHINDUCTOR_MAX_AUTOTUNE", "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONMALLOC"),
+        *("PYTHONTRACEMALLOC", "PYTHONDEVMODE", "MPI4PY_RC_THREAD_LEVEL", "CUDA_LAUNCH_BLOCKING"),
+        *("OMPI_MCA_smsc", "OMPI_MCA_osc", "OMPI_MCA_btl_vader_eager_limit"),
+        "OMPI_MCA_op_avx_support",
     ],
 )
 def test_a_variable_that_changes_speed_is_recorded_and_is_the_same_on_all_ranks(name: str) -> None:
     assert recorded({name: "1"}) == {name: "1"}
     ranks = [flat(shared(env, {})) for env in ({}, {name: "1"})]
-    assert str(disagreement(ranks)).startswith(
-        f"ranks differ in env.{name}: None on rank 0, 1 on rank 1; "
-    )
+    wrong = f"ranks differ in env.{name}: None on rank 0, 1 on rank 1; "
+    assert str(disagreement(ranks)).startswith(wrong)
 
 
 @pytest.mark.parametrize(
@@ -139,15 +104,9 @@ def test_a_variable_that_changes_speed_is_recorded_and_is_the_same_on_all_ranks(
             "OMP_PLACES",
             "KMP_HW_SUBSET",
             "PRTE_MCA_hwloc_base",
-            "PMIX_MCA_gds",
         ),
-        *(
-            "GLOO_SOCKET_IFNAME",
-            "HOROVOD_GLOO_IFACE",
-            "NCCL_SOCKET_IFNAME",
-            "NCCL_IB_HCA",
-            "UCX_NET_DEVICES",
-        ),
+        *("PMIX_MCA_gds", "GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"),
+        *("NCCL_IB_HCA", "UCX_NET_DEVICES"),
         *("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"),
     ],
 )
@@ -159,28 +118,12 @@ def test_where_a_rank_is_may_differ_and_is_recorded(name: str) -> None:
 
 
 def test_folders_and_what_launchers_set_are_not_recorded() -> None:
-    names = [
-        "TORCH_HOME",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "NCCL_ROOT",
-        "MIOPEN_USER_DB_PATH",
-        "MPIR_CVAR_CH3_INTERFACE_HOSTNAME",
-    ]
-    assert (
-        recorded(
-            dict.fromkeys(
-                [*names, "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE", "TORCHELASTIC_RUN_ID"], "1"
-            )
-        )
-        == {}
-    )
+    names = ["TORCH_HOME", "TORCHINDUCTOR_CACHE_DIR", "NCCL_ROOT", "MIOPEN_USER_DB_PATH"]
+    names += ["MPIR_CVAR_CH3_INTERFACE_HOSTNAME", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_SIZE"]
+    assert recorded(dict.fromkeys([*names, "TORCHELASTIC_RUN_ID"], "1")) == {}
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted((Path(__file__).parent / "environments").glob("*.json")),
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
 def test_what_known_launchers_set_parts_no_ranks(path: Path) -> None:
     environments = [rank["env"] for rank in json.loads(path.read_text())["ranks"]]
     assert disagreement([flat(shared(env, {})) for env in environments]) is None
@@ -194,20 +137,16 @@ def test_two_launches_of_one_launcher_record_the_same(
 ) -> None:
     script = tmp_path / "show.py"
     script.write_text(
-        "import json, os; from bench.launch.provenance import recorded as r; print('env', "
-        "json.dumps(r(os.environ)))"
+        "import json, os; from bench.launch.provenance import recorded\n"
+        "print('env', json.dumps(recorded(os.environ)))"
     )
     seen: list[Any] = []
+    extra = {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"}
     for _ in range(2):
-        done = ranks.run(
-            launcher(2, str(script)), {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"}
-        )
+        done = ranks.run(launcher(2, str(script)), extra)
         assert done.returncode == 0, done.stderr
-        seen += [
-            json.loads(line.split("env ", 1)[1])
-            for line in done.stdout.splitlines()
-            if "env " in line
-        ]
+        lines = [line for line in done.stdout.splitlines() if "env " in line]
+        seen += [json.loads(line.split("env ", 1)[1]) for line in lines]
     assert len(seen) == 4
     assert all(env == seen[0] for env in seen)
     assert seen[0]["MALLOC_ARENA_MAX"] == "2"
@@ -222,14 +161,11 @@ def test_the_measuring_code_is_told_apart_without_git(tmp_path: Path) -> None:
             path.write_text(text)
         return code_sha256(folder)
 
-    one = digest(train="step()", data__order="a")
-    assert digest(train="step()", data__order="a") == one
-    others = [
-        digest(train="sleep(); step()", data__order="a"),
-        digest(train="step()", data__order="b"),
-        digest(train="step()", data__other="a"),
-        digest(train="step()", data__order="a", more=""),
-    ]
-    assert len({one, *others}) == 5
+    files = {"train": "step()", "data__order": "a"}
+    one = digest(**files)
+    assert digest(**files) == one
+    changes = [{"train": "sleep(); step()"}, {"data__order": "b"}, {"more": ""}]
+    others = [digest(**files | change) for change in changes]
+    assert len({one, *others, digest(train="step()", data__other="a")}) == 5
     tools = {"tools__setup__steps": "x", "tools__doctor__ranks": "x", "study__plan": "x"}
-    assert digest(train="step()", data__order="a", **tools) == one, "no run loads these"
+    assert digest(**files, **tools) == one, "no run loads these"

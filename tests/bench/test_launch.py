@@ -20,61 +20,25 @@ from bench.launch.world import (
 
 ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
-TORCHRUN = {
-    "RANK": "5",
-    "WORLD_SIZE": "8",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "4",
-    "TORCHELASTIC_RUN_ID": "none",
-    "MASTER_PORT": "29500",
-}
+
+def ranked(prefix: str, *values: int, **more: str) -> dict[str, str]:
+    """Rank, size, local rank and local size in variables of one prefix, and others."""
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+    return {prefix + name: str(n) for name, n in zip(names, values, strict=True)} | more
+
+
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
+TORCHRUN |= {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500"}
 AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-MPIRUN = {
-    "OMPI_COMM_WORLD_RANK": "3",
-    "OMPI_COMM_WORLD_SIZE": "4",
-    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-    "PMIX_NAMESPACE": "prterun-n1-77@1",
-}
-HOROVODRUN = {
-    "HOROVOD_RANK": "1",
-    "HOROVOD_SIZE": "2",
-    "HOROVOD_LOCAL_RANK": "0",
-    "HOROVOD_LOCAL_SIZE": "1",
-    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "n1",
-    "HOROVOD_GLOO_RENDEZVOUS_PORT": "4000",
-}
-MVAPICH = {
-    "MV2_COMM_WORLD_RANK": "1",
-    "MV2_COMM_WORLD_SIZE": "2",
-    "MV2_COMM_WORLD_LOCAL_RANK": "1",
-    "MV2_COMM_WORLD_LOCAL_SIZE": "2",
-}
-PALS = {
-    "PMI_RANK": "1",
-    "PMI_SIZE": "2",
-    "PMI_LOCAL_RANK": "0",
-    "PMI_LOCAL_SIZE": "1",
-    "PALS_APID": "7",
-}
+MPIRUN = ranked("OMPI_COMM_WORLD_", 3, 4, 1, 2, PMIX_NAMESPACE="prterun-n1-77@1")
+HOROVODRUN = ranked("HOROVOD_", 1, 2, 0, 1, HOROVOD_GLOO_RENDEZVOUS_ADDR="n1")
+MVAPICH = ranked("MV2_COMM_WORLD_", 1, 2, 1, 2)
+PALS = ranked("PMI_", 1, 2, 0, 1, PALS_APID="7")
 HYDRA = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
-SRUN = {
-    "SLURM_JOB_ID": "42",
-    "SLURM_STEP_ID": "7",
-    "SLURM_PROCID": "4",
-    "SLURM_STEP_NUM_TASKS": "5",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "2",
-    "SLURM_STEP_TASKS_PER_NODE": "3,1(x2)",
-    "SLURM_NTASKS": "5",
-}
-BATCH_SHELL = {
-    "SLURM_JOB_ID": "42",
-    "SLURM_PROCID": "0",
-    "SLURM_NTASKS": "5",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
-}
+BATCH_SHELL = {"SLURM_JOB_ID": "42", "SLURM_PROCID": "0", "SLURM_NTASKS": "5"}
+BATCH_SHELL |= {"SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+SRUN = BATCH_SHELL | {"SLURM_PROCID": "4", "SLURM_NODEID": "2", "SLURM_STEP_ID": "7"}
+SRUN |= {"SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_TASKS_PER_NODE": "3,1(x2)"}
 
 
 @pytest.mark.parametrize("path", ENVIRONMENTS, ids=lambda path: path.stem)
@@ -84,25 +48,13 @@ def test_environments_of_real_launchers(path: Path) -> None:
     assert file["source"] in ("recorded", "written down")
     for rank in file["ranks"]:
         assert discover(rank["env"]) == Launch(*rank["launch"])
-    assert len({rank["launch"][5] for rank in file["ranks"]}) == 1, (
-        "ranks of one launch share its key"
-    )
+    assert len({rank["launch"][5] for rank in file["ranks"]}) == 1, "ranks share their launch's key"
 
 
 def test_every_row_has_an_environment() -> None:
-    sources = {
-        rank["launch"][0] for path in ENVIRONMENTS for rank in json.loads(path.read_text())["ranks"]
-    }
-    assert sources == {
-        "torchrun",
-        "horovodrun",
-        "mpirun",
-        "mpirun_rsh",
-        "hydra",
-        "pals",
-        "srun",
-        "none",
-    }
+    ranks = [rank for path in ENVIRONMENTS for rank in json.loads(path.read_text())["ranks"]]
+    known = {"torchrun", "horovodrun", "mpirun", "mpirun_rsh", "hydra", "pals", "srun", "none"}
+    assert {rank["launch"][0] for rank in ranks} == known
 
 
 def test_each_launcher() -> None:
@@ -110,28 +62,18 @@ def test_each_launcher() -> None:
     assert discover(MPIRUN) == Launch("mpirun", 3, 4, 1, 2, "prterun-n1-77_1")
     assert discover(HYDRA) == Launch("hydra", 2, 3, 0, 1, "unnamed")
     assert discover(SRUN) == Launch("srun", 4, 5, 0, 1, "42.7")
-    assert (
-        discover(SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}).local_size
-        == 3
-    )
+    first_node = SRUN | {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+    assert discover(first_node).local_size == 3
     assert discover({}) == Launch("none", 0, 1, 0, 1, "alone")
 
 
 def test_precedence() -> None:
     inherited = SRUN | {"SLURM_PROCID": "0"}  # what ranks of mpirun inside a job see
     assert discover(inherited | MPIRUN).source == "mpirun"
-    order = {
-        "srun": inherited,
-        "pals": PALS,
-        "hydra": HYDRA,
-        "mpirun_rsh": MVAPICH,
-        "mpirun": MPIRUN,
-        "horovodrun": HOROVODRUN,
-    }
+    order = {"srun": inherited, "pals": PALS, "hydra": HYDRA, "mpirun_rsh": MVAPICH}
+    order |= {"mpirun": MPIRUN, "horovodrun": HOROVODRUN, "torchrun": TORCHRUN}
     seen: dict[str, str] = {}
-    for source, env in (
-        order | {"torchrun": TORCHRUN}
-    ).items():  # weakest first: each wins over all before it
+    for source, env in order.items():  # weakest first: each wins over all before it
         seen |= env
         assert discover(seen).source == source
     pmi2 = SRUN | {"PMI_RANK": "4", "PMI_SIZE": "5"}  # srun --mpi=pmi2
@@ -147,57 +89,36 @@ def test_slurm_outside_a_numbered_step_is_no_launch(step: str) -> None:
     assert discover(SRUN | {"SLURM_STEP_ID": step}).source == "none"
 
 
+SERVED = {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1"}
+NODES = "SLURM_STEP_TASKS_PER_NODE"
+SIZELESS = {k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")}
+PMI = {"PMI_RANK": "0", "PMI_SIZE": "2"}
+
+
 @pytest.mark.parametrize(
     ("env", "words"),
     [
         ({"RANK": "0"}, ["RANK='0'", "WORLD_SIZE is not", "unset RANK"]),
         ({"WORLD_SIZE": "2"}, ["WORLD_SIZE='2'", "RANK is not"]),
         ({"MPI_LOCALRANKID": "0"}, ["MPI_LOCALRANKID='0'", "PMI_RANK is not", "hydra"]),
-        (
-            {"PMI_RANK": "0", "PMI_SIZE": "2", "PMI_LOCAL_RANK": "0"},
-            ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"],
-        ),
+        (PMI | {"PMI_LOCAL_RANK": "0"}, ["PMI_LOCAL_RANK='0'", "PMI_LOCAL_SIZE is not"]),
         ({"HOROVOD_RANK": "0"}, ["HOROVOD_RANK='0'", "HOROVOD_SIZE is not", "horovodrun"]),
         ({"MV2_COMM_WORLD_SIZE": "2"}, ["MV2_COMM_WORLD_SIZE='2'", "mpirun_rsh"]),
-        (
-            {"PMI_RANK": "0", "PMI_SIZE": "2"},
-            ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"],
-        ),
+        (PMI, ["PMI_RANK='0'", "no launcher known here", "unset PMI_RANK"]),
         ({"PMIX_RANK": "1"}, ["PMIX_RANK='1'", "mpirun, srun or torchrun"]),
-        (
-            {k: v for k, v in MPIRUN.items() if not k.endswith("SIZE")},
-            ["OMPI_COMM_WORLD_SIZE is not", "mpirun"],
-        ),
+        (SIZELESS, ["OMPI_COMM_WORLD_SIZE is not", "mpirun"]),
         (TORCHRUN | {"RANK": "8"}, ["rank 8 of 8", "impossible"]),
         (TORCHRUN | {"LOCAL_RANK": "4"}, ["local rank 4 of 4", "impossible"]),
         (TORCHRUN | {"LOCAL_WORLD_SIZE": "9"}, ["local rank 1 of 9", "impossible"]),
         (TORCHRUN | {"RANK": "one"}, ["RANK='one'", "whole number"]),
-        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "3;1"}, ["'3;1'", "3,1(x2)"]),
-        (
-            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x99999999999999)"},
-            ["'2(x99999999999999)'", "form 3,1(x2)"],
-        ),
-        (
-            SRUN | {"SLURM_STEP_TASKS_PER_NODE": "2(x200000000)"},
-            ["'2(x200000000)'", "more than 100000 nodes", "unset it"],
-        ),
-        (SRUN | {"SLURM_STEP_TASKS_PER_NODE": "1(x99999),1(x99999)"}, ["more than 100000 nodes"]),
-        (
-            TORCHRUN | AGENT,
-            ["TORCHELASTIC_USE_AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"],
-        ),
-        (
-            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": ""},
-            ["MASTER_PORT is not", "start through torchrun"],
-        ),
-        (
-            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "x"},
-            ["MASTER_PORT='x' is no port"],
-        ),
-        (
-            {**TORCHRUN, **AGENT, "MASTER_ADDR": "n1", "MASTER_PORT": "65536"},
-            ["MASTER_PORT='65536' is no port"],
-        ),
+        (SRUN | {NODES: "3;1"}, ["'3;1'", "3,1(x2)"]),
+        (SRUN | {NODES: "2(x99999999999999)"}, ["'2(x99999999999999)'", "form 3,1(x2)"]),
+        (SRUN | {NODES: "2(x200000000)"}, ["2(x200000000)", "more than 100000 nodes", "unset it"]),
+        (SRUN | {NODES: "1(x99999),1(x99999)"}, ["more than 100000 nodes"]),
+        (TORCHRUN | AGENT, ["AGENT_STORE='True' is set but MASTER_ADDR is not", "half-set"]),
+        (SERVED | {"MASTER_PORT": ""}, ["MASTER_PORT is not", "start through torchrun"]),
+        (SERVED | {"MASTER_PORT": "x"}, ["MASTER_PORT='x' is no port"]),
+        (SERVED | {"MASTER_PORT": "65536"}, ["MASTER_PORT='65536' is no port"]),
         (SRUN | {"SLURM_NODEID": "3"}, ["SLURM_NODEID=3", "beyond"]),
     ],
 )
@@ -209,10 +130,8 @@ def test_half_set_and_impossible_launches(env: dict[str, str], words: list[str])
 
 
 def test_an_agents_store_is_torchruns_alone() -> None:
-    assert discover({**TORCHRUN, **AGENT, "MASTER_ADDR": "n1"}) == discover(TORCHRUN)
-    assert discover(MPIRUN | AGENT).source == "mpirun", (
-        "what mpirun inherits from torchrun is not its own"
-    )
+    assert discover(SERVED) == discover(TORCHRUN)
+    assert discover(MPIRUN | AGENT).source == "mpirun", "inherited, and not its own"
     assert agent_store("torchrun", AGENT)
     assert not agent_store("mpirun", AGENT)
     assert not agent_store("torchrun", {"TORCHELASTIC_USE_AGENT_STORE": "False"})
@@ -225,9 +144,8 @@ def test_tasks_per_node() -> None:
 
 def test_a_world_of_another_size_names_the_cure() -> None:
     require_world(discover(MPIRUN), 4, {})
-    with pytest.raises(
-        UsageError, match=r"world_size=2 .* mpirun started 4 ranks; use --world-size 4 or start 2"
-    ):
+    wrong = r"world_size=2 .* mpirun started 4 ranks; use --world-size 4 or start 2"
+    with pytest.raises(UsageError, match=wrong):
         require_world(discover(MPIRUN), 2, {})
     with pytest.raises(UsageError, match=r"alone .*mpirun -n 2 --bind-to none python -m bench"):
         require_world(discover({}), 2, {})
@@ -237,10 +155,8 @@ def test_a_world_of_another_size_names_the_cure() -> None:
 
 def test_silent_worlds_of_one_rank_are_an_error() -> None:
     require_mpi_world(discover(SRUN), 5, "Open MPI v5")
-    with pytest.raises(
-        UsageError,
-        match=r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix",
-    ):
+    wrong = r"srun started 5 ranks, but MPI \(Open MPI v5\) sees a world of 1.*--mpi=pmix"
+    with pytest.raises(UsageError, match=wrong):
         require_mpi_world(discover(SRUN), 1, "Open MPI v5")
 
 
@@ -248,8 +164,6 @@ def test_where_ranks_meet(tmp_path: Path) -> None:
     here, apart = discover(MPIRUN | {"OMPI_COMM_WORLD_LOCAL_SIZE": "4"}), discover(MPIRUN)
     assert meeting_folder(apart, tmp_path, Path("/logs/a.jsonl")) == tmp_path
     assert meeting_folder(apart, None, Path("/logs/a.jsonl")) == Path("/logs")
-    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), (
-        "one node needs no shared folder"
-    )
+    assert meeting_folder(here, None, Path("/logs/a.jsonl")).is_dir(), "a node needs no shared one"
     with pytest.raises(UsageError, match="--rendezvous-dir"):
         meeting_folder(apart, None, None)

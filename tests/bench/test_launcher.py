@@ -13,15 +13,8 @@ def test_srun_names_the_first_hosts_that_the_ranks_fill() -> None:
     words = launcher.command(
         "srun", 5, args=["--mpi=pmix"], hosts=HOSTS, ranks_per_node=3, cpus_per_rank=4
     )
-    assert words == [
-        "srun",
-        "--nodes=2",
-        "--nodelist=n1,n2",
-        "--ntasks=5",
-        "--ntasks-per-node=3",
-        "--cpus-per-task=4",
-        "--mpi=pmix",
-    ]
+    places = ["--nodes=2", "--nodelist=n1,n2", "--ntasks=5", "--ntasks-per-node=3"]
+    assert words == ["srun", *places, "--cpus-per-task=4", "--mpi=pmix"]
     alone = launcher.command("srun", 1, hosts=HOSTS[2:], ranks_per_node=3)
     assert alone == ["srun", "--nodes=1", "--nodelist=n3", "--ntasks=1", "--ntasks-per-node=1"]
 

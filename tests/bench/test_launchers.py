@@ -1,6 +1,4 @@
-"""Real launchers: each one's ranks find each other over Gloo, and an MPI that a launcher does not
-start is refused.
-"""
+"""Real launchers: ranks meet over Gloo, and an MPI that a launcher does not start is refused."""
 
 from __future__ import annotations
 
@@ -31,26 +29,14 @@ GLOO = {
 @pytest.mark.parametrize("launcher", GLOO)
 def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str) -> None:
     log = tmp_path / "run.jsonl"
-    command = GLOO[launcher](
-        2,
-        "-m",
-        "bench",
-        *SHORT,
-        "--backend",
-        backend,
-        "--transport",
-        "gloo",
-        "--log-path",
-        str(log),
-    )
-    done = ranks.run(command, timeout_s=100)
+    words = ["--backend", backend, "--transport", "gloo", "--log-path", str(log)]
+    done = ranks.run(GLOO[launcher](2, "-m", "bench", *SHORT, *words), timeout_s=100)
     assert done.returncode == 0, done.stdout + done.stderr
     result = read_run(log)
     assert result.problem is None
     assert [r["source"] for r in result.host["ranks"]] == [launcher.split()[0]] * 2
-    assert (
-        result.host["env"]["GLOO_SOCKET_IFNAME"] == result.host["env"]["HOROVOD_GLOO_IFACE"] == "lo"
-    )
+    env = result.host["env"]
+    assert env["GLOO_SOCKET_IFNAME"] == env["HOROVOD_GLOO_IFACE"] == "lo"
 
 
 @pytest.mark.parametrize(
@@ -59,9 +45,8 @@ def test_gloo_needs_no_matching_mpi(tmp_path: Path, launcher: str, backend: str)
 def test_a_launcher_that_does_not_start_this_mpi_is_refused(
     source: str, launcher: Launcher
 ) -> None:
-    done = ranks.run(
-        launcher(2, "-m", "bench", *SHORT, "--backend", "ddp", "--transport", "mpi"), timeout_s=100
-    )
+    words = ["-m", "bench", *SHORT, "--backend", "ddp", "--transport", "mpi"]
+    done = ranks.run(launcher(2, *words), timeout_s=100)
     assert done.returncode != 0
     assert f"error: {source} started 2 ranks, but MPI" in done.stdout + done.stderr
     assert "sees a world of 1" in done.stdout + done.stderr

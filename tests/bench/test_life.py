@@ -1,6 +1,4 @@
-"""What a run says from its first second to its last line, and that nothing around it (streams,
-disk, signals) ends it badly.
-"""
+"""What a run says from first to last, and that streams, disk and signals do not end it badly."""
 
 from __future__ import annotations
 
@@ -25,24 +23,9 @@ from bench.streams import say
 from tests.bench.ranks import ROOT, environment, mpirun, run
 
 ranks = pytest.mark.ranks
-TINY = [
-    "--model",
-    "tests.bench.faulty:model",
-    "--dataset",
-    "tests.bench.faulty:images",
-    "--image-size",
-    "8",
-]
-TINY += [
-    "--batch-per-rank",
-    "4",
-    "--warmup-steps",
-    "3",
-    "--windows",
-    "2",
-    "--steps-per-window",
-    "3",
-]
+TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
+TINY += ["--image-size", "8", "--batch-per-rank", "4"]
+TINY += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "3"]
 BENCH = [sys.executable, "-m", "bench", *TINY]
 FIRST = (
     "single, 1 rank, tests.bench.faulty:model at 8 px, 4 images per rank, 3 + 2 x 3 steps; "
@@ -94,37 +77,28 @@ def test_first_and_last_line_of_a_run() -> None:
     config = make_config(
         {"backend": "ddp", "world_size": 2, "batch_per_rank": 16, "log_path": "ddp.jsonl"}
     )
-    assert (
-        opening(config)
-        == "ddp/mpi, 2 ranks, resnet50 at 32 px, 16 images per rank, 10 + 4 x 5 steps; loading "
-        "torch ..."
-    )
+    run = "ddp/mpi, 2 ranks, resnet50 at 32 px, 16 images per rank, 10 + 4 x 5 steps"
+    assert opening(config) == f"{run}; loading torch ..."
     # 20 images at 10 and at 40 images/s are 40 images in 2.5 s
-    assert (
-        result(config, [10.0, 40.0], 2.3149, [])
-        == "16.0 images/s (windows 10.0 to 40.0), 2 ranks, loss 2.31; log ddp.jsonl"
-    )
-    failed = result(config, [10.0], float("nan"), ["loss_finite"])
+    rate = "16.0 images/s (windows 10.0 to 40.0)"
+    last = result(config, [10.0, 40.0], 2.3149, [])
+    assert last == f"{rate}, 2 ranks, loss 2.31; log ddp.jsonl"
+    failed = "2 ranks, loss nan, FAILED CHECKS loss_finite"
     cure = "(use --max-lr, --lr-warmup-steps or a lower --base-lr)"
-    assert (
-        failed
-        == f"10.0 images/s (windows 10.0 to 10.0), 2 ranks, loss nan, FAILED CHECKS loss_finite "
-        f"{cure}; log ddp.jsonl"
-    )
+    last = result(config, [10.0], float("nan"), ["loss_finite"])
+    assert last == f"10.0 images/s (windows 10.0 to 10.0), {failed} {cure}; log ddp.jsonl"
     alone = make_config({"batch_per_rank": 16, "loader_only": True})
     assert opening(alone).startswith("single, 1 rank, input pipeline of synthetic alone at 32 px")
     last = result(alone, [261437.2], None, [])
-    assert last.startswith(
-        "261,400 images/s (windows 261,400 to 261,400), 1 rank, input pipeline alone; no --log-path"
-    )
+    rate = "261,400 images/s (windows 261,400 to 261,400)"
+    assert last.startswith(f"{rate}, 1 rank, input pipeline alone; no --log-path")
 
 
 @ranks
 def test_the_first_line_comes_before_torch(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(
-        "import sys; print('torch', file=sys.stderr, flush=True); sys.exit()"
-    )
+    code = "import sys; print('torch', file=sys.stderr, flush=True); sys.exit()"
+    (tmp_path / "torch" / "__init__.py").write_text(code)
     done = run(BENCH, {**NO_FAULT, "PYTHONPATH": str(tmp_path)})
     assert done.stderr.splitlines()[:2] == [FIRST, "torch"]
     assert done.returncode == 1
@@ -140,9 +114,8 @@ def test_what_a_run_says(tmp_path: Path) -> None:
     assert one.startswith("window 1/2: ")
     assert two.startswith("window 2/2: ")
     rate = quantity(read_run(log).images_per_s)
-    assert re.fullmatch(
-        rf"{re.escape(rate)} images/s \(windows \S+ to \S+\), 1 rank, loss \S+; log {log}", last
-    )
+    rest = rf"images/s \(windows \S+ to \S+\), 1 rank, loss \S+; log {log}"
+    assert re.fullmatch(f"{re.escape(rate)} {rest}", last)
     assert "e+" not in done.stderr
 
 
@@ -171,10 +144,8 @@ def test_on_a_terminal_there_is_a_bar_whose_end_is_known() -> None:
 
 @ranks
 def test_a_model_is_said_to_be_compiled() -> None:
-    assert (
-        "compiling, warm-up"
-        in run([*BENCH, "--compile"], {**NO_FAULT, "TORCHDYNAMO_DISABLE": "1"}).stderr.splitlines()
-    )
+    done = run([*BENCH, "--compile"], {**NO_FAULT, "TORCHDYNAMO_DISABLE": "1"})
+    assert "compiling, warm-up" in done.stderr.splitlines()
 
 
 @ranks
@@ -184,9 +155,7 @@ def test_closed_or_full_streams_end_no_run(end: str, tmp_path: Path) -> None:
     done = run(["bash", "-c", f"{shlex.join([*BENCH, '--log-path', str(log)])} {end}"], NO_FAULT)
     assert done.returncode == 0
     assert read_run(log).problem is None
-    assert log.read_text().count('"event"') == len(log.read_text().split("\n")) - 1, (
-        "nothing else is in the log"
-    )
+    assert log.read_text().count('"event"') == log.read_text().count("\n"), "and nothing else"
 
 
 @ranks
@@ -205,9 +174,8 @@ def test_a_log_that_cannot_be_written_fails_the_run_in_one_line(
     """As on a full disk; the limit falls into the first event."""
     log = tmp_path / "run.jsonl"
     words = [*BENCH, "--log-path", str(log)]
-    words += (
-        [] if world_size == 1 else ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
-    )
+    if world_size == 2:
+        words += ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
     limited = ["bash", "-c", f"ulimit -f 1; exec {shlex.join(words)}"]  # KiB
     done = run(limited if world_size == 1 else [*mpirun(2)[:-1], *limited], NO_FAULT)
     assert done.returncode == 1
@@ -225,10 +193,8 @@ def test_a_log_that_was_deleted_meanwhile_is_missed(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     done = ends("log deleted", log, 600)
     assert done.returncode == 1
-    assert (
-        done.stderr.splitlines()[-1]
-        == f"error: {log} was removed or replaced while the run went on: its record is lost"
-    )
+    lost = "was removed or replaced while the run went on: its record is lost"
+    assert done.stderr.splitlines()[-1] == f"error: {log} {lost}"
 
 
 @ranks
@@ -236,9 +202,8 @@ def test_a_run_that_hangs_after_its_end_keeps_its_record(tmp_path: Path) -> None
     log = tmp_path / "run.jsonl"
     done = ends("hung at the close", log)
     assert done.returncode == 1
-    assert re.search(
-        r"error: rank 0: no progress for \d+ s: closing \(tests/bench/faulty.py", done.stderr
-    )
+    hung = r"error: rank 0: no progress for \d+ s: closing \(tests/bench/faulty.py"
+    assert re.search(hung, done.stderr)
     assert read_run(log).problem is None
 
 
@@ -254,28 +219,12 @@ def test_a_process_that_hangs_in_its_last_breath_is_ended_by_the_kernel(tmp_path
 
 @ranks
 def test_horovods_thread_that_died_is_noticed(tmp_path: Path) -> None:
-    """Its fusion buffer is allocated by its own thread, which ends with a message while both ranks
-    wait.
-    """
+    """Its own thread allocates the fusion buffer, and ends with a message while both ranks wait."""
     log = tmp_path / "run.jsonl"
-    words = [
-        *BENCH[1:],
-        "--backend",
-        "horovod",
-        "--world-size",
-        "2",
-        "--settings",
-        "tuned",
-        "--fusion-mib",
-        "4096",
-    ]
-    limited = (
-        f"ulimit -v 5000000; exec "
-        f"{shlex.join([sys.executable, *words, '--stall-timeout-s', '10', '--log-path', str(log)])}"
-    )
+    words = [*BENCH, "--backend", "horovod", "--world-size", "2", "--settings", "tuned"]
+    words += ["--fusion-mib", "4096", "--stall-timeout-s", "10", "--log-path", str(log)]
+    limited = f"ulimit -v 5000000; exec {shlex.join(words)}"
     done = run([*mpirun(2)[:-1], "bash", "-c", limited], NO_FAULT)
     assert done.returncode != 0
-    assert (
-        "all ranks wait for each other, so what carries the exchange has stopped: rank 0,1: "
-        "waiting in" in str(read_run(log).problem)
-    )
+    what = "all ranks wait for each other, so what carries the exchange has stopped"
+    assert f"{what}: rank 0,1: waiting in" in str(read_run(log).problem)

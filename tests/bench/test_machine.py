@@ -1,6 +1,4 @@
-"""What the machine cannot give is refused in one line before anything is allocated: memory,
-interfaces, packages.
-"""
+"""What the machine cannot give is refused in one line before anything is allocated."""
 
 from __future__ import annotations
 
@@ -19,35 +17,24 @@ GIB = 2**30
 
 
 def needed(**fields: Any) -> dict[str, int]:
-    return {
-        part.values: part.bytes
-        for part in machine.parts(make_config({"batch_per_rank": 4, **fields}))
-    }
+    config = make_config({"batch_per_rank": 4, **fields})
+    return {part.values: part.bytes for part in machine.parts(config)}
 
 
 def test_what_a_batch_takes() -> None:
-    image = 3 * 32 * 32 * 4
-    assert needed()["batch_per_rank=4 at image_size=32"] == 4 * (image + 8) + 4 * 8
-    assert (
-        needed(precision="float64")["batch_per_rank=4 at image_size=32"]
-        == 4 * (2 * image + 8) + 4 * 8
-    )
+    image, batch = 3 * 32 * 32 * 4, "batch_per_rank=4 at image_size=32"
+    assert needed()[batch] == 4 * (image + 8) + 4 * 8
+    assert needed(precision="float64")[batch] == 4 * (2 * image + 8) + 4 * 8
+    assert needed(num_workers=3)[batch] == 7 * (4 * (image + 8) + 4 * 8)
     two = needed(batch_per_rank=None, global_batch=8, backend="ddp", world_size=2)
-    assert two["global_batch=8 at image_size=32"] == 4 * (image + 8) + 8 * 8, (
-        "a rank draws the whole step's order"
-    )
-    assert needed(num_workers=3)["batch_per_rank=4 at image_size=32"] == 7 * (
-        4 * (image + 8) + 4 * 8
-    )
+    step_order = 8 * 8  # a rank draws the whole step's
+    assert two["global_batch=8 at image_size=32"] == 4 * (image + 8) + step_order
 
 
 def test_batches_made_beforehand_count_by_the_step() -> None:
     fields: dict[str, Any] = {"windows": 2, "steps_per_window": 5, "warmup_steps": 3}
-    (whole,) = (
-        n
-        for values, n in needed(**fields, preprocessing="outside").items()
-        if "image_size" in values
-    )
+    made = needed(**fields, preprocessing="outside")
+    (whole,) = (n for values, n in made.items() if "image_size" in values)
     assert whole == 13 * needed(**fields)["batch_per_rank=4 at image_size=32"]
 
 
@@ -72,57 +59,34 @@ def test_all_ranks_of_a_node_share_its_memory() -> None:
 
 def test_the_weights_of_a_model_count_with_its_input() -> None:
     config = RunConfig(batch_per_rank=4, model="vit_h_14")
-    with pytest.raises(
-        UsageError,
-        match=r"model=vit_h_14: parameters, gradients and momentum take at least .* fewer ranks",
-    ):
-        machine.require_training_fit(
-            config, Launch("mpirun", 0, 100_000, 0, 100_000, "k"), 2_500_000_000
-        )
+    many = Launch("mpirun", 0, 100_000, 0, 100_000, "k")
+    wrong = r"model=vit_h_14: parameters, gradients and momentum take at least .* fewer ranks"
+    with pytest.raises(UsageError, match=wrong):
+        machine.require_training_fit(config, many, 2_500_000_000)
     machine.require_training_fit(config, Launch("none", 0, 1, 0, 1, "alone"), 1)
+
+
+LARGE = "1000000000"
+HOROVOD = ["--backend", "horovod", "--settings", "tuned"]
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
         (
-            ["--batch-per-rank", "1000000000"],
-            ["batch_per_rank=1000000000 at image_size=32", "smaller batch"],
+            ["--batch-per-rank", LARGE],
+            [f"batch_per_rank={LARGE} at image_size=32", "smaller batch"],
         ),
+        (["--image-size", "65536", "--precision", "float64"], ["image_size=65536", "smaller"]),
+        (["--windows", LARGE], [f"windows={LARGE}", "fewer or shorter windows"]),
+        (["--steps-per-window", LARGE], [f"steps_per_window={LARGE}"]),
+        (["--warmup-steps", LARGE], [f"warmup_steps={LARGE}"]),
+        (["--windows", "10000000", "--preprocessing", "outside"], ["=10000000", "beforehand"]),
+        (["--dataset", "digits", "--image-size", "32768"], ["size=32768", "enlarged digits"]),
+        (["--num-workers", "1000000"], ["num_workers='1000000'", "4096"]),
         (
-            ["--batch-per-rank", "4", "--image-size", "65536", "--precision", "float64"],
-            ["image_size=65536", "smaller"],
-        ),
-        (
-            ["--batch-per-rank", "4", "--windows", "1000000000"],
-            ["windows=1000000000", "fewer or shorter windows"],
-        ),
-        (
-            ["--batch-per-rank", "4", "--steps-per-window", "1000000000"],
-            ["steps_per_window=1000000000"],
-        ),
-        (["--batch-per-rank", "4", "--warmup-steps", "1000000000"], ["warmup_steps=1000000000"]),
-        (
-            ["--batch-per-rank", "4", "--windows", "10000000", "--preprocessing", "outside"],
-            ["windows=10000000", "beforehand"],
-        ),
-        (
-            ["--batch-per-rank", "4", "--dataset", "digits", "--image-size", "32768"],
-            ["image_size=32768", "enlarged digits"],
-        ),
-        (["--batch-per-rank", "4", "--num-workers", "1000000"], ["num_workers='1000000'", "4096"]),
-        (
-            [
-                "--batch-per-rank",
-                "4",
-                "--backend",
-                "horovod",
-                "--settings",
-                "tuned",
-                "--fusion-mib",
-                "1048576",
-            ],
-            ["fusion_mib=1.04858e+06", "fusion buffer", "1,024.0 GiB"],
+            [*HOROVOD, "--fusion-mib", "1048576"],
+            ["mib=1.04858e+06", "fusion buffer", "1,024.0 GiB"],
         ),
     ],
 )
@@ -136,6 +100,8 @@ def test_more_than_any_machine_has_is_one_line_and_allocates_nothing(
         "import bench.command as m; rc = m.main(sys.argv[1:]); assert 'torch' not in sys.modules; "
         "sys.exit(rc)"
     )
+    if "--batch-per-rank" not in argv:
+        argv = ["--batch-per-rank", "4", *argv]
     done = run([sys.executable, "-c", code, *argv, "--log-path", str(log)])
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -145,16 +111,13 @@ def test_more_than_any_machine_has_is_one_line_and_allocates_nothing(
 
 def test_many_loading_processes_are_refused_by_memory() -> None:
     config = make_config({"batch_per_rank": 4, "num_workers": 4096})
-    with pytest.raises(
-        UsageError, match=r"num_workers=4096: its loading processes take at least 600\.0 GiB"
-    ):
+    wrong = r"num_workers=4096: its loading processes take at least 600\.0 GiB"
+    with pytest.raises(UsageError, match=wrong):
         machine.require_memory(machine.parts(config), 1, 500 * GIB)
 
 
 def test_limits_of_control_groups(tmp_path: Path) -> None:
-    """Version 2, where a group above may be the tighter one, and version 1, where no limit is a
-    very large number.
-    """
+    """Version 2, with the tighter one above, and 1, where no limit is a very large number."""
     leaf, leaf1 = tmp_path / "job" / "step", tmp_path / "memory" / "box"
     for folder in (leaf, leaf1):
         folder.mkdir(parents=True)
@@ -169,31 +132,19 @@ def test_limits_of_control_groups(tmp_path: Path) -> None:
 
 
 def test_an_interface_that_is_not_here() -> None:
-    machine.require_interface(
-        {"GLOO_SOCKET_IFNAME": "lo,eth0", "HOROVOD_GLOO_IFACE": ""}, ["lo", "eth0"]
-    )
-    with pytest.raises(
-        UsageError,
-        match=r"HOROVOD_GLOO_IFACE='eth1' names no interface of this host; unset it, .* lo, eth0",
-    ):
-        machine.require_interface({"HOROVOD_GLOO_IFACE": "eth1"}, ["lo", "eth0"])
+    here = ["lo", "eth0"]
+    machine.require_interface({"GLOO_SOCKET_IFNAME": "lo,eth0", "HOROVOD_GLOO_IFACE": ""}, here)
+    wrong = r"HOROVOD_GLOO_IFACE='eth1' names no interface of this host; unset it, .* lo, eth0"
+    with pytest.raises(UsageError, match=wrong):
+        machine.require_interface({"HOROVOD_GLOO_IFACE": "eth1"}, here)
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE"])
 @pytest.mark.parametrize("backend", ["ddp", "horovod"])
 def test_a_bogus_interface_is_one_line_and_no_abort(name: str, backend: str) -> None:
-    argv = [
-        "--backend",
-        backend,
-        "--transport",
-        "gloo",
-        "--world-size",
-        "2",
-        "--batch-per-rank",
-        "4",
-    ]
-    done = bench(2, *argv, extra={name: "nosuch0"})
+    argv = ["--backend", backend, "--transport", "gloo", "--world-size", "2"]
+    done = bench(2, *argv, "--batch-per-rank", "4", extra={name: "nosuch0"})
     assert done.returncode == 2, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert f"{name}='nosuch0' names no interface of this host" in line
@@ -208,19 +159,14 @@ def test_without_torch_a_run_says_so_in_one_line() -> None:
     )
     done = run([sys.executable, "-c", code, "--batch-per-rank", "4"])
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == f"error: {sys.executable} has no torch, which a run needs; run make setup, then . "
-        f".venv/bin/activate\n"
-    )
+    cure = "run make setup, then . .venv/bin/activate"
+    assert done.stderr == f"error: {sys.executable} has no torch, which a run needs; {cure}\n"
 
 
 def test_without_pydantic_a_run_says_so_in_one_line() -> None:
     """A Python of its own, without this environment's packages, as one forgets to activate it."""
-    code = (
-        f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module('bench', "
-        f"run_name='__main__')"
-    )
+    code = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r});"
+    code += "runpy.run_module('bench', run_name='__main__')"
     done = run([str(Path(sys.base_prefix) / "bin" / "python3"), "-I", "-S", "-c", code])
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,64 +16,51 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from bench.config import UsageError, make_config
+from bench.config import RunConfig, UsageError, make_config
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
 from tests.bench.ranks import ROOT, bench, environment, run
 
+TINY = ["--model", "tests.bench.tiny:plain", "--batch-per-rank", "4"]
+TINY += ["--backend", "ddp", "--transport", "gloo"]
 
-def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.fixture(autouse=True)
+def without_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
-    fields = {
-        "backend": "horovod",
-        "transport": "gloo",
-        "world_size": 2,
-        "batch_per_rank": 1,
-        "rendezvous_timeout_s": 40,
-    }
-    config = make_config({**fields, "rendezvous_dir": tmp_path})
+
+
+def two_ranks(rank: Callable[[int], None], head_start_s: float = 0.0) -> None:
+    """Call `rank` with 0 and 1, each in a thread; rank 0 a little earlier."""
+    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+        time.sleep(head_start_s)
+    for thread in threads:
+        thread.join(30)
+
+
+def gloo(**fields: Any) -> RunConfig:
+    base = {"backend": "ddp", "transport": "gloo", "world_size": 2, "batch_per_rank": 4}
+    return make_config({**base, **fields})
+
+
+def test_a_rank_that_comes_early_waits_as_long_as_it_was_told(tmp_path: Path) -> None:
+    config = gloo(backend="horovod", rendezvous_timeout_s=40, rendezvous_dir=tmp_path)
     stores: dict[int, Any] = {}  # the stubs know no timeout
 
     def rank(number: int) -> None:
         stores[number] = open_store(config, Launch("srun", number, 2, number, 2, "7.0"))
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert {number: store.timeout for number, store in stores.items()} == dict.fromkeys(
-        (0, 1), timedelta(seconds=40)
-    )
+    two_ranks(rank)
+    assert [stores[number].timeout for number in (0, 1)] == [timedelta(seconds=40)] * 2
     assert list(tmp_path.iterdir()) == [], "the file is gone once all have met"
 
 
 def alone(folder: Path) -> list[str]:
     """Rank 0 of two, the other of which never starts."""
-    words = [
-        "--model",
-        "tests.bench.tiny:plain",
-        "--image-size",
-        "8",
-        "--batch-per-rank",
-        "4",
-        "--backend",
-        "ddp",
-    ]
-    return [
-        sys.executable,
-        "-m",
-        "bench",
-        *words,
-        "--transport",
-        "gloo",
-        "--world-size",
-        "2",
-        "--rendezvous-dir",
-        str(folder),
-    ]
+    start = [sys.executable, "-m", "bench", *TINY, "--image-size", "8", "--world-size", "2"]
+    return [*start, "--rendezvous-dir", str(folder)]
 
 
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
@@ -110,31 +98,13 @@ def test_a_store_that_torchrun_does_not_serve_is_one_line(address: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         port = str(taken.getsockname()[1])
-        half = {
-            "RANK": "0",
-            "WORLD_SIZE": "1",
-            "LOCAL_RANK": "0",
-            "LOCAL_WORLD_SIZE": "1",
-            "MASTER_PORT": port,
-        }
-        extra = {**half, "TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": address}
-        argv = [
-            "--model",
-            "tests.bench.tiny:plain",
-            "--backend",
-            "ddp",
-            "--transport",
-            "gloo",
-            "--batch-per-rank",
-            "4",
-        ]
-        done = bench(1, *argv, "--rendezvous-timeout-s", "0.5", extra=extra)
+        extra = {**LAUNCHED, "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
+        extra |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": address}
+        done = bench(1, *TINY, "--rendezvous-timeout-s", "0.5", extra=extra)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert (
-        f"MASTER_ADDR='{address}' MASTER_PORT={port}: torchrun's store did not answer there "
-        f"within 0.5 s" in done.stderr
-    )
+    wrong = "torchrun's store did not answer there within 0.5 s"
+    assert f"MASTER_ADDR='{address}' MASTER_PORT={port}: {wrong}" in done.stderr
     assert "unset TORCHELASTIC_USE_AGENT_STORE" in done.stderr
 
 
@@ -143,47 +113,26 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
     told = ["", ""]
 
     def rank(number: int) -> None:
-        fields = {
-            "backend": "ddp",
-            "transport": "gloo",
-            "world_size": 2,
-            "batch_per_rank": 1,
-            "seed": number,
-        }
+        config = gloo(seed=number, rendezvous_timeout_s=timeout_s, rendezvous_dir=folder)
         try:
-            open_store(
-                make_config(
-                    {**fields, "rendezvous_timeout_s": timeout_s, "rendezvous_dir": folder}
-                ),
-                Launch(source, number, 2, number, 2, key),
-            )
+            open_store(config, Launch(source, number, 2, number, 2, key))
         except UsageError as error:
             told[number] = str(error)
 
-    threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    two_ranks(rank)
     assert list(folder.iterdir()) == [], "nothing is left to be followed later"
     return told
 
 
-def test_ranks_with_other_options_are_told_what_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path) -> None:
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
     assert met(tmp_path, "srun", "7.0", 20) == [line, line]
 
 
 def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    """Two launches of Hydra at a time look alike, so there the run's options are part of the
-    meeting's name.
-    """
-    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    """Two launches of Hydra look alike, so the run's options are part of the meeting's name."""
     first, second = met(tmp_path, "hydra", "unnamed", 1)
     assert "1 of 2 ranks appeared within 1 s; did all of them start, with the same options" in first
     assert "rank 1 waited 1 s for rank 0" in second
@@ -195,20 +144,12 @@ def test_two_runs_in_one_store_are_compared_apart() -> None:
     store = dist.HashStore()
 
     def compare(backend: str) -> list[str]:
-        config = make_config(
-            {"backend": backend, "transport": "gloo", "world_size": 2, "batch_per_rank": 4}
-        )
-        said = ["", ""]
+        config, said = gloo(backend=backend), ["", ""]
 
         def rank(number: int) -> None:
             said[number] = _compare(store, config, Launch("torchrun", number, 2, number, 2, "key"))
 
-        threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
-        threads[0].start()
-        time.sleep(0.3)  # rank 0 reads, and rank 1 has not spoken yet
-        threads[1].start()
-        for thread in threads:
-            thread.join(timeout=30)
+        two_ranks(rank, head_start_s=0.3)  # rank 0 reads, and rank 1 has not spoken yet
         return said
 
     assert compare("ddp") == ["", ""]

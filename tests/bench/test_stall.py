@@ -19,21 +19,15 @@ USER = (str(Path.cwd() / "my_data.py"), "Mine.__getitem__", 30)
 INPUT = (str(PACKAGE / "train" / "input.py"), "Input.step", 33)
 FORWARD = (str(PACKAGE / "train" / "loop.py"), "Loop._forward", 95)
 BACKEND = (str(Path(backends.__file__).parent / "ddp.py"), "Ddp.backward", 57)
-WRAPPED = (
-    f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py",
-    "DistributedDataParallel.forward",
-    1600,
-)
-BUFFERS = (
-    f"{stall._LIBRARIES[0]}/torch/nn/parallel/distributed.py",
-    "DistributedDataParallel._sync_buffers",
-    2100,
-)
-LIBRARY = (f"{stall._LIBRARIES[0]}/threading.py", "Event.wait", 600)
-AT_FORWARD, AT_BACKEND = (
-    " (bench/train/loop.py:95 Loop._forward)",
-    " (bench/backends/ddp.py:57 Ddp.backward)",
-)
+LIBRARIES = stall._LIBRARIES[-1]
+DDP = f"{LIBRARIES}/torch/nn/parallel/distributed.py"
+WRAPPED = (DDP, "DistributedDataParallel.forward", 1600)
+BUFFERS = (DDP, "DistributedDataParallel._sync_buffers", 2100)
+LIBRARY = (f"{LIBRARIES}/threading.py", "Event.wait", 600)
+AT_FORWARD = " (bench/train/loop.py:95 Loop._forward)"
+AT_BACKEND = " (bench/backends/ddp.py:57 Ddp.backward)"
+AT_USER = " (my_data.py:30 Mine.__getitem__)"
+EXCHANGE = "waiting in the exchange of step 12"
 FETCHING, STEPPING = Beat("warm-up", 0, 11, 11), Beat("warm-up", 0, 12, 11)
 
 
@@ -46,89 +40,63 @@ def test_what_is_taken_for_library_code() -> None:
 @pytest.mark.parametrize(
     ("beat", "stack", "doing", "waits"),
     [
-        (FETCHING, [LIBRARY, USER, INPUT], "waiting for its batch of step 12 (my_data.py:30 "
-                                           "Mine.__getitem__)", False),
-        (STEPPING, [LIBRARY, USER, WRAPPED, FORWARD], "in step 12 (my_data.py:30 "
-                                                      "Mine.__getitem__)", False),
+        (FETCHING, [LIBRARY, USER, INPUT], f"waiting for its batch of step 12{AT_USER}", False),
+        (STEPPING, [LIBRARY, USER, WRAPPED, FORWARD], f"in step 12{AT_USER}", False),
         (STEPPING, [LIBRARY, WRAPPED, FORWARD], f"in step 12{AT_FORWARD}", False),
-        (STEPPING, [LIBRARY, BUFFERS, WRAPPED, FORWARD], f"waiting in the exchange of step "
-                                                         f"12{AT_FORWARD}", True),
-        (STEPPING, [LIBRARY, BACKEND], f"waiting in the exchange of step 12{AT_BACKEND}", True),
+        (STEPPING, [LIBRARY, BUFFERS, WRAPPED, FORWARD], f"{EXCHANGE}{AT_FORWARD}", True),
+        (STEPPING, [LIBRARY, BACKEND], f"{EXCHANGE}{AT_BACKEND}", True),
         (FETCHING, [LIBRARY, BACKEND], f"waiting for the others after step 11{AT_BACKEND}", True),
-        (Beat("loading data"), [USER], "loading data (my_data.py:30 Mine.__getitem__)", False),
-        (Beat("starting ddp/mpi"), [BACKEND], f"starting ddp/mpi, waiting for the other "
-                                              f"ranks{AT_BACKEND}", True),
+        (Beat("loading data"), [USER], f"loading data{AT_USER}", False),
+        (Beat("start"), [BACKEND], f"start, waiting for the other ranks{AT_BACKEND}", True),
     ],
-)  # fmt: skip
+)
 def test_activity(beat: Beat, stack: list[tuple[str, str, int]], doing: str, waits: bool) -> None:
     assert activity(beat, stack, 2) == (doing, waits)
 
 
 def test_a_lone_process_waits_for_nobody() -> None:
-    assert activity(STEPPING, [BACKEND], 1) == (
-        "in step 12 (bench/backends/ddp.py:57 Ddp.backward)",
-        False,
-    )
+    assert activity(STEPPING, [BACKEND], 1) == (f"in step 12{AT_BACKEND}", False)
 
 
 def test_loading_processes_are_named() -> None:
     assert Path(INPUT[0]).exists(), "where stall.py looks for it"
     doing, _ = activity(FETCHING, [INPUT], 2, ["loading process 7 is stopped"])
-    assert (
-        doing == "waiting for its batch of step 12, loading process 7 is stopped "
-        "(bench/train/input.py:33 Input.step)"
-    )
+    waiting = "waiting for its batch of step 12, loading process 7 is stopped"
+    assert doing == f"{waiting} (bench/train/input.py:33 Input.step)"
 
 
 def report(rank: int, doing: str, waits: bool, age_s: float = 0) -> Report:
-    return Report(
-        rank=rank,
-        doing=doing,
-        waits=waits,
-        silent_s=9.8,
-        final=True,
-        written_unix_s=time.time() - age_s,
-    )
+    then = time.time() - age_s
+    one = Report(rank=rank, doing=doing, waits=waits, silent_s=9.8, final=True)
+    return one.model_copy(update={"written_unix_s": then})
 
 
 def test_a_rank_that_waits_for_others_is_not_the_cause() -> None:
-    reports = {r: report(r, "waiting in the exchange of step 3", True) for r in (0, 1, 3)} | {
-        2: report(2, "in step 3", False)
-    }
-    meanwhile = "; meanwhile rank 0,1,3: waiting in the exchange of step 3"
-    assert explain(reports, 4, {}, shared=True) == [
-        (2, "no progress for 10 s: in step 3" + meanwhile)
-    ]
+    reports = {r: report(r, EXCHANGE, True) for r in (0, 1, 3)} | {2: report(2, "in step 3", False)}
+    cause = f"no progress for 10 s: in step 3; meanwhile rank 0,1,3: {EXCHANGE}"
+    assert explain(reports, 4, {}, shared=True) == [(2, cause)]
 
 
 def test_a_rank_without_a_word_is_the_cause() -> None:
-    reports = {0: report(0, "waiting in the exchange of step 3", True)}
-    meanwhile = "; meanwhile rank 0: waiting in the exchange of step 3"
-    unknown, known = explain(reports, 3, {2: "its process 7 is stopped"}, shared=True)
-    assert unknown == (
-        1,
-        "no sign of life for 10 s (stopped, ended, or its node is gone)" + meanwhile,
-    )
-    assert known == (2, "no sign of life for 10 s (its process 7 is stopped)" + meanwhile)
+    silent, meanwhile = "no sign of life for 10 s", f"; meanwhile rank 0: {EXCHANGE}"
+    known = {2: "its process 7 is stopped"}
+    assert explain({0: report(0, EXCHANGE, True)}, 3, known, shared=True) == [
+        (1, f"{silent} (stopped, ended, or its node is gone){meanwhile}"),
+        (2, f"{silent} (its process 7 is stopped){meanwhile}"),
+    ]
 
 
 def test_without_a_shared_folder_nobody_else_is_blamed() -> None:
-    ((rank, message),) = explain(
-        {1: report(1, "waiting in the exchange of step 3", True)}, 2, {}, shared=False
-    )
+    ((rank, message),) = explain({1: report(1, EXCHANGE, True)}, 2, {}, shared=False)
     assert rank == 1
     assert "what the other ranks do is not known" in message
 
 
 def test_ranks_that_all_wait_for_each_other() -> None:
-    reports = {r: report(r, "waiting in the exchange of step 1", True) for r in (0, 1)}
-    ((rank, message),) = explain(reports, 2, {}, shared=True)
-    assert rank == 0
-    assert message == (
-        "no progress for 10 s, all ranks wait for each other, so what carries the exchange has "
-        "stopped: "
-        "rank 0,1: waiting in the exchange of step 1"
-    )
+    reports = {r: report(r, EXCHANGE, True) for r in (0, 1)}
+    what = "all ranks wait for each other, so what carries the exchange has stopped"
+    cause = f"no progress for 10 s, {what}: rank 0,1: {EXCHANGE}"
+    assert explain(reports, 2, {}, shared=True) == [(0, cause)]
 
 
 def board(folder: Path | None, rank: int) -> Board:
@@ -140,10 +108,8 @@ def test_reports_are_read_by_the_others_and_taken_back(tmp_path: Path) -> None:
     mine, other = board(tmp_path, 0), board(tmp_path, 1)
     mine.post(report(0, "in step 3", False))
     other.post(report(1, "in step 4", False))
-    assert {rank: r.doing for rank, r in mine.reports(60).items()} == {
-        0: "in step 3",
-        1: "in step 4",
-    }
+    doing = {rank: r.doing for rank, r in mine.reports(60).items()}
+    assert doing == {0: "in step 3", 1: "in step 4"}
     (tmp_path / next(tmp_path.glob("*.1.json")).name).write_text("torn {")
     assert set(mine.reports(60)) == {0}
     mine.withdraw()

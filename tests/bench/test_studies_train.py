@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from bench import data, models
-from bench.backends.single import Single
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
@@ -79,12 +79,8 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     torch.set_num_threads(config.threads)
     images = data.load_images(config)
     network = models.build_model(config, images.classes)
-    loop = Loop(
-        config,
-        Single(),
-        network,
-        Input(config, data.batches(config, 0, images), torch.device("cpu")),
-    )
+    batches = Input(config, data.batches(config, 0, images), torch.device("cpu"))
+    loop = Loop(config, Backend(), network, batches)
     for _ in range(config.steps):
         loop.step()
     return list(loop.losses.tolist())

@@ -1,6 +1,4 @@
-"""The clock: with a made-up clock every second is accounted for, and the device is synced at the
-edges only.
-"""
+"""The clock: every second is accounted for, and the device is synced at the edges only."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from bench.progress import Screen
 from bench.record import RunLog
 from bench.run import run
 from bench.train import device
-from bench.train.timing import HostStopwatch, time_steps
+from bench.train.timing import Stopwatch, time_steps
 
 
 def test_windows_and_steps_on_a_made_up_clock() -> None:
@@ -25,7 +23,7 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
         calls.append("step")
         now[0] += len(calls)  # later steps take longer
 
-    class Watch(HostStopwatch):
+    class Watch(Stopwatch):
         def now(self) -> float:
             calls.append("sync")
             now[0] += 100.0
@@ -34,18 +32,16 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
     timed = time_steps(step, 3, Watch(lambda: now[0]))
     assert calls == ["sync", "step", "step", "step", "sync"]
     assert timed.step_seconds == [2.0, 3.0, 4.0]
-    assert timed.seconds == 2 + 3 + 4 + 100, (
-        "the closing sync belongs to the window, the opening one does not"
-    )
+    assert timed.seconds == 2 + 3 + 4 + 100, "the closing sync belongs to the window"
 
 
 def test_laps_start_anew_with_every_window() -> None:
     ticks = iter(range(100))
-    watch = HostStopwatch(lambda: float(next(ticks)))
+    watch = Stopwatch(lambda: float(next(ticks)))
     assert [len(time_steps(lambda: None, steps, watch).step_seconds) for steps in (3, 2)] == [3, 2]
 
 
-class _CountedSyncs(HostStopwatch):
+class _CountedSyncs(Stopwatch):
     """The host's stopwatch, counting the calls that would sync a GPU."""
 
     def __init__(self) -> None:
@@ -67,6 +63,4 @@ def test_the_device_is_synced_twice_a_window_whatever_its_steps(
     tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
     config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
     assert run(config, discover({}), RunLog(None), Pulse(Screen()))
-    assert watch.syncs == 2 * (1 + config.windows), (
-        "the two edges of the warm-up and of each window"
-    )
+    assert watch.syncs == 2 * (1 + config.windows), "at the edges of warm-up and windows"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.single import Single
+from bench.backends.protocol import Backend
 from bench.config import RunConfig
-from bench.instrument import Silent
+from bench.instrument import Observer
 from bench.models import build_model
 from bench.train.checks import loss_bounded
 from bench.train.input import Input
@@ -44,12 +44,12 @@ def test_the_last_window_decides() -> None:
     assert loss_bounded([2.3, 2.3, 2.3, 100.0], 2, 1000**2), "a guess among many classes loses more"
 
 
-class Notes(Silent):
+class Notes(Observer):
     def __init__(self) -> None:
         self.said: list[str] = []
 
     def __getattribute__(self, name: str) -> Any:
-        if name in vars(Silent):
+        if name in vars(Observer):
             self.said.append(name)
         return super().__getattribute__(name)
 
@@ -58,6 +58,6 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
     config = RunConfig(batch_per_rank=4, accumulate=2, dataset="digits", model=f"{TINY}:plain")
     batch = (torch.ones(4, 3, 8, 8), torch.arange(4))
     notes, samples = Notes(), Input(config, iter([batch]), torch.device("cpu"))
-    Loop(config, Single(), build_model(config, 10), samples, notes).step()
+    Loop(config, Backend(), build_model(config, 10), samples, notes).step()
     passes = ["forward_done", "backward_done"]
     assert notes.said == ["step_begin", *passes, *passes, "gradients_ready", "step_end"]

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.hvd import _join_statistics
-from bench.backends.hvd_compression import Wire, memory_order
-from bench.backends.hvd_nccl import loaded_libraries, nccl_code
+from bench.backends.hvd import Wire, _join_statistics, memory_order
+from bench.backends.hvd_start import loaded_libraries, nccl_code
 from bench.config import RunConfig
 from tests.bench.tiny import normalised
 

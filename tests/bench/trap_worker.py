@@ -61,9 +61,8 @@ class World:
 
     def loss(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Of a batch of this rank's own."""
-        images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(self.rank)).to(
-            dtype
-        )
+        own = torch.Generator().manual_seed(self.rank)
+        images = torch.randn(4, 3, 8, 8, generator=own).to(dtype)
         return cross_entropy(model(images), torch.arange(4))
 
     def equal(self, model: nn.Module) -> bool:
@@ -101,12 +100,8 @@ def channels_last(world: World) -> dict[str, Any]:
     world.cured(other)
     train_one_step(world, other)
     layouts = {p.grad.stride() == p.stride() for p in other.parameters() if p.grad is not None}
-    return {
-        "raw": raw,
-        "raw_broadcast": broadcast,
-        "equal": world.equal(other),
-        "layout_kept": layouts == {True},
-    }
+    kept, equal = layouts == {True}, world.equal(other)
+    return {"raw": raw, "raw_broadcast": broadcast, "equal": equal, "layout_kept": kept}
 
 
 def bf16(world: World) -> dict[str, Any]:
@@ -117,13 +112,8 @@ def bf16(world: World) -> dict[str, Any]:
     other = fresh().to(torch.bfloat16)
     world.cured(other, precision="bf16")
     train_one_step(world, other, torch.bfloat16)
-    types = {str(p.grad.dtype) for p in other.parameters() if p.grad is not None}
-    return {
-        "raw": raw,
-        "raw_broadcast": broadcast,
-        "equal": world.equal(other),
-        "types": sorted(types),
-    }
+    types = sorted({str(p.grad.dtype) for p in other.parameters() if p.grad is not None})
+    return {"raw": raw, "raw_broadcast": broadcast, "equal": world.equal(other), "types": types}
 
 
 def set_to_none(world: World) -> dict[str, Any]:
@@ -141,13 +131,8 @@ class _Wide(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(192, 3700),
-            nn.ReLU(),
-            nn.Linear(3700, 3700),
-            nn.Linear(3700, classes),
-        )
+        first, second, last = nn.Linear(192, 3700), nn.Linear(3700, 3700), nn.Linear(3700, classes)
+        self.layers = nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, last)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.layers(images)
@@ -167,11 +152,8 @@ def clipping(world: World) -> dict[str, Any]:
     world.session.synchronize_gradients()
     norm = float(nn.utils.clip_grad_norm_(other.parameters(), 0.01))
     world.session.step()
-    return {
-        "raw_equal": raw_equal,
-        "equal": world.equal(other),
-        "norms": world.backend.gather(norm),
-    }
+    norms = world.backend.gather(norm)
+    return {"raw_equal": raw_equal, "equal": world.equal(other), "norms": norms}
 
 
 def lost_defaults(world: World) -> dict[str, Any]:
@@ -186,12 +168,8 @@ class _LeavesOut(nn.Module):
 
     def __init__(self, classes: int, rank: int | None = None) -> None:
         super().__init__()
-        self.used, self.idle, self.sometimes = (
-            nn.Linear(192, classes),
-            nn.Linear(5, 5),
-            nn.Linear(192, classes),
-        )
-        self._rank = rank
+        self.used, self.idle = nn.Linear(192, classes), nn.Linear(5, 5)
+        self.sometimes, self._rank = nn.Linear(192, classes), rank
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         flat = images.flatten(1)
@@ -205,11 +183,8 @@ def unused_parameters(world: World) -> dict[str, Any]:
 
     def moved(model: nn.Module) -> dict[str, bool]:
         before = dict(fresh(make).named_parameters())
-        return {
-            name: not torch.equal(p, before[name])
-            for name, p in model.named_parameters()
-            if name.endswith("weight")
-        }
+        weights = {name: p for name, p in model.named_parameters() if name.endswith("weight")}
+        return {name: not torch.equal(p, before[name]) for name, p in weights.items()}
 
     model = fresh(make)
     optimizer = world.raw(model, "unused")

@@ -1,6 +1,4 @@
-"""The job script, run by bash for real, with a stand-in for mpirun: what it does when runs fail,
-hang or are interrupted.
-"""
+"""The job script, run by bash, with a stand-in for mpirun: runs fail, hang, are interrupted."""
 
 import fcntl
 import json
@@ -42,21 +40,14 @@ class Job:
         self.runs: list[Run] = plan(self.study, 1, self.folder / "runs")[0][:runs]
         self.env = environment(folder, behaviours)
         self.script = folder / "job.sh"
-        self.script.write_text(
-            render_job(self.study, self.text, read_site("local"), self.runs, self.folder)
-        )
+        script = render_job(self.study, self.text, read_site("local"), self.runs, self.folder)
+        self.script.write_text(script)
 
     def start(self, cwd: Path = ROOT, **env: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            ["bash", str(self.script)],
-            cwd=cwd,
-            env={**self.env, **env},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=terminal_signals,
-        )
+        own: dict[str, Any] = {"start_new_session": True, "preexec_fn": terminal_signals}
+        own |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": cwd}
+        command = ["bash", str(self.script)]
+        return subprocess.Popen(command, env={**self.env, **env}, text=True, **own)
 
     def finish(self, cwd: Path = ROOT, **env: str) -> tuple[int, str, str]:
         job = self.start(cwd, **env)
@@ -68,9 +59,7 @@ class Job:
 
 
 def terminal_signals() -> None:
-    """A terminal's defaults, whatever started the tests: bash cannot trap a signal that it found
-    ignored.
-    """
+    """A terminal's defaults: bash cannot trap a signal that it found ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -134,9 +123,7 @@ def test_a_world_that_was_not_asked_for_is_recorded_and_stops_the_job(tmp_path: 
     code, _, err = job.finish()
     status = look(job.runs[0], False)
     ranks = job.runs[0].config.world_size
-    message = (
-        f"world_size={ranks} was asked for, but mpirun started {ranks + 1} ranks; use --world-size"
-    )
+    message = f"world_size={ranks} was asked for, but mpirun started {ranks + 1} ranks"
     assert code == 2
     assert err.startswith(f"error: {job.runs[0].id}: {message}")
     assert job.states() == ["wrong world", "planned"]
@@ -278,12 +265,8 @@ def test_two_jobs_of_a_study_do_not_run_at_once(tmp_path: Path) -> None:
     first = job.start()
     wait_for(job.runs[0].log.exists)
     assert folder.is_locked()
-    assert job.finish() == (
-        2,
-        "",
-        f"error: {job.folder}: another job of this study is running, or being submitted; wait for "
-        "it or stop it\n",
-    )
+    cure = "another job of this study is running, or being submitted; wait for it or stop it"
+    assert job.finish() == (2, "", f"error: {job.folder}: {cure}\n")
     first.terminate()
     first.communicate(timeout=20)
     assert not folder.is_locked()
@@ -295,9 +278,8 @@ def test_a_lock_handed_down_is_not_taken_twice(tmp_path: Path) -> None:
     fd = os.open(job.folder / "jobs.jsonl", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     assert job.finish()[0] == 2
-    done = subprocess.run(
-        ["bash", job.script], cwd=ROOT, env={**job.env, "STUDY_LOCK_FD": str(fd)}, pass_fds=(fd,)
-    )
+    env = {**job.env, "STUDY_LOCK_FD": str(fd)}
+    done = subprocess.run(["bash", job.script], cwd=ROOT, env=env, pass_fds=(fd,))
     os.close(fd)
     assert done.returncode == 0
 
@@ -308,14 +290,10 @@ def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
     limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
     done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
     cure = "File too large; make room, then the same command goes on with this run"
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"error: {job.runs[0].log} cannot be written: {cure}\n",
-    )
+    line = f"error: {job.runs[0].log} cannot be written: {cure}\n"
+    assert (done.returncode, done.stderr) == (2, line)
     assert not job.runs[1].log.exists()
-    assert not [
-        path for path in job.folder.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".")
-    ]
+    assert not [*job.folder.rglob("*.tmp"), *job.folder.rglob(".*")]
     job.runs[0].log.unlink()
     assert job.finish()[0] == 0  # with room again
 
@@ -325,9 +303,6 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
     assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
     assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
-    assert job.finish(cwd=tmp_path) == (
-        2,
-        "",
-        f"error: no slurm/ in {tmp_path}; run this script from the repository root\n",
-    )
+    line = f"error: no slurm/ in {tmp_path}; run this script from the repository root\n"
+    assert job.finish(cwd=tmp_path) == (2, "", line)
     assert not job.folder.exists()

@@ -1,6 +1,4 @@
-"""The last line that a job script adds to a log: sealed by a digest, whole, valid JSON whatever a
-run printed.
-"""
+"""The last line of a log: sealed by a digest, whole, valid JSON whatever a run printed."""
 
 from __future__ import annotations
 
@@ -28,15 +26,9 @@ def record(folder: Path, log: bytes | None, out: bytes = b"", code: int = 0) -> 
     if log is not None:
         (folder / "log").write_bytes(log)
     (folder / "out").write_bytes(out)
-    ended = Ended(code, timed_out=False, wall_s=3)
-    close(
-        folder / "log",
-        folder / "out",
-        ended,
-        limit_s=30,
-        stopped=False,
-        oom_kills_before=oom_kills(),
-    )
+    ended, before = Ended(code, timed_out=False, wall_s=3), oom_kills()
+    files = folder / "log", folder / "out"
+    close(*files, ended, limit_s=30, stopped=False, oom_kills_before=before)
     return (folder / "log").read_bytes()
 
 
@@ -50,14 +42,8 @@ def sealed(log: bytes) -> dict[str, Any]:
     return event
 
 
-LOGS = [
-    None,
-    b"",
-    OK_END.encode(),
-    b'{"event": "start"}\n{"event": "ste',
-    b'{"a": "\xff\x00"}\n',
-    b"\0",
-]
+LOGS = [None, b"", OK_END.encode(), b'{"event": "start"}\n{"event": "ste']
+LOGS += [b'{"a": "\xff\x00"}\n', b"\0"]
 
 
 @pytest.mark.parametrize("log", LOGS)

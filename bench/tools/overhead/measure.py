@@ -23,7 +23,7 @@ from bench.train import device
 from bench.train.checks import digest
 from bench.train.input import Input
 from bench.train.loop import Loop
-from bench.train.timing import HostStopwatch, time_steps
+from bench.train.timing import Stopwatch, time_steps
 
 
 def measure_turns(config: RunConfig, launch: Launch, log: RunLog) -> None:
@@ -76,7 +76,7 @@ def measure_bare(config: RunConfig, launch: Launch, log: RunLog) -> None:
 
 
 def _time(step: Step, steps: int) -> float:
-    return time_steps(step, steps, HostStopwatch(time.perf_counter)).seconds
+    return time_steps(step, steps, Stopwatch(time.perf_counter)).seconds
 
 
 def _take_turns(
