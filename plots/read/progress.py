@@ -1,6 +1,4 @@
-"""How far a long reading has come: a bar on a terminal, a line now and then in a batch log, nothing
-where it is short.
-"""
+"""How far a long reading has come: a bar on a terminal, a line now and then in a batch log."""
 
 from __future__ import annotations
 
@@ -16,41 +14,21 @@ LINE_EVERY_S = 10.0
 
 
 def track(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items one by one, and on standard error how many have been handed out; `what`: 'run logs
-    read'.
-    """
+    """The items one by one, and on standard error how many were; `what`: 'run logs read'."""
     began = time.monotonic()
-    done = 0
-    for item in items:  # until it shows to take long
+    for done, item in enumerate(items, start=1):
         yield item
-        done += 1
-        if time.monotonic() - began > SILENT_S:
-            break
-    if done < len(items):
-        yield from (_bar if sys.stderr.isatty() else _lines)(items, what, done)
+        if done < len(items) and time.monotonic() - began > SILENT_S:
+            yield from (_bar if sys.stderr.isatty() else _lines)(items, what, done)
+            return
 
 
 def _bar(items: Sequence[T], what: str, done: int) -> Iterator[T]:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import track as bar
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=len(items), completed=done)
-        for item in items[done:]:
-            yield item
-            progress.advance(task)
+    console = Console(stderr=True)
+    yield from bar(items[done:], what, len(items), done, console=console, transient=True)
 
 
 def _lines(items: Sequence[T], what: str, done: int) -> Iterator[T]:
