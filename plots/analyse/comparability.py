@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -122,20 +122,17 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     return found
 
 
-def against_most(runs: Iterable[Facts]) -> list[list[str]]:
-    """Per run in what its work differs from that of most; seeds and folders may differ by block."""
+def against_most(runs: Iterable[Facts]) -> list[str]:
+    """Per run in what its work differs from that of most, '' if in nothing; seeds and folders may
+    differ by block.
+    """
     asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
     work = [
         {k: v for k, v in one.items() if k in asked or k.startswith((TUNED, OWN_ENV))}
         for one in runs
     ]
     usual = Counter(tuple(one.items()) for one in work).most_common(1)
-    return [differences([own], [dict(items) for items, _ in usual]) for own in work]
-
-
-def varying(runs: pd.DataFrame) -> list[str]:
-    """Facts that differ in a study though no point asks for it: worth a note, not an exclusion."""
-    return differences(runs["facts"], (), (*OF_THE_POINT, "seed", *VARIED))
+    return ["; ".join(differences([own], [dict(items) for items, _ in usual])) for own in work]
 
 
 def variants(cells: Sequence[str], facts: Sequence[Facts]) -> list[tuple[str, ...]]:
@@ -179,11 +176,10 @@ class DigestCheck:
     mismatches: tuple[str, ...]  # the groups that differ
 
 
-def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
+def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
     """Runs of equal block, seed and work, of two cells or more, must end bit-identical."""
     agree = runs["facts"].map(lambda one: _BITS_AGREE.items() <= one.items())
     told = runs[agree & (runs["parameters_sha256"] != "")]
-    checks = []
     for world_size in BIT_IDENTICAL_WORLDS:
         there = told[told["world_size"] == world_size]
         grouped: Any = there.groupby(
@@ -195,8 +191,7 @@ def compare_digests(runs: pd.DataFrame) -> list[DigestCheck]:
             for block, rows in groups
             if rows["parameters_sha256"].nunique() > 1
         )
-        checks.append(DigestCheck(world_size, len(groups), sum(len(g) for _, g in groups), wrong))
-    return checks
+        yield DigestCheck(world_size, len(groups), sum(len(rows) for _, rows in groups), wrong)
 
 
 def _training(found: Facts) -> tuple[tuple[str, str], ...]:

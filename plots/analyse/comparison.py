@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.study import stats
@@ -11,7 +11,7 @@ from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.comparability import Block
-from plots.analyse.points import CURVES, NotCompared, Point, Table, describe, shared_blocks
+from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
 
@@ -61,7 +61,7 @@ class Comparison:
         return 1 / ratio - 1, 1 / high - 1, 1 / low - 1
 
 
-def compare(table: Table, study: Study) -> tuple[list[Comparison], list[NotCompared]]:
+def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
     """Every point that either side of the study has, paired by block, with its verdict.
 
     Holm's correction is over all that could be tested, but the one that was named beforehand.
@@ -74,14 +74,14 @@ def compare(table: Table, study: Study) -> tuple[list[Comparison], list[NotCompa
             missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
         ignore = (comparability.TUNED, comparability.OWN_ENV)
-        blocks, reasons = shared_blocks(table, a, b, ignore, what)
+        blocks, reasons = table.shared(a, b, ignore, what)
         missing += reasons
         rows += [_comparison(table, a, b, blocks)] if blocks else []
     # several of that name would need a correction of their own
     named = [row for row in rows if study.primary is not None and _is(row, study.primary)]
     if len(named) == 1:
         rows = [replace(row, primary=row is named[0]) for row in rows]
-    return _decided(rows, study.margin), missing
+    return [*_decided(rows, study.margin), *missing]
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
@@ -119,7 +119,7 @@ def _decided(rows: Sequence[Comparison], margin: float) -> list[Comparison]:
     return decided
 
 
-def _comparison(table: Table, a: Point, b: Point, blocks: Collection[Block]) -> Comparison:
+def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:
     paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
     own_a, own_b = (comparability.own_env(table.facts(p, blocks)) for p in (a, b))
@@ -153,7 +153,7 @@ class Gain:
     ratio: Estimate
 
 
-def gains(table: Table) -> tuple[list[Gain], list[NotCompared]]:
+def gains(table: Table) -> Iterator[Gain | NotCompared]:
     """Every variant against the plainest of its siblings, which leaves most fields at defaults.
 
     A description and no verdict: what a study is asked about is the framework, and variants are not
@@ -162,19 +162,15 @@ def gains(table: Table) -> tuple[list[Gain], list[NotCompared]]:
     siblings: dict[Point, list[Point]] = defaultdict(list)
     for point in table.blocks:
         siblings[point._replace(variant=())].append(point)
-    found: list[Gain] = []
-    missing: list[NotCompared] = []
     for points in siblings.values():
         plainest, *others = sorted(points, key=lambda p: (_changed(p), p.variant))
         for point in others:
             what = f"{describe(point)} against {', '.join(plainest.variant)}"
             ignore = (*comparability.VARIED, "exchange_bytes")
-            blocks, reasons = shared_blocks(table, plainest, point, ignore, what)
-            missing += reasons
+            blocks, missing = table.shared(plainest, point, ignore, what)
+            yield from missing
             if blocks:
-                ratio = table.paired(plainest, point, blocks).estimate
-                found.append(Gain(point, plainest, ratio))
-    return sorted(found, key=lambda g: (g.point.cell != "single", g.point)), missing
+                yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
 
 
 def _changed(point: Point) -> int:

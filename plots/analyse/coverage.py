@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.study.definition import Study
@@ -65,19 +65,17 @@ def is_planned(point: Point, plan: Sequence[Planned]) -> bool:
     )
 
 
-def find(blocks: int, plan: Sequence[Planned], table: Table) -> list[Gap]:
+def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
     """Planned points that lack planned blocks, for which others beyond those do not stand in."""
     held: dict[Point, list[tuple[int, set[str]]]] = defaultdict(list)
     for point, means in table.blocks.items():
         for block, mean in means.items():
             facts = {f"{k}={v}" for k, v in mean.facts[0].items()}
             held[_bare(point)].append((block.number, facts))
-    gaps = []
     for curve, point in plan:
         there = {n for n, facts in held[_bare(point)] if facts.issuperset(point.variant)}
         if missing := tuple(block for block in range(blocks) if block not in there):
-            gaps.append(Gap(curve, point, blocks, missing))
-    return gaps
+            yield Gap(curve, point, blocks, missing)
 
 
 def _bare(point: Point) -> Point:

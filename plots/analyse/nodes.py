@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,15 +86,15 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     """All that `found` says, and where it is silent."""
     checked = _set_mixed_aside(found)
     good = [c for c in checked if c.usable]
-    jobs = _drift(good)
-    scaling, missing = same_nodes(good, table)
+    jobs = list(_drift(good))
+    scaled = list(same_nodes(good, table))
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
         nodes=_nodes(good),
         jobs=jobs,
         drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
-        scaling=scaling,
-        missing=missing,
+        scaling=[x for x in scaled if isinstance(x, Scaled)],
+        missing=[x for x in scaled if isinstance(x, NotCompared)],
     )
 
 
@@ -106,11 +106,8 @@ def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
             batches[c.samples_per_step].append(c)
     aside = {}
     for group in batches.values():
-        for c, other in zip(
-            group, comparability.against_most([c.facts for c in group]), strict=True
-        ):
-            if other:
-                aside[id(c)] = f"work differs from the other calibrations: {'; '.join(other)}"
+        others = zip(group, comparability.against_most([c.facts for c in group]), strict=True)
+        aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}
     return [replace(c, reason=aside.get(id(c), c.reason)) for c in found]
 
 
@@ -133,21 +130,21 @@ def _nodes(good: Iterable[Calibration]) -> list[Node]:
     batches: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for c in good:
         batches[c.samples_per_step][c.node].append(c.images_per_s)
-    return [node for batch, rates in sorted(batches.items()) for node in _judged(batch, rates)]
+    nodes = [node for batch, rates in batches.items() for node in _judged(batch, rates)]
+    return sorted(nodes, key=lambda n: (n.samples_per_step, n.relative, n.node))
 
 
-def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
+def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> Iterator[Node]:
     typical = {node: float(np.median(values)) for node, values in rates.items()}
     logs = np.log(list(typical.values()))
     median = float(np.median(logs))
     spread = float(np.median(np.abs(logs - median)))
-    rows = []
     for node, rate in typical.items():
         below = math.log(rate) - median
         score = 0.6745 * below / spread if spread else None  # without a spread the floor decides
         outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
         low = float(np.mean(np.log(rates[node]) - median < math.log1p(-FLOOR)))
-        row = Node(
+        yield Node(
             node=node,
             samples_per_step=batch,
             images_per_s=rate,
@@ -156,23 +153,18 @@ def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
             calibrations=len(rates[node]),
             slow=outlying and below < math.log1p(-FLOOR) and low >= MOST,
         )
-        rows.append(row)
-    return sorted(rows, key=lambda n: (n.relative, n.node))
 
 
-def _drift(good: Iterable[Calibration]) -> list[Drift]:
+def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
     """Nodes of a job share what changes around them, so a job is one observation."""
-    jobs: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+    jobs: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     for c in good:
-        jobs[c.job, c.allocation][c.node][c.when] = c.images_per_s
-    rows = []
-    for (job, allocation), nodes in jobs.items():
-        ratios = {n: rate["end"] / rate["start"] for n, rate in nodes.items() if len(rate) > 1}
-        if ratios:
+        jobs[c.job, c.allocation][c.when, c.node] = c.images_per_s
+    for (job, allocation), rates in jobs.items():
+        nodes = [node for when, node in rates if when == "start" and ("end", node) in rates]
+        if ratios := {node: rates["end", node] / rates["start", node] for node in nodes}:
             most = max(ratios, key=lambda node: abs(math.log(ratios[node])))
-            row = Drift(
+            yield Drift(
                 job=job,
                 allocation=allocation,
                 nodes=len(ratios),
@@ -181,8 +173,6 @@ def _drift(good: Iterable[Calibration]) -> list[Drift]:
                 most_ratio=ratios[most],
                 warn=_off(ratios[most], FLOOR),
             )
-            rows.append(row)
-    return rows
 
 
 def _off(ratio: float, limit: float) -> bool:

@@ -9,7 +9,7 @@ neither do variants, such as two precisions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -61,6 +61,15 @@ class BlockMean:
 
 
 @dataclass(frozen=True)
+class NotCompared:
+    """Two points that were not compared, in one block or at all, and why."""
+
+    what: str
+    reason: str
+    absent: Point | None = None  # the one of which there is no usable run at all
+
+
+@dataclass(frozen=True)
 class Table:
     """All points by block, and the curves each point is part of."""
 
@@ -80,19 +89,30 @@ class Table:
         """Of every run of the point in these blocks."""
         return [one for block in blocks for one in self.blocks[point][block].facts]
 
-    def paired(self, a: Point, b: Point, blocks: Collection[Block]) -> stats.Paired:
-        """Images/s of b over those of a in blocks that both have; seconds of a over those of b."""
+    def paired(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired:
+        """Images/s of b over those of a: seconds of a over those of b, in blocks that both have."""
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1])
 
+    def shared(
+        self, a: Point, b: Point, ignore: tuple[str, ...], what: str
+    ) -> tuple[list[Block], list[NotCompared]]:
+        """The blocks in which two points did equal work, and why they are not compared in others.
 
-@dataclass(frozen=True)
-class NotCompared:
-    """Two points that were not compared, in one block or at all, and why."""
-
-    what: str
-    reason: str
-    absent: Point | None = None  # the one of which there is no usable run at all
+        A block is shared inside one allocation only: other nodes, or the same ones another day, are
+        not the same conditions.
+        """
+        both = [block for block in self.blocks[a] if block in self.blocks[b]]
+        reasons: dict[Block, str] = {}
+        for block in both:
+            facts = self.facts(a, [block]), self.facts(b, [block])
+            if other := comparability.differences(*facts, ignore):
+                reasons[block] = "; ".join(other)
+        reasons |= _held_apart(self.blocks[a], self.blocks[b])
+        missing = [NotCompared(f"{what}, {block.name}", why) for block, why in reasons.items()]
+        if not both and not reasons:
+            missing = [NotCompared(what, "no block holds both")]
+        return [block for block in both if block not in reasons], missing
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
@@ -126,27 +146,6 @@ def _block_mean(rows: pd.DataFrame) -> BlockMean:
         hosts=tuple(sorted(set(rows["hosts"].explode()))),
         input_share=float(shares.mean(skipna=False)),
     )
-
-
-def shared_blocks(
-    table: Table, a: Point, b: Point, ignore: tuple[str, ...], what: str
-) -> tuple[list[Block], list[NotCompared]]:
-    """The blocks in which two points did equal work, and why they cannot be compared in others.
-
-    A block is shared inside one allocation only: other nodes, or the same ones another day, are not
-    the same conditions.
-    """
-    shared = [block for block in table.blocks[a] if block in table.blocks[b]]
-    differ = {
-        block: comparability.differences(table.facts(a, [block]), table.facts(b, [block]), ignore)
-        for block in shared
-    }
-    apart = _held_apart(table.blocks[a], table.blocks[b])
-    reasons = [NotCompared(f"{what}, {x.name}", "; ".join(d)) for x, d in differ.items() if d]
-    reasons += [NotCompared(f"{what}, {x.name}", d) for x, d in apart.items()]
-    if not shared and not apart:
-        reasons.append(NotCompared(what, "no block holds both"))
-    return [block for block in shared if not differ[block]], reasons
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

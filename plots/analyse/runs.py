@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,13 @@ from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
-from plots.read.progress import track
-from plots.read.runs import Unusable, find_logs, find_study, read_log
+from plots.read.runs import Unusable, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     *("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only"),
 )
 Row = dict[str, Any]
-Origin = tuple[str, object, bool]  # of a log: its name, who measured, whether it was written so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ def load(folder: Path) -> Loaded:
     paths, superseded = find_logs(folder)
     study, notes = find_study(folder)
     rows: list[Row] = []
-    origins: list[Origin] = []
+    measured: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
     for path in track(paths, "run logs read"):
@@ -53,9 +52,10 @@ def load(folder: Path) -> Loaded:
             unusable.append(run)
         else:
             rows.append(_row(run))
-            origins.append(_origin(run))
+            if run.processes is not None:
+                measured[run.processes].append((_is_renamed(run), run.path.name))
             widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
-    aside = _copies(origins)
+    aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]
@@ -110,23 +110,19 @@ def _row(run: Run) -> Row:
     }
 
 
-def _origin(run: Run) -> Origin:
-    assert run.config is not None
-    written = run.config.log_path
-    return run.path.name, run.processes, written is not None and written.name == run.path.name
+def _is_renamed(run: Run) -> bool:
+    written = run.config and run.config.log_path
+    return getattr(written, "name", "") != run.path.name
 
 
-def _copies(origins: Sequence[Origin]) -> dict[str, str]:
+def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
     """Logs of the same processes, started at the same moment, are one measurement; why by log."""
-    original: dict[object, str] = {}
-    for log, processes, _ in sorted(origins, key=lambda origin: not origin[2]):
-        original.setdefault(processes, log)
-    return {
-        log: f"the same measurement as {original[processes]}: by the same processes, started at "
-        f"the same moment"
-        for log, processes, _ in origins
-        if processes is not None and original[processes] != log
-    }
+    aside = {}
+    for logs in measured:
+        (_, original), *others = sorted(logs)
+        reason = "by the same processes, started at the same moment"
+        aside |= {log: f"the same measurement as {original}: {reason}" for _, log in others}
+    return aside
 
 
 def _input_share(run: Run) -> float | None:
@@ -140,12 +136,10 @@ def _input_share(run: Run) -> float | None:
     return float(np.max(waited)) / sum(run.window_seconds)
 
 
-def _mixed(rows: Sequence[Row]) -> dict[str, str]:
+def _mixed(rows: list[Row]) -> dict[str, str]:
     """Runs of one point are averaged, so their work must agree; why the minority is set aside."""
     aside = {}
     for _, group in by_point(pd.DataFrame(rows)) if rows else ():
-        others = comparability.against_most(group["facts"])
-        for log, other in zip(group["log"], others, strict=True):
-            if other:
-                aside[log] = f"work differs from its point's other runs: {'; '.join(other)}"
+        others = zip(group["log"], comparability.against_most(group["facts"]), strict=True)
+        aside |= {log: f"work differs from its point's other runs: {d}" for log, d in others if d}
     return aside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,16 +12,7 @@ import numpy as np
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.points import (
-    CURVES,
-    NO_SETTINGS,
-    BlockMean,
-    NotCompared,
-    Point,
-    Table,
-    describe,
-    shared_blocks,
-)
+from plots.analyse.points import CURVES, NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
 from plots.read.calibrations import Calibration
 
 # nodes of a job may be of several kinds: a calibration is of the same ones
@@ -60,9 +51,8 @@ class Scaled:
     flags: tuple[str, ...]
 
 
-def throughput(table: Table) -> list[Throughput]:
+def throughput(table: Table) -> Iterator[Throughput]:
     """Every point of every curve, rising along each series."""
-    rows = []
     falls = "not monotone: fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
@@ -71,7 +61,7 @@ def throughput(table: Table) -> list[Throughput]:
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
             waiting = float(np.mean([m.input_share for m in means]))
-            row = Throughput(
+            yield Throughput(
                 curve=curve,
                 point=point,
                 images_per_s=rate,
@@ -80,9 +70,7 @@ def throughput(table: Table) -> list[Throughput]:
                 flags=(falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
                 input_share=None if math.isnan(waiting) else waiting,
             )
-            rows.append(row)
             smaller[point.series(curve)] = rate.value
-    return rows
 
 
 def size(curve: str, point: Point) -> int:
@@ -90,18 +78,13 @@ def size(curve: str, point: Point) -> int:
     return point.samples_per_rank if curve == "batch" else point.world_size
 
 
-def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
+def efficiency(table: Table) -> Iterator[Scaled | NotCompared]:
     """Every distributed point against the common and its own one-rank baseline."""
-    rows: list[Scaled] = []
-    missing: list[NotCompared] = []
     for curve, point, plain in _distributed(table):
         own = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
         for kind, baseline in (("common", plain), ("own", own)):
             if baseline != point:
-                found, reasons = _against(table, curve, point, kind, baseline)
-                rows += found
-                missing += reasons
-    return rows, missing
+                yield from _against(table, curve, point, kind, baseline)
 
 
 def _distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
@@ -115,11 +98,12 @@ def _distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
 
 def _against(
     table: Table, curve: str, point: Point, kind: str, baseline: Point
-) -> tuple[list[Scaled], list[NotCompared]]:
+) -> Iterator[Scaled | NotCompared]:
     what = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         reason = "the baseline was not run, or no run of it is usable"
-        return [], [NotCompared(what, reason, baseline)]
+        yield NotCompared(what, reason, baseline)
+        return
     ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
     ours, theirs = table.blocks[point].keys(), table.blocks[baseline].keys()
     shared = len(ours & theirs)
@@ -127,58 +111,58 @@ def _against(
     # Fewer, such as one that was done again, must not stand for all: the others were on other
     # nodes, and the two points are then compared as they are.
     if 0 < shared == min(len(ours), len(theirs)) or (shared > 1 and 2 * shared >= len(ours)):
-        blocks, missing = shared_blocks(table, baseline, point, ignore, what)
-        before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
-        return [_scaled(curve, point, kind, baseline, before, after)] if blocks else [], missing
+        blocks, missing = table.shared(baseline, point, ignore, what)
+        yield from missing
+        if blocks:
+            before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
+            yield _scaled(curve, point, kind, baseline, before, after)
+        return
     facts = table.facts(baseline, theirs), table.facts(point, ours)
     if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
-        return [], [NotCompared(f"{what}, all blocks", "; ".join(other))]
+        yield NotCompared(f"{what}, all blocks", "; ".join(other))
+        return
     before, after = table.seconds(baseline, theirs), table.seconds(point, ours)
     row = _scaled(curve, point, kind, baseline, before, after, paired=False)
     few = f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation"
-    return [replace(row, flags=(*row.flags, f"{few}: Welch's interval"))], []
+    yield replace(row, flags=(*row.flags, f"{few}: Welch's interval"))
 
 
-def same_nodes(good: Iterable[Calibration], table: Table) -> tuple[list[Scaled], list[NotCompared]]:
+def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | NotCompared]:
     """Every distributed point against the plain processes that calibrated its nodes in its job.
 
     Each block is divided by the calibration of its own allocation before blocks meet, so that the
     speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
     and over start and end.
     """
-    here: dict[tuple[str, int], dict[str, list[Calibration]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    here: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
     for c in good:
-        here[c.allocation, c.samples_per_step][c.host].append(c)
-    rows: list[Scaled] = []
-    missing: list[NotCompared] = []
+        here[c.allocation, c.samples_per_step].append(c)
     for curve, point, plain in _distributed(table):
         what = f"{curve}: {describe(point)} against the calibration of the same nodes"
         before, after = [], []
         for block, mean in table.blocks[point].items():
-            nodes = here.get((block.allocation, plain.samples_per_step), {})
-            alone = _alone(nodes, plain.samples_per_step, mean)
+            batch = plain.samples_per_step
+            alone = _alone(here.get((block.allocation, batch), ()), batch, mean)
             if isinstance(alone, str):
-                missing.append(NotCompared(f"{what}, {block.name}", alone))
+                yield NotCompared(f"{what}, {block.name}", alone)
             else:
                 before.append(alone)
                 after.append(mean.step_seconds)
-        rows += [_scaled(curve, point, "same nodes", plain, before, after)] if before else []
-    return rows, missing
+        if before:
+            yield _scaled(curve, point, "same nodes", plain, before, after)
 
 
-def _alone(nodes: Mapping[str, Sequence[Calibration]], batch: int, mean: BlockMean) -> float | str:
+def _alone(found: Sequence[Calibration], batch: int, mean: BlockMean) -> float | str:
     """Seconds of a step of one plain process on a block's own nodes, or why they are not known."""
-    if not nodes:
+    nodes = {host: [c for c in found if c.host == host] for host in mean.hosts}
+    if not found:
         return f"no usable calibration at {batch} images per step"
-    if lacking := [host for host in mean.hosts if host not in nodes]:
+    if lacking := [host for host, own in nodes.items() if not own]:
         return f"no usable calibration of {', '.join(lacking)}"
-    facts = [c.facts for host in mean.hosts for c in nodes[host]]
+    facts = [c.facts for own in nodes.values() for c in own]
     if other := comparability.differences(facts, mean.facts, _SAME_NODES_MAY_DIFFER):
         return "; ".join(other)
-    seconds = [np.mean([c.step_seconds for c in nodes[host]]) for host in mean.hosts]
-    return float(np.mean(seconds))
+    return float(np.mean([np.mean([c.step_seconds for c in own]) for own in nodes.values()]))
 
 
 def _scaled(
@@ -197,7 +181,7 @@ def _scaled(
     else:
         ratio = stats.welch_ratio(numerator=before, denominator=after)
     gained = ratio if weak else ratio.times(1 / p)
-    overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
+    overhead = stats.geometric_mean(after).value - stats.geometric_mean(before).value
     return Scaled(
         curve=curve,
         point=point,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ class Analysis:
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
     digests: list[comparability.DigestCheck]
-    varying: list[str]
+    varying: list[str]  # facts that differ though no point asks for it
     pipelines: list[Pipeline]
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
@@ -99,37 +99,41 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, table = loaded.study, tabulate(loaded.runs)
     planned = coverage.planned(study)
-    efficiency, no_efficiency = scaling.efficiency(table)
-    gained, no_gain = comparison.gains(table)
-    comparisons, no_comparison = comparison.compare(table, study)
+    found = [
+        *comparison.compare(table, study),
+        *comparison.gains(table),
+        *scaling.efficiency(table),
+    ]
+    asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
+    gains = [x for x in found if isinstance(x, comparison.Gain)]
     return Analysis(
         loaded=loaded,
         table=table,
         reference=study.reference,
         candidate=study.candidate,
-        throughput=scaling.throughput(table),
-        efficiency=efficiency,
-        comparisons=comparisons,
-        gains=gained,
-        not_compared=no_comparison + no_gain + no_efficiency,
-        step_times=_step_times(loaded.runs),
-        digests=comparability.compare_digests(loaded.runs),
-        varying=comparability.varying(loaded.runs),
-        pipelines=_pipelines(loaded.pipelines),
+        throughput=list(scaling.throughput(table)),
+        efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
+        comparisons=[x for x in found if isinstance(x, comparison.Comparison)],
+        gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
+        not_compared=[x for x in found if isinstance(x, NotCompared)],
+        step_times=list(_step_times(loaded.runs)),
+        digests=list(comparability.compare_digests(loaded.runs)),
+        varying=comparability.differences(loaded.runs["facts"], (), asked),
+        pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
-        gaps=coverage.find(study.blocks, planned, table),
+        gaps=list(coverage.find(study.blocks, planned, table)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
     )
 
 
-def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
-    rows = []
-    for point, group in by_point(runs):
-        median, p95, p99 = (
-            stats.median_estimate(group[f"step_seconds_{q}"].tolist())
-            for q in ("median", "p95", "p99")
-        )
-        row = StepTimes(
+def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
+    def order(p: Point) -> tuple[object, ...]:
+        return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
+
+    for point, group in sorted(by_point(runs), key=lambda found: order(found[0])):
+        columns = [group[f"step_seconds_{q}"].tolist() for q in ("median", "p95", "p99")]
+        median, p95, p99 = map(stats.median_estimate, columns)
+        yield StepTimes(
             point=point,
             runs=len(group),
             median_seconds=median,
@@ -139,19 +143,12 @@ def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
             outlier_steps=int(group["outlier_steps"].sum()),
             not_steady_runs=int((~group["steady"].astype(bool)).sum()),
         )
-        rows.append(row)
-
-    def order(row: StepTimes) -> tuple[object, ...]:
-        p = row.point
-        return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
-
-    return sorted(rows, key=order)
 
 
-def _pipelines(runs: pd.DataFrame) -> list[Pipeline]:
+def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     """Averaged as training runs are: on time inside a block, then over blocks on logs."""
     if runs.empty:
-        return []
+        return
     columns = ("dataset", "num_workers")
     told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
@@ -160,11 +157,10 @@ def _pipelines(runs: pd.DataFrame) -> list[Pipeline]:
     ]
     by = ["dataset", "samples_per_rank", "num_workers", "variant"]
     grouped: Any = runs.assign(**keyed).groupby(by)
-    found = []
     for (dataset, batch, workers, variant), rows in grouped:
         seconds = rows.groupby(["block", "allocation"], sort=False)["step_seconds_mean"].mean()
         rates = rows["samples_per_step"].iloc[0] / seconds
-        row = Pipeline(
+        yield Pipeline(
             dataset=dataset,
             samples_per_rank=int(batch),
             num_workers=workers,
@@ -172,8 +168,6 @@ def _pipelines(runs: pd.DataFrame) -> list[Pipeline]:
             images_per_s=stats.geometric_mean(rates.tolist()),
             runs=len(rows),
         )
-        found.append(row)
-    return found
 
 
 def machine(host: dict[str, Any]) -> str:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from bench.config import UsageError
 from bench.record import Run, read_run
 from bench.study.definition import Study
 from bench.study.files import salvage_study
 
+T = TypeVar("T")
+
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
+SILENT_S = 1.0  # a reading that is over by then needs no word
+LINE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -72,3 +80,31 @@ def _superseded(path: Path) -> Unusable:
     if run.state == "running":  # a run is done again only when its job is gone
         return Unusable(path.name, "interrupted", "killed together with its job")
     return run
+
+
+def track(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items one by one, and on standard error how many were; `what`: 'run logs read'."""
+    began = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        yield item
+        if done < len(items) and time.monotonic() - began > SILENT_S:
+            yield from (_bar if sys.stderr.isatty() else _lines)(items, what, done)
+            return
+
+
+def _bar(items: Sequence[T], what: str, done: int) -> Iterator[T]:
+    from rich.console import Console
+    from rich.progress import track as bar
+
+    console = Console(stderr=True)
+    yield from bar(items[done:], what, len(items), done, console=console, transient=True)
+
+
+def _lines(items: Sequence[T], what: str, done: int) -> Iterator[T]:
+    said = float("-inf")
+    for number in range(done, len(items)):
+        if time.monotonic() - said > LINE_EVERY_S:
+            print(f"{number:,} of {len(items):,} {what}", file=sys.stderr, flush=True)
+            said = time.monotonic()
+        yield items[number]
+    print(f"{len(items):,} of {len(items):,} {what}", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse
 from plots.bundle import check
-from plots.read import calibrations, progress
+from plots.read import calibrations, runs
 from plots.report.summary import summary
 from tests.plots import logs, mutations
 
@@ -188,11 +188,11 @@ def test_mser_is_what_its_definition_says() -> None:
 def test_a_long_reading_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(progress.track(range(5), "logs read")) == list(range(5))
+    assert list(runs.track(range(5), "logs read")) == list(range(5))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
-    assert list(progress.track(range(3), "logs read")) == [0, 1, 2]
+    monkeypatch.setattr(runs, "SILENT_S", 0.0)
+    monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
+    assert list(runs.track(range(3), "logs read")) == [0, 1, 2]
     assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
 
 
