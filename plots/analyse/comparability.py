@@ -17,23 +17,16 @@ Facts = Mapping[str, str]
 
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
-# one process alone exchanges nothing and is the baseline of every variant of these
-EXCHANGE = fields_with(Role.EXCHANGE)
+EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
-_OF_A_RANK = {
-    "hostname": "hostnames",
-    "cpu": "cpu",
-    "threads": "threads of a rank",
-    "cpus_on_node": "cpus_on_node",
-}
+_OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
+_FACT = {"hostname": "hostnames", "threads": "threads of a rank"}  # by name in a log, where other
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
-# knobs of one framework: they must agree inside a point, and cannot between two frameworks
-TUNED = "tuned."
+TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
-# recorded where it changes speed; a variable that is not there is unset, which is a fact too
-_ENV = "env."
+_ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
@@ -82,9 +75,9 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     ranks = host.get("ranks", ())
     found: dict[str, object] = {"platform": host.get("platform")}
-    for key, name in _OF_A_RANK.items():
-        if values := sorted({str(rank[key]) for rank in ranks if key in rank}):
-            found[name] = ", ".join(values)
+    for name in _OF_A_RANK:
+        if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
+            found[_FACT.get(name, name)] = ", ".join(values)
     if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
         found["affinity"] = affinity
     found |= {f"versions.{k}": v for k, v in host.get("versions", {}).items()}
@@ -123,14 +116,10 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 
 
 def against_most(runs: Iterable[Facts]) -> list[str]:
-    """Per run in what its work differs from that of most, '' if in nothing; seeds and folders may
-    differ by block.
-    """
+    """Per run in what its work differs from most, or ''; seeds and folders may differ by block."""
     asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
-    work = [
-        {k: v for k, v in one.items() if k in asked or k.startswith((TUNED, OWN_ENV))}
-        for one in runs
-    ]
+    own = (TUNED, OWN_ENV)
+    work = [{k: v for k, v in one.items() if k in asked or k.startswith(own)} for one in runs]
     usual = Counter(tuple(one.items()) for one in work).most_common(1)
     return ["; ".join(differences([own], [dict(items) for items, _ in usual])) for own in work]
 
@@ -182,9 +171,8 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
     told = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
         there = told[told["world_size"] == world_size]
-        grouped: Any = there.groupby(
-            ["block", "allocation", there["facts"].map(_training)], sort=False
-        )
+        keys = ["block", "allocation", there["facts"].map(_training)]
+        grouped: Any = there.groupby(keys, sort=False)
         groups = [(Block(*key[:2]), rows) for key, rows in grouped if rows["cell"].nunique() > 1]
         wrong = tuple(
             f"{block.name}: {', '.join(sorted(rows['cell'] + ' (' + rows['log'] + ')'))}"

@@ -49,12 +49,8 @@ def planned(study: Study) -> list[Planned]:
             variant, settings = without_exchange(variant), NO_SETTINGS
         reported = Point(settings, point.cell, point.world_size, point.batch_per_rank, variant)
         found |= dict.fromkeys((curve, reported) for curve in point.curves)
-
-    def order(one: Planned) -> tuple[int, ...]:
-        curve, p = one
-        return CURVES.index(curve), study.cells.index(p.cell), p.world_size, p.samples_per_rank
-
-    return sorted(found, key=order)
+    of_cells = sorted(found, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:4]))
+    return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
 
 
 def is_planned(point: Point, plan: Sequence[Planned]) -> bool:

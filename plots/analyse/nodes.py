@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,7 +90,7 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     scaled = list(same_nodes(good, table))
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
-        nodes=_nodes(good),
+        nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.node)),
         jobs=jobs,
         drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
         scaling=[x for x in scaled if isinstance(x, Scaled)],
@@ -125,34 +125,30 @@ def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
     ]
 
 
-def _nodes(good: Iterable[Calibration]) -> list[Node]:
-    """Nodes by batch, the slowest first; a node is compared with others in equal work only."""
+def _nodes(good: Iterable[Calibration]) -> Iterator[Node]:
+    """A node is compared with others in equal work only: of one batch."""
     batches: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for c in good:
         batches[c.samples_per_step][c.node].append(c.images_per_s)
-    nodes = [node for batch, rates in batches.items() for node in _judged(batch, rates)]
-    return sorted(nodes, key=lambda n: (n.samples_per_step, n.relative, n.node))
-
-
-def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> Iterator[Node]:
-    typical = {node: float(np.median(values)) for node, values in rates.items()}
-    logs = np.log(list(typical.values()))
-    median = float(np.median(logs))
-    spread = float(np.median(np.abs(logs - median)))
-    for node, rate in typical.items():
-        below = math.log(rate) - median
-        score = 0.6745 * below / spread if spread else None  # without a spread the floor decides
-        outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
-        low = float(np.mean(np.log(rates[node]) - median < math.log1p(-FLOOR)))
-        yield Node(
-            node=node,
-            samples_per_step=batch,
-            images_per_s=rate,
-            relative=math.exp(below),
-            score=score,
-            calibrations=len(rates[node]),
-            slow=outlying and below < math.log1p(-FLOOR) and low >= MOST,
-        )
+    for batch, rates in batches.items():
+        typical = {node: float(np.median(values)) for node, values in rates.items()}
+        logs = np.log(list(typical.values()))
+        median = float(np.median(logs))
+        spread = float(np.median(np.abs(logs - median)))
+        for node, rate in typical.items():
+            below = math.log(rate) - median
+            score = 0.6745 * below / spread if spread else None  # None: the floor decides
+            outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
+            low = float(np.mean(np.log(rates[node]) - median < math.log1p(-FLOOR)))
+            yield Node(
+                node=node,
+                samples_per_step=batch,
+                images_per_s=rate,
+                relative=math.exp(below),
+                score=score,
+                calibrations=len(rates[node]),
+                slow=outlying and below < math.log1p(-FLOOR) and low >= MOST,
+            )
 
 
 def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:

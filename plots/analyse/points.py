@@ -38,11 +38,8 @@ class Point(NamedTuple):
 
     def fixed(self, curve: str) -> int:
         """What stays along a curve: images per rank (weak), per step (strong), or ranks (batch)."""
-        return {
-            "weak": self.samples_per_rank,
-            "strong": self.samples_per_step,
-            "batch": self.world_size,
-        }[curve]
+        fixed = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
+        return fixed.get(curve, self.world_size)
 
     def series(self, curve: str) -> tuple[object, ...]:
         """What the points of one line have in common; sorts `single` before other cells."""
@@ -129,23 +126,17 @@ def tabulate(runs: pd.DataFrame) -> Table:
     blocks: dict[Point, dict[Block, BlockMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
+        blocks[point], curves[point] = {}, frozenset().union(*rows["curves"])
         in_blocks: Any = rows.groupby(["block", "allocation"])
-        blocks[point] = {
-            Block(int(b), where): _block_mean(group) for (b, where), group in in_blocks
-        }
-        curves[point] = frozenset().union(*rows["curves"])
+        for (number, allocation), repeats in in_blocks:
+            blocks[point][Block(int(number), allocation)] = BlockMean(
+                step_seconds=float(repeats["step_seconds_mean"].mean()),
+                runs=len(repeats),
+                facts=tuple(repeats["facts"]),
+                hosts=tuple(sorted(set(repeats["hosts"].explode()))),
+                input_share=float(repeats["input_share"].astype(float).mean(skipna=False)),
+            )
     return Table(blocks, curves)
-
-
-def _block_mean(rows: pd.DataFrame) -> BlockMean:
-    shares = rows["input_share"].astype(float)  # nan in logs of schema 1
-    return BlockMean(
-        step_seconds=float(rows["step_seconds_mean"].mean()),
-        runs=len(rows),
-        facts=tuple(rows["facts"]),
-        hosts=tuple(sorted(set(rows["hosts"].explode()))),
-        input_share=float(shares.mean(skipna=False)),
-    )
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

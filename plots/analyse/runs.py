@@ -53,7 +53,8 @@ def load(folder: Path) -> Loaded:
         else:
             rows.append(_row(run))
             if run.processes is not None:
-                measured[run.processes].append((_is_renamed(run), run.path.name))
+                written = getattr(run.config and run.config.log_path, "name", None)
+                measured[run.processes].append((written != path.name, path.name))
             widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
@@ -110,11 +111,6 @@ def _row(run: Run) -> Row:
     }
 
 
-def _is_renamed(run: Run) -> bool:
-    written = run.config and run.config.log_path
-    return getattr(written, "name", "") != run.path.name
-
-
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
     """Logs of the same processes, started at the same moment, are one measurement; why by log."""
     aside = {}
@@ -126,10 +122,7 @@ def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
 
 
 def _input_share(run: Run) -> float | None:
-    """Share of the windows' time that a rank waited for its batches, of the rank that waited most.
-
-    None in logs of schema 1, which do not say it.
-    """
+    """Share of the windows' time that the rank that waited most did; logs of schema 1 have none."""
     if not all("input_seconds" in w for w in run.windows):
         return None
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)

@@ -57,7 +57,13 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
         if said.event == "calibration" and said.when in WHEN
     ]
     recorded = {c.log for c in found}
-    return found + [_lost(p) for p in sorted(logs.glob("*.jsonl")) if p.name not in recorded]
+    for path in sorted(logs.glob("*.jsonl")):
+        if path.name not in recorded:
+            run, reason = read_log(path), "its job did not live to record it"
+            place = "" if isinstance(run, Unusable) else run.allocation
+            lost = Calibration(job="", allocation=place, when="", node="", log=path.name)
+            found.append(replace(lost, reason=reason))
+    return found
 
 
 def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
@@ -78,10 +84,3 @@ def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibr
         samples_per_step=run.config.samples_per_step,
         facts=facts(run.config, run.host, run.end),
     )
-
-
-def _lost(path: Path) -> Calibration:
-    run = read_log(path)
-    place = "" if isinstance(run, Unusable) else run.allocation
-    reason = "its job did not live to record it"
-    return Calibration(job="", allocation=place, when="", node="", log=path.name, reason=reason)
