@@ -152,6 +152,10 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     columns = ("dataset", "num_workers")
     told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
+    if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
+        told = [
+            (*words, f"world_size={n}") for words, n in zip(told, runs["world_size"], strict=True)
+        ]
     keyed["variant"] = [
         tuple(word for word in words if word.partition("=")[0] not in columns) for words in told
     ]

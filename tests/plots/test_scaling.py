@@ -299,6 +299,18 @@ def test_the_input_pipeline_alone_is_measured_and_never_compared(mixed: Analysis
     assert max(t.images_per_s.value for t in mixed.throughput) < 100
 
 
+def test_the_input_pipeline_of_several_ranks_is_no_other_s(tmp_path: Path) -> None:
+    for cell, world_size in (("single", 1), ("ddp/mpi", 2), ("horovod/mpi", 2)):
+        run = logs.config(cell, world_size, 16, loader_only=True)
+        logs.write(tmp_path / f"{cell.replace('/', '-')}.jsonl", run, 0.01 * world_size**2)
+    logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
+    found = {p.variant: (p.images_per_s.value, p.runs) for p in analysed(tmp_path).pipelines}
+    assert found == {
+        ("world_size=1",): (pytest.approx(1600), 1),
+        ("world_size=2",): (pytest.approx(800), 2),
+    }
+
+
 def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:
     cells = {"ddp/mpi": 1.0, "horovod/mpi": 1.1, "ddp/gloo": 2.0, "horovod/gloo": 1.8}
     a = analysed(logs.study(tmp_path, blocks=6, sd=0.002, cells=cells))
