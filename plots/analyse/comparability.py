@@ -41,13 +41,10 @@ NO_BLOCK = -1  # runs started by hand name no block and together make one
 
 
 class Block(NamedTuple):
-    """One randomised pass inside one allocation: what two points share where they are compared.
-
-    `allocation` is '' where no scheduler handed out nodes; the hosts are then compared as facts.
-    """
+    """One randomised pass inside one allocation: what two points share where they are compared."""
 
     number: int
-    allocation: str = ""
+    allocation: str = ""  # '' where no scheduler handed out nodes; hosts are then compared as facts
 
     @property
     def name(self) -> str:

@@ -62,10 +62,7 @@ class Comparison:
 
 
 def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
-    """Every point that either side of the study has, paired by block, with its verdict.
-
-    Holm's correction is over all that could be tested, but the one that was named beforehand.
-    """
+    """Every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
     missing: list[NotCompared] = []
     for a, b in _pairs(table, study):
@@ -154,11 +151,7 @@ class Gain:
 
 
 def gains(table: Table) -> Iterator[Gain | NotCompared]:
-    """Every variant against the plainest of its siblings, which leaves most fields at defaults.
-
-    A description and no verdict: what a study is asked about is the framework, and variants are not
-    named beforehand.
-    """
+    """Every variant against the plainest of its siblings; no verdict, as none was asked for."""
     siblings: dict[Point, list[Point]] = defaultdict(list)
     for point in table.blocks:
         siblings[point._replace(variant=())].append(point)

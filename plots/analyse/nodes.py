@@ -118,7 +118,7 @@ def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
     rounds = {(c.allocation, c.when) for c in found}
     reason = "not there: the job ended before it, or is still running"
     return [
-        Calibration(job=job, allocation=place, when=when, node="", reason=reason)
+        Calibration(job=job, allocation=place, when=when, reason=reason)
         for place, job in places.items()
         for when in WHEN
         if place and (place, when) not in rounds

@@ -1,5 +1,4 @@
-"""Points: what was run, averaged inside each block, and which blocks two points share in equal
-work.
+"""Points: what was run, averaged inside each block, and the blocks that two of them share.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
 (Hoefler & Belli 2015, rule 3). `shipped` and `matched` settings are separate points and never meet;
@@ -96,8 +95,7 @@ class Table:
     ) -> tuple[list[Block], list[NotCompared]]:
         """The blocks in which two points did equal work, and why they are not compared in others.
 
-        A block is shared inside one allocation only: other nodes, or the same ones another day, are
-        not the same conditions.
+        Another allocation is another block: other nodes, or the same ones in other conditions.
         """
         both = [block for block in self.blocks[a] if block in self.blocks[b]]
         reasons: dict[Block, str] = {}

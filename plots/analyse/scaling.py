@@ -34,14 +34,11 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's
-    own one rank, `same nodes` the plain process that calibrated the point's own nodes in its own
-    job.
-    """
+    """One point against a one-rank baseline."""
 
     curve: str
     point: Point
-    kind: str
+    kind: str  # common: a plain process; own: the cell's one rank; same nodes: their calibration
     baseline: Point
     baseline_images_per_s: Estimate
     efficiency: Estimate  # T(p0)/T(p) for weak scaling, that over p for strong

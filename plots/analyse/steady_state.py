@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 
 LIMIT = 0.02  # a change of the run's level that matters
-# standard errors; noise alone then raises the flag in at most 4 % of runs of 15 steps or more
-# (simulated)
+# standard errors; noise alone then flags at most 4 % of runs of 15 steps or more (simulated)
 _RESOLVED = 4.0
-# batches that must remain: MSER's statistic is 0 for one batch and would always choose the end
-# (White 1997)
+# batches that must remain: MSER's statistic is 0 for one and would always choose the end
 _KEEP = 5
 _ENOUGH_FOR_BATCHES = 50  # steps; of fewer, batches of five are too few, and steps are judged
 _NO_VARIANCE = 1e-24  # of the mean square: what rounding leaves of numbers that are equal
@@ -35,9 +33,7 @@ class Steadiness:
 
 
 def mser_cut(values: Floats, batch: int = 5) -> int:
-    """Steps to cut so that the rest has the least standard error: MSER on means of `batch` steps
-    (White 1997).
-    """
+    """Steps to cut for the least standard error: MSER on means of `batch` (White 1997)."""
     n = len(values) // batch
     if n <= _KEEP:
         return 0
@@ -63,9 +59,8 @@ def judge(step_seconds: Floats) -> Steadiness:
     """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds.
 
     Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by
-    more than 2 % and beyond noise. (Without that condition noise alone makes MSER cut more than
-    half in one run of ten of 20 steps.) All timed steps are judged, because all of them are in the
-    reported throughput.
+    more than 2 % and beyond noise, which alone makes MSER cut more than half in one run of ten of
+    20 steps. All timed steps are judged, because all of them are in the reported throughput.
     """
     logs = np.log(np.asarray(step_seconds, float))
     n = len(logs)
@@ -86,8 +81,6 @@ def judge(step_seconds: Floats) -> Steadiness:
 
 
 def _resolved(first: Logs, second: Logs, noise: float) -> bool:
-    """Whether two means differ by more than _RESOLVED of Welch's standard errors; `noise` is the
-    variance of the first group.
-    """
+    """Whether two means differ by more Welch's errors than that; `noise`: the first's variance."""
     error = math.sqrt(noise / len(first) + float(second.var(ddof=1)) / len(second))
     return abs(float(second.mean() - first.mean())) > _RESOLVED * error

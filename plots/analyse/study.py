@@ -48,9 +48,7 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts,
-    notes.
-    """
+    """What the logs say; `loaded` keeps what they do not."""
 
     loaded: Loaded
     table: Table

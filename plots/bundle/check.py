@@ -102,9 +102,7 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
-    """Where the report that was `kept` contradicts the one `made` now, or equal work did not end
-    equal.
-    """
+    """Where the report that was `kept` contradicts the one `made`, or equal work ended apart."""
     fresh = json.loads(made["summary.json"])
     for check in fresh["equal_parameters"]:
         for mismatch in check["mismatches"]:
@@ -121,9 +119,7 @@ def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
 
 
 def _contradiction(kept: Any, fresh: Any, where: str = "") -> str | None:
-    """Where two summaries differ, or None. A newer version may say more, and another machine round
-    the last bits otherwise.
-    """
+    """Where two summaries differ, or None. A newer version may say more, and round otherwise."""
     match kept, fresh:
         case dict(), dict():
             pairs = [(f"{where}.{key}", value, fresh.get(key)) for key, value in kept.items()]

@@ -1,5 +1,5 @@
-"""Pack one study for citing: read its folder, refuse one that contradicts itself, write one
-archive with a manifest of every file, how the runs ended, what is missing and on what they ran.
+"""Pack one study for citing: refuse a folder that contradicts itself, write one archive with a
+manifest of every file, how the runs ended, what is missing and on what they ran.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
 class Calibration:
     """One plain process on one node; `reason` says why it gives no number, '' if it does."""
 
-    job: str
-    allocation: str
-    when: str
-    node: str  # as the scheduler names it; '' where a whole round is missing
+    job: str = ""
+    allocation: str = ""
+    when: str = ""
+    node: str = ""  # as the scheduler names it; '' where a whole round is missing
     host: str = ""  # as it names itself, by which runs know it
     log: str = ""
     reason: str = ""
@@ -61,8 +61,7 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
         if path.name not in recorded:
             run, reason = read_log(path), "its job did not live to record it"
             place = "" if isinstance(run, Unusable) else run.allocation
-            lost = Calibration(job="", allocation=place, when="", node="", log=path.name)
-            found.append(replace(lost, reason=reason))
+            found.append(Calibration(allocation=place, log=path.name, reason=reason))
     return found
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from rich.console import Console
+from rich.progress import track as bar
+
 from bench.config import UsageError
 from bench.record import Run, read_run
 from bench.study.definition import Study
@@ -33,10 +36,7 @@ class Unusable:
 
 
 def find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
-    """FOLDER/runs/*.jsonl, or FOLDER/*.jsonl: one log of each run, and the attempts before it.
-
-    Raises UsageError where there are none.
-    """
+    """FOLDER/[runs/]*.jsonl: a log of each run, and the attempts before; raises UsageError."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
     place = folder / "runs" if (folder / "runs").is_dir() else folder
@@ -67,10 +67,9 @@ def read_log(path: Path) -> Run | Unusable:
         run = read_run(path)
     except UsageError as error:  # a folder of that name, or a file of somebody else
         return Unusable(path.name, "failed", str(error))
-    found = run.verdict
-    return (
-        run if found.state == "ok" else Unusable(path.name, found.state, found.reason, found.words)
-    )
+    if run.verdict.state == "ok":
+        return run
+    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words)
 
 
 def _superseded(path: Path) -> Unusable:
@@ -83,28 +82,17 @@ def _superseded(path: Path) -> Unusable:
 
 
 def track(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items one by one, and on standard error how many were; `what`: 'run logs read'."""
-    began = time.monotonic()
-    for done, item in enumerate(items, start=1):
-        yield item
-        if done < len(items) and time.monotonic() - began > SILENT_S:
-            yield from (_bar if sys.stderr.isatty() else _lines)(items, what, done)
+    """The items one by one; on standard error a bar, in a batch log a line now and then."""
+    began, said = time.monotonic(), 0.0
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if done and now - began > SILENT_S and sys.stderr.isatty():
+            console = Console(stderr=True)
+            yield from bar(items[done:], what, len(items), done, console=console, transient=True)
             return
-
-
-def _bar(items: Sequence[T], what: str, done: int) -> Iterator[T]:
-    from rich.console import Console
-    from rich.progress import track as bar
-
-    console = Console(stderr=True)
-    yield from bar(items[done:], what, len(items), done, console=console, transient=True)
-
-
-def _lines(items: Sequence[T], what: str, done: int) -> Iterator[T]:
-    said = float("-inf")
-    for number in range(done, len(items)):
-        if time.monotonic() - said > LINE_EVERY_S:
-            print(f"{number:,} of {len(items):,} {what}", file=sys.stderr, flush=True)
-            said = time.monotonic()
-        yield items[number]
-    print(f"{len(items):,} of {len(items):,} {what}", file=sys.stderr, flush=True)
+        if done and now - began > SILENT_S and now - said > LINE_EVERY_S:
+            print(f"{done:,} of {len(items):,} {what}", file=sys.stderr, flush=True)
+            said = now
+        yield item
+    if said:
+        print(f"{len(items):,} of {len(items):,} {what}", file=sys.stderr, flush=True)
