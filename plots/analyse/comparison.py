@@ -92,13 +92,9 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
 
 
 def _is(row: Comparison, primary: Primary) -> bool:
-    asked = {
-        "transport": primary.transport,
-        "settings": primary.settings,
-        "samples_per_rank": primary.batch_per_rank,
-        "world_size": primary.world_size,
-    }
-    same = all(getattr(row, k) == v for k, v in asked.items() if v is not None)
+    asked = primary.model_dump(exclude={"curve"}, exclude_none=True)
+    asked["samples_per_rank"] = asked.pop("batch_per_rank", row.samples_per_rank)
+    same = all(getattr(row, name) == value for name, value in asked.items())
     return same and primary.curve in row.curves
 
 
@@ -119,6 +115,7 @@ def _decided(rows: Sequence[Comparison], margin: float) -> list[Comparison]:
 def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:
     paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
+    price = None if sd is None else stats.blocks_for_power(sd, VISIBLE_EFFECT)
     own_a, own_b = (comparability.own_env(table.facts(p, blocks)) for p in (a, b))
     alone = {
         a.cell: [v for v in own_a if v not in own_b],
@@ -134,9 +131,7 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
         curves=tuple(c for c in CURVES if c in table.curves[a] | table.curves[b]),
         paired=paired,
         half_width=None if ci95 is None else (ci95[1] / ci95[0]) ** 0.5 - 1,
-        blocks_for_visible_effect=None
-        if sd is None
-        else stats.blocks_for_power(sd, VISIBLE_EFFECT),
+        blocks_for_visible_effect=price,
         unequal=tuple(f"{c} alone ran with {', '.join(own)}" for c, own in alone.items() if own),
     )
 

@@ -104,7 +104,7 @@ def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
     for c in found:
         if c.usable:
             batches[c.samples_per_step].append(c)
-    aside = {}
+    aside: dict[int, str] = {}
     for group in batches.values():
         others = zip(group, comparability.against_most([c.facts for c in group]), strict=True)
         aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}

@@ -113,7 +113,7 @@ def _row(run: Run) -> Row:
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
     """Logs of the same processes, started at the same moment, are one measurement; why by log."""
-    aside = {}
+    aside: dict[str, str] = {}
     for logs in measured:
         (_, original), *others = sorted(logs)
         reason = "by the same processes, started at the same moment"
@@ -131,7 +131,7 @@ def _input_share(run: Run) -> float | None:
 
 def _mixed(rows: list[Row]) -> dict[str, str]:
     """Runs of one point are averaged, so their work must agree; why the minority is set aside."""
-    aside = {}
+    aside: dict[str, str] = {}
     for _, group in by_point(pd.DataFrame(rows)) if rows else ():
         others = zip(group["log"], comparability.against_most(group["facts"]), strict=True)
         aside |= {log: f"work differs from its point's other runs: {d}" for log, d in others if d}

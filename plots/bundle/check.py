@@ -48,24 +48,24 @@ def problems(
         elif not job.script and not job.slurm_id:
             yield "jobs.jsonl: a record names neither a job script nor a job"
     yield from _at_work(contents)
-    for path, run in logs.items():
-        if is_last(path):  # an earlier attempt may be why the run was done again
-            yield from (f"{path} {problem}" for problem in _damage(run))
-        if run.config is not None and (problem := _other_run(path, run.config, study, planned)):
-            yield f"{path} {problem}"
     measured: dict[object, str] = {}
     for path, run in logs.items():
-        if is_last(path) and run.config is not None and run.processes is not None:
-            other = measured.setdefault(run.processes, path)
-            if other != path:
+        if is_last(path):  # an earlier attempt may be why the run was done again
+            if run.config is None and any(event["event"] == "start" for event in run.events):
+                yield f"{path} is damaged, or of a later version: its start cannot be read"
+            elif run.broken is not None:
+                yield f"{path} is damaged: {run.broken.removeprefix('damaged log: ')}"
+            if run.state == "running":
+                yield f"{path} has no end: wait for its job, or do it again if the job is gone"
+            if run.config and (other := measured.setdefault(run.processes or path, path)) != path:
                 yield f"{path} and {other} are one and the same measurement"
+        if run.config is not None and (problem := _other_run(path, run.config, study, planned)):
+            yield f"{path} {problem}"
 
 
 def _at_work(contents: Contents) -> Iterator[str]:
     """Jobs whose last start has no end; jobs of a batch system hold no lock."""
-    for path in sorted(contents):
-        if not (path.startswith("jobs/") and path.endswith(".jsonl")):
-            continue
+    for path in sorted(path for path in contents if PurePath(path).match("jobs/*.jsonl")):
         said = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
         begun = [place for event, *place in said if event == "begin"]
         if begun and ("end", *begun[-1]) not in said:
@@ -73,15 +73,6 @@ def _at_work(contents: Contents) -> Iterator[str]:
                 f"{path}: {allocation(*begun[-1])} has begun and not ended; wait for it, or submit "
                 f"again if it is gone (python -m slurm submit)"
             )
-
-
-def _damage(run: Run) -> Iterator[str]:
-    if run.config is None and any(event["event"] == "start" for event in run.events):
-        yield "is damaged, or of a later version: its start cannot be read"
-    elif run.broken is not None:
-        yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
-    if run.state == "running":
-        yield "has no end: wait for its job, or do it again if the job is gone"
 
 
 def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> str:

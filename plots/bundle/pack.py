@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from bench.config import UsageError
-from bench.record import STATES, Run, read_run
+from bench.record import STATES, Run, parse_run
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.jobs import read_records
@@ -58,7 +58,7 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
                 f"study that was run by python -m slurm"
             )
         study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
-        logs = {path: read_run(folder / path) for path in contents if check.is_log(path)}
+        logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
         runs = [run for block in plan(study, blocks, folder / "runs") for run in block]
         planned = {run.id: run.config for run in runs}

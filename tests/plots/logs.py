@@ -163,11 +163,11 @@ def study(
     return folder
 
 
-def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02) -> None:
+def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02, more: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(
         f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\n'
-        f"seed = 1\n"
+        f"seed = 1\n{more}"
     )
 
 
@@ -209,6 +209,12 @@ class Job:
         return host(world_size, ranks=ranks, job=job)
 
 
+def calibrated(job: Job, when: str, node: str, log: str) -> str:
+    """What a job says of one calibration."""
+    said = {"event": "calibration", "job": job.id, "restart": job.restart}
+    return json.dumps({**said, "when": when, "node": node, "log": log}) + "\n"
+
+
 def in_job(
     folder: Path,
     job: Job,
@@ -240,12 +246,4 @@ def in_job(
                 write(
                     folder / "calibration" / name, run, true, noise, provenance=provenance, end=end
                 )
-                event = {
-                    "event": "calibration",
-                    "job": job.id,
-                    "restart": job.restart,
-                    "when": when,
-                    "node": node,
-                    "log": name,
-                }
-                said.write(json.dumps(event) + "\n")
+                said.write(calibrated(job, when, node, name))

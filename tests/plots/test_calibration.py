@@ -168,11 +168,8 @@ def across(folder: Path) -> Path:
     """Three blocks; one-node jobs on nodes of one speed each, two-node jobs on others. True
     efficiency at two ranks: 1/1.10.
     """
-    speeds = [
-        (1.0, 1.3),
-        (1.2, 1.0),
-        (0.8, 1.1),
-    ]  # of the one-node job's node, and of the two-node job's nodes
+    # of the one-node job's node, and of the two-node job's nodes
+    speeds = [(1.0, 1.3), (1.2, 1.0), (0.8, 1.1)]
     for block, (alone, both) in enumerate(speeds):
         logs.in_job(folder, logs.Job(f"{block}1", block, {f"a{block}": alone}), ONE)
         logs.in_job(
@@ -360,29 +357,13 @@ def test_all_nodes_are_counted_though_the_figure_shows_64(tmp_path: Path) -> Non
 def calibrate(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
     """One at the start of a job on each node, all as fast."""
     (folder / "jobs").mkdir(exist_ok=True)
-    events = []
+    said = []
     for node in nodes:
-        name = f"{job}-{node}.jsonl"
+        of, path = logs.Job(job, 0, {node: 1.0}), folder / "calibration" / f"{job}-{node}.jsonl"
         run = logs.config("single", 1, batch, 0, curves=())
-        logs.write(
-            folder / "calibration" / name,
-            run,
-            0.1,
-            provenance=logs.Job(job, 0, {node: 1.0}).place(1),
-        )
-        events.append(
-            {
-                "event": "calibration",
-                "job": job,
-                "restart": 0,
-                "when": "start",
-                "node": node,
-                "log": name,
-            }
-        )
-    (folder / "jobs" / f"{job}.jsonl").write_text(
-        "".join(json.dumps(event) + "\n" for event in events)
-    )
+        logs.write(path, run, 0.1, provenance=of.place(1))
+        said.append(logs.calibrated(of, "start", node, path.name))
+    (folder / "jobs" / f"{job}.jsonl").write_text("".join(said))
 
 
 def title(folder: Path, batch: int) -> str:

@@ -30,9 +30,8 @@ def test_a_drifting_run_is_flagged_and_a_steady_one_is_not() -> None:
     judged = steady_state.judge(step.tolist())
     assert not judged.steady
     assert judged.level_shift == pytest.approx(0.05, abs=0.01)
-    small = np.exp(
-        np.r_[np.zeros(10), np.full(10, 0.015)] + noise(0, (20,), 0.001)
-    )  # resolved, but below 2 %
+    # resolved, but below 2 %
+    small = np.exp(np.r_[np.zeros(10), np.full(10, 0.015)] + noise(0, (20,), 0.001))
     assert steady_state.judge(small.tolist()).steady
 
 
