@@ -97,17 +97,17 @@ class Table:
 
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
-        both = [block for block in self.blocks[a] if block in self.blocks[b]]
-        reasons: dict[Block, str] = {}
-        for block in both:
-            facts = self.facts(a, [block]), self.facts(b, [block])
-            if other := comparability.differences(*facts, ignore):
-                reasons[block] = "; ".join(other)
-        reasons |= _held_apart(self.blocks[a], self.blocks[b])
+        ours, theirs = self.blocks[a], self.blocks[b]
+        differ = {
+            block: "; ".join(comparability.differences(mean.facts, theirs[block].facts, ignore))
+            for block, mean in ours.items()
+            if block in theirs
+        }
+        reasons = {x: why for x, why in differ.items() if why} | _held_apart(ours, theirs)
         missing = [NotCompared(f"{what}, {block.name}", why) for block, why in reasons.items()]
-        if not both and not reasons:
+        if not differ and not reasons:
             missing = [NotCompared(what, "no block holds both")]
-        return [block for block in both if block not in reasons], missing
+        return [block for block, why in differ.items() if not why], missing
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
