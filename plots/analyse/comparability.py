@@ -22,7 +22,7 @@ _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs ha
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
-_FACT = {"hostname": "hostnames", "threads": "threads of a rank"}  # by name in a log, where other
+_RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
@@ -74,7 +74,7 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, object] = {"platform": host.get("platform")}
     for name in _OF_A_RANK:
         if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
-            found[_FACT.get(name, name)] = ", ".join(values)
+            found[_RENAMED.get(name, name)] = ", ".join(values)
     if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
         found["affinity"] = affinity
     found |= {f"versions.{k}": v for k, v in host.get("versions", {}).items()}

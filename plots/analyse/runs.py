@@ -53,8 +53,9 @@ def load(folder: Path) -> Loaded:
         else:
             rows.append(_row(run))
             if run.processes is not None:
-                written = getattr(run.config and run.config.log_path, "name", None)
-                measured[run.processes].append((written != path.name, path.name))
+                written = run.config.log_path if run.config else None
+                renamed = written is None or written.name != path.name
+                measured[run.processes].append((renamed, path.name))
             widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
@@ -112,7 +113,7 @@ def _row(run: Run) -> Row:
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
-    """Logs of the same processes, started at the same moment, are one measurement; why by log."""
+    """Logs by the same processes are one measurement: of (renamed, log) the first one counts."""
     aside: dict[str, str] = {}
     for logs in measured:
         (_, original), *others = sorted(logs)

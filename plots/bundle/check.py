@@ -89,7 +89,7 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
     if wanted is None:
         return "is of no run that study.toml plans; put it elsewhere"
     found = difference(wanted, config)
-    return found and f"has {found}"
+    return f"has {found}" if found else ""
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:

@@ -112,9 +112,7 @@ def write(
 
 
 def edit(path: Path, old: str, new: str, count: int = -1) -> None:
-    """Write a log as a run with other facts would have written it: the change, and digests that
-    fit.
-    """
+    """Write a log as a run with other facts would have: the change, and digests that fit."""
     path.write_bytes(resealed(path.read_text().replace(old, new, count).encode()))
 
 
@@ -173,9 +171,7 @@ def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02, more: str = 
 
 @dataclass
 class Job:
-    """A job of a study under Slurm: `nodes` with the slowdown of each, the order's block, what its
-    calibrations meet.
-    """
+    """A job under Slurm: its nodes with the slowdown of each, and what its calibrations meet."""
 
     id: str
     block: int
@@ -190,9 +186,7 @@ class Job:
         return f"n{len(self.nodes):03d}-b{self.block:02d}"
 
     def place(self, world_size: int) -> dict[str, Any]:
-        """Provenance of a run of this job: ranks go round its nodes, and nodes are named by their
-        domain, as many are.
-        """
+        """Provenance of a run: ranks go round the nodes, which are named by their domain."""
         names = list(self.nodes)
         ranks = [
             {
@@ -222,9 +216,7 @@ def in_job(
     noise: np.random.Generator | None = None,
     sd: float = 0.0,
 ) -> None:
-    """The runs of a job, {cell: (ranks, slowdown)}, each as slow as its slowest node, between two
-    calibrations; weak scaling.
-    """
+    """A job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node, and calibrations."""
 
     def own() -> float:
         return 1.0 if noise is None else float(np.exp(noise.normal(0, sd)))

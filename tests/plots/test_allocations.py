@@ -1,6 +1,4 @@
-"""Runs are compared inside one allocation only: resumed and requeued blocks, baselines of other
-jobs, studies without jobs.
-"""
+"""Runs are compared inside one allocation only, in studies with jobs and without."""
 
 from pathlib import Path
 
@@ -37,9 +35,7 @@ def test_a_requeued_job_is_another_allocation(tmp_path: Path) -> None:
 
 
 def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> None:
-    """Block 0 was whole in job 7, block 1 lost Horovod in job 8; job 9 did both again, and DDP's
-    log of job 8 stayed.
-    """
+    """Job 7 had block 0, job 8 half of block 1, job 9 the whole; DDP's log of job 8 stayed."""
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP | HOROVOD)
     logs.in_job(tmp_path, logs.Job("8", 1, NODES), DDP)
     logs.in_job(tmp_path, logs.Job("9", 1, NODES), DDP | HOROVOD)

@@ -1,6 +1,4 @@
-"""A study's archive: whole, the same bytes every time, and refused in one line where the folder
-contradicts itself.
-"""
+"""A study's archive: whole, always the same bytes, and refused where the folder is not."""
 
 from __future__ import annotations
 

@@ -168,9 +168,7 @@ def test_a_long_reading_says_how_far_it_is(
 
 
 def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
-    """The benchmark's seeded damage in small: no traceback, and nothing taken as changed from a log
-    as it is written now.
-    """
+    """Seeded damage in small: no traceback, and nothing changed is used of today's logs."""
     new = mutations.run_mutations(mutations.SOURCES, 1500, 7)
     old = mutations.run_mutations(mutations.OLD, 500, 8)
     assert new.tracebacks + old.tracebacks == []
@@ -253,9 +251,7 @@ def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
-    """Two models, and compression for the distributed cell: no field that all runs share, none of
-    the exchange for single.
-    """
+    """No field that all runs share names a variant, and none of the exchange for single."""
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
     for compression in ("none", "fp16"):
