@@ -151,9 +151,8 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
     if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
-        told = [
-            (*words, f"world_size={n}") for words, n in zip(told, runs["world_size"], strict=True)
-        ]
+        sizes = (f"world_size={n}" for n in runs["world_size"])
+        told = [(*words, size) for words, size in zip(told, sizes, strict=True)]
     keyed["variant"] = [
         tuple(word for word in words if word.partition("=")[0] not in columns) for words in told
     ]
@@ -176,7 +175,7 @@ def machine(host: dict[str, Any]) -> str:
     """The machine of a run in one line: processor, cores, nodes."""
     ranks = host.get("ranks", ())
     cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
-    cores = {rank["cpus_on_node"] for rank in ranks if "cpus_on_node" in rank}
+    cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
     nodes = len({rank["hostname"] for rank in ranks})
     words = [" + ".join(cpus) or "processor not recorded"]
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import plots
@@ -15,7 +14,7 @@ from bench.config import UsageError
 from bench.record import SCHEMA, append_event
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
-from plots.analyse.study import analyse
+from plots.analyse.study import analyse, machine
 from plots.bundle import check
 from plots.read import calibrations, runs
 from plots.report.summary import summary
@@ -67,7 +66,7 @@ def test_percentiles_of_a_run(tmp_path: Path) -> None:
     assert row["step_seconds_p99"] == pytest.approx(0.2881)
 
 
-def of_schema(number: int, folder: Path) -> pd.Series[Any]:
+def of_schema(number: int, folder: Path) -> Any:
     shutil.copy(FIXTURES / f"run-schema-{number}.jsonl", folder)
     loaded = load(folder)
     assert not loaded.unusable
@@ -314,6 +313,12 @@ def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
     assert "study.toml is no valid study (margin='wide': Input should be" in loaded.notes[0]
+
+
+def test_a_rank_that_knows_no_cores_leaves_them_to_the_others() -> None:
+    ranks = [{"hostname": "a", "cpus_on_node": None}, {"hostname": "b", "cpus_on_node": 4}]
+    assert machine({"ranks": ranks}) == "processor not recorded, 4 cores per node, 2 nodes"
+    assert machine({"ranks": ranks[:1]}) == "processor not recorded, 1 node"
 
 
 def test_no_logs_is_an_error(tmp_path: Path) -> None:
