@@ -55,9 +55,8 @@ class Block(NamedTuple):
 def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
-    With matched settings the bytes of every exchange, as they turned out, are part of it: that they
-    are equal is the claim. Facts that a log does not have are left out; only what both runs state
-    is compared.
+    With matched settings the bytes of every exchange are part of it: that they are equal is the
+    claim. Facts that a log does not have are left out; only what both runs state is compared.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
@@ -115,8 +114,8 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 def against_most(runs: Iterable[Facts]) -> list[str]:
     """Per run in what its work differs from most, or ''; seeds and folders may differ by block."""
     asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
-    own = (TUNED, OWN_ENV)
-    work = [{k: v for k, v in one.items() if k in asked or k.startswith(own)} for one in runs]
+    besides = (TUNED, OWN_ENV)
+    work = [{k: v for k, v in one.items() if k in asked or k.startswith(besides)} for one in runs]
     usual = Counter(tuple(one.items()) for one in work).most_common(1)
     return ["; ".join(differences([own], [dict(items) for items, _ in usual])) for own in work]
 

@@ -81,10 +81,8 @@ class Analysis:
             names = ", ".join(f"{name} ({n})" for name, n in studies)
             found.append(f"The runs are of several studies: {names}.")
         if study.primary is not None and not any(c.primary for c in self.comparisons):
-            found.append(
-                "The primary comparison that the study names is not exactly one here, so none is "
-                "left out of Holm's correction."
-            )
+            wrong = "The primary comparison that the study names is not exactly one here"
+            found.append(f"{wrong}, so none is left out of Holm's correction.")
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property

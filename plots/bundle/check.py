@@ -69,10 +69,8 @@ def _at_work(contents: Contents) -> Iterator[str]:
         said = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
         begun = [place for event, *place in said if event == "begin"]
         if begun and ("end", *begun[-1]) not in said:
-            yield (
-                f"{path}: {allocation(*begun[-1])} has begun and not ended; wait for it, or submit "
-                f"again if it is gone (python -m slurm submit)"
-            )
+            cure = "wait for it, or submit again if it is gone (python -m slurm submit)"
+            yield f"{path}: {allocation(*begun[-1])} has begun and not ended; {cure}"
 
 
 def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> str:

@@ -53,10 +53,8 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     with _nobody_works_in(folder):
         contents = _read(folder, _BELONGS)
         if "study.toml" not in contents:
-            raise UsageError(
-                f"{folder}: there is no study.toml, so nobody can tell what was planned; bundle a "
-                f"study that was run by python -m slurm"
-            )
+            no_plan = "there is no study.toml, and so no plan"
+            raise UsageError(f"{folder}: {no_plan}; bundle a study that python -m slurm ran")
         study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
         logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
@@ -70,10 +68,8 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         now = _read(folder, _BELONGS)  # jobs of a batch system hold no lock
         for path in sorted(now.keys() | contents.keys()):
             if now.get(path) != contents.get(path):
-                raise UsageError(
-                    f"{folder}: {path} changed while the study was read; bundle it when nobody "
-                    f"works in it"
-                )
+                late = "changed while the study was read; bundle it when nobody works in it"
+                raise UsageError(f"{folder}: {path} {late}")
         _refuse(folder, check.report_problems(kept, made))
         there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     left_out = there - contents.keys() - made.keys()
@@ -81,9 +77,8 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     files = {**contents, **made, "MANIFEST.json": (json.dumps(facts, indent=1) + "\n").encode()}
     data = _archive(name, files, _newest(logs))
     if not force and target.exists() and target.read_bytes() != data:
-        raise UsageError(
-            f"{target} is there with other contents; replace it with --force, or name another --out"
-        )
+        cure = "replace it with --force, or name another --out"
+        raise UsageError(f"{target} is there with other contents; {cure}")
     return write_whole(target, data)
 
 
@@ -104,10 +99,8 @@ def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
     paths = sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
     for path in paths:
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(
-                f"{path} leads out of the folder, to {path.resolve()}; put a copy in its place, "
-                f"or remove it"
-            )
+            away = f"leads out of the folder, to {path.resolve()}"
+            raise UsageError(f"{path} {away}; put a copy in its place, or remove it")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
