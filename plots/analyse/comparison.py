@@ -1,18 +1,17 @@
-"""A candidate cell against a reference cell, point by point, paired by block: ratio, verdict, price
-of knowing more.
-"""
+"""Cells against cells and variants against the plainest one, point by point, paired by block."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.study import stats
-from bench.study.definition import Primary, pairs
-from bench.study.stats import Paired, Verdict
+from bench.study.definition import Primary, Study, pairs
+from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
-from plots.analyse.blocks import Block, block_name
-from plots.analyse.points import CURVES, NotCompared, Point, Table, describe, shared_blocks
+from plots.analyse.comparability import Block
+from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
 
@@ -62,65 +61,41 @@ class Comparison:
         return 1 / ratio - 1, 1 / high - 1, 1 / low - 1
 
 
-def compare(
-    table: Table,
-    margin: float,
-    primary: Primary | None = None,
-    *,
-    reference: str,
-    candidate: str,
-) -> tuple[list[Comparison], list[NotCompared]]:
-    """Every point that either side has, paired by block; Holm over all that could be tested.
-
-    `reference` and `candidate` are cells, or backends, which are then compared on each transport.
-    The one comparison that was named beforehand is left out of Holm's correction.
-    """
+def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
+    """Every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
     missing: list[NotCompared] = []
-    for a, b in _pairs(table, reference, candidate):
+    for a, b in _pairs(table, study):
         what = f"{describe(a)} against {b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
-        seconds_a, seconds_b, differ = shared_blocks(
-            table, a, b, (comparability.TUNED, comparability.OWN_ENV)
-        )
-        missing += [
-            NotCompared(f"{what}, {block_name(x)}", "; ".join(d)) for x, d in differ.items() if d
-        ]
-        missing += [] if differ else [NotCompared(what, "no block holds both")]
-        if seconds_a:
-            paired = stats.paired_ratio(numerator=seconds_a, denominator=seconds_b)
-            used = [x for x, d in differ.items() if not d]
-            rows.append(_comparison(table, a, b, paired, used))
-    return _decided(_name_primary(rows, primary), margin), missing
+        ignore = (comparability.TUNED, comparability.OWN_ENV)
+        blocks, reasons = table.shared(a, b, ignore, what)
+        missing += reasons
+        rows += [_comparison(table, a, b, blocks)] if blocks else []
+    # several of that name would need a correction of their own
+    named = [row for row in rows if study.primary is not None and _is(row, study.primary)]
+    if len(named) == 1:
+        rows = [replace(row, primary=row is named[0]) for row in rows]
+    return [*_decided(rows, study.margin), *missing]
 
 
-def _pairs(table: Table, reference: str, candidate: str) -> list[tuple[Point, Point]]:
+def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     """The points of each two cells that are compared, whether or not both have them."""
+    cells = sorted({p.cell for p in table.blocks})
     return sorted(
         (point, point._replace(cell=b))
-        for a, b in pairs(sorted({p.cell for p in table.blocks}), reference, candidate)
+        for a, b in pairs(cells, study.reference, study.candidate)
         for point in {p._replace(cell=a) for p in table.blocks if p.cell in (a, b)}
     )
 
 
-def _name_primary(rows: list[Comparison], primary: Primary | None) -> list[Comparison]:
-    """Mark the row that was named; none where that is not exactly one, as several would need a
-    correction of their own.
-    """
-    named = [r for r in rows if primary is not None and _is(r, primary)]
-    return [replace(r, primary=len(named) == 1 and r is named[0]) for r in rows]
-
-
 def _is(row: Comparison, primary: Primary) -> bool:
-    asked = {
-        "transport": primary.transport,
-        "settings": primary.settings,
-        "samples_per_rank": primary.batch_per_rank,
-    }
-    same = all(getattr(row, k) == v for k, v in asked.items() if v is not None)
-    return same and row.world_size == primary.world_size and primary.curve in row.curves
+    asked = primary.model_dump(exclude={"curve"}, exclude_none=True)
+    asked["samples_per_rank"] = asked.pop("batch_per_rank", row.samples_per_rank)
+    same = all(getattr(row, name) == value for name, value in asked.items())
+    return same and primary.curve in row.curves
 
 
 def _decided(rows: Sequence[Comparison], margin: float) -> list[Comparison]:
@@ -137,10 +112,15 @@ def _decided(rows: Sequence[Comparison], margin: float) -> list[Comparison]:
     return decided
 
 
-def _comparison(
-    table: Table, a: Point, b: Point, paired: Paired, used: Sequence[Block]
-) -> Comparison:
+def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:
+    paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
+    price = None if sd is None else stats.blocks_for_power(sd, VISIBLE_EFFECT)
+    own_a, own_b = (comparability.own_env(table.facts(p, blocks)) for p in (a, b))
+    alone = {
+        a.cell: [v for v in own_a if v not in own_b],
+        b.cell: [v for v in own_b if v not in own_a],
+    }
     return Comparison(
         reference=a.cell,
         candidate=b.cell,
@@ -151,23 +131,37 @@ def _comparison(
         curves=tuple(c for c in CURVES if c in table.curves[a] | table.curves[b]),
         paired=paired,
         half_width=None if ci95 is None else (ci95[1] / ci95[0]) ** 0.5 - 1,
-        blocks_for_visible_effect=(
-            None if sd is None else stats.blocks_for_power(sd, VISIBLE_EFFECT)
-        ),
-        unequal=_unequal(table, a, b, used),
+        blocks_for_visible_effect=price,
+        unequal=tuple(f"{c} alone ran with {', '.join(own)}" for c, own in alone.items() if own),
     )
 
 
-def _unequal(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> tuple[str, ...]:
-    """By cell the variables that were set for it alone, in words."""
-    own = {
-        p.cell: comparability.own_env(f for x in blocks for f in table.blocks[p][x].facts)
-        for p in (a, b)
-    }
-    alone = {
-        cell: [v for v in own[cell] if v not in own[other]]
-        for cell, other in ((a.cell, b.cell), (b.cell, a.cell))
-    }
-    return tuple(
-        f"{cell} alone ran with {', '.join(words)}" for cell, words in alone.items() if words
-    )
+@dataclass(frozen=True)
+class Gain:
+    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone."""
+
+    point: Point
+    baseline: Point
+    ratio: Estimate
+
+
+def gains(table: Table) -> Iterator[Gain | NotCompared]:
+    """Every variant against the plainest of its siblings; no verdict, as none was asked for."""
+    siblings: dict[Point, list[Point]] = defaultdict(list)
+    for point in table.blocks:
+        siblings[point._replace(variant=())].append(point)
+    for points in siblings.values():
+        plainest, *others = sorted(points, key=lambda p: (_changed(p), p.variant))
+        for point in others:
+            what = f"{describe(point)} against {', '.join(plainest.variant)}"
+            ignore = (*comparability.VARIED, "exchange_bytes")
+            blocks, missing = table.shared(plainest, point, ignore, what)
+            yield from missing
+            if blocks:
+                yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
+
+
+def _changed(point: Point) -> int:
+    """Number of fields that are not at their defaults."""
+    words = (word.partition("=") for word in point.variant)
+    return sum(value != comparability.usual(field) for field, _, value in words)

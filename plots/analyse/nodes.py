@@ -1,5 +1,4 @@
-"""Calibration: what plain processes on every node, at the start and end of a job, say of nodes,
-drift and scaling; pure.
+"""What plain processes on every node, at the start and end of a job, say of nodes and drift.
 
 They ran on the same nodes as the runs between them, one rank on each node, all nodes at once.
 """
@@ -8,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, same_nodes
+from plots.analyse import comparability
 from plots.analyse.points import NotCompared, Table
-from plots.analyse.scaling import Scaled
+from plots.analyse.scaling import Scaled, same_nodes
 from plots.read.calibrations import WHEN, Calibration
 
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
@@ -35,46 +34,40 @@ DRIFT_LIMIT = 0.02  # as for a run's own level, see steady_state.py
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Throughput of one node: median of its calibrations,
-    `relative` to the median over all nodes.
-    """
+    """Throughput of one node in steps of one size."""
 
     node: str
     samples_per_step: int
-    images_per_s: float
-    relative: float
-    score: float | None
+    images_per_s: float  # median of its calibrations
+    relative: float  # to the median over all nodes
+    score: float | None  # modified z; None where half of the nodes agree to the last digit
     calibrations: int
     slow: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Images/s at the end over the start of one job: geometric mean over its nodes, and the node
-    that changed most.
-    """
+    """Images/s at the end over the start of one job."""
 
     job: str
     allocation: str
     nodes: int
-    ratio: float
-    most_node: str
+    ratio: float  # geometric mean over its nodes
+    most_node: str  # that changed most
     most_ratio: float
     warn: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
-    """What all calibrations of a study say; `scaling` is against the same nodes, `missing` what it
-    could not be said of.
-    """
+    """What all calibrations of a study say."""
 
     all: tuple[Calibration, ...]
     nodes: list[Node]
     jobs: list[Drift]
-    drift: Estimate | None
-    scaling: list[Scaled]
-    missing: list[NotCompared]
+    drift: Estimate | None  # over jobs
+    scaling: list[Scaled]  # against the same nodes
+    missing: list[NotCompared]  # points of which that could not be said
 
     @property
     def slow(self) -> list[str]:
@@ -82,139 +75,100 @@ class Calibrated:
 
     @property
     def drifts(self) -> bool:
-        """Whether the study as a whole got slower or faster inside its jobs: beyond 2 %, and the
-        interval excludes 1.
-        """
+        """Whether jobs got slower or faster as a whole: beyond 2 %, and the interval excludes 1."""
         d = self.drift
-        return (
-            d is not None
-            and d.low is not None
-            and d.high is not None
-            and _off(d.value, DRIFT_LIMIT)
-            and not d.low <= 1 <= d.high
-        )
+        if d is None or d.low is None or d.high is None:
+            return False
+        return _off(d.value, DRIFT_LIMIT) and not d.low <= 1 <= d.high
 
 
 def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     """All that `found` says, and where it is silent."""
     checked = _set_mixed_aside(found)
     good = [c for c in checked if c.usable]
-    jobs = _drift(good)
-    scaling, missing = same_nodes.scaling_by_block(good, table)
-    change = stats.geometric_mean([d.ratio for d in jobs]) if jobs else None
+    jobs = list(_drift(good))
+    scaled = list(same_nodes(good, table))
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
-        nodes=_nodes(good),
+        nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.node)),
         jobs=jobs,
-        drift=change,
-        scaling=scaling,
-        missing=missing,
+        drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
+        scaling=[x for x in scaled if isinstance(x, Scaled)],
+        missing=[x for x in scaled if isinstance(x, NotCompared)],
     )
 
 
 def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
-    """Only equal work is comparable from node to node: the minority gives no number,
-    batches apart.
-    """
-    checked: dict[int, Calibration] = {}
-    for batch in {c.samples_per_step for c in found if c.usable}:
-        group = [i for i, c in enumerate(found) if c.usable and c.samples_per_step == batch]
-        for i, other in zip(
-            group, comparability.against_most([found[i].facts or {} for i in group]), strict=True
-        ):
-            if other:
-                checked[i] = replace(
-                    found[i], reason="work differs from the other calibrations: " + "; ".join(other)
-                )
-    return [checked.get(i, c) for i, c in enumerate(found)]
+    """Only equal work is comparable from node to node: a batch's minority gives no number."""
+    batches: dict[int, list[Calibration]] = defaultdict(list)
+    for c in found:
+        if c.usable:
+            batches[c.samples_per_step].append(c)
+    aside: dict[int, str] = {}
+    for group in batches.values():
+        others = zip(group, comparability.against_most([c.facts for c in group]), strict=True)
+        aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}
+    return [replace(c, reason=aside.get(id(c), c.reason)) for c in found]
 
 
 def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
     """Rounds of which nothing is known, in jobs that have another round or runs."""
-    held = {
-        block.allocation: ""
-        for blocks in table.blocks.values()
-        for block in blocks
-        if block.allocation
-    }
-    held |= {c.allocation: c.job for c in found if c.job}
+    places = {block.allocation: "" for blocks in table.blocks.values() for block in blocks}
+    places |= {c.allocation: c.job for c in found if c.job}
     rounds = {(c.allocation, c.when) for c in found}
     reason = "not there: the job ended before it, or is still running"
     return [
-        Calibration(job=job, allocation=a, when=when, node="", reason=reason)
-        for a, job in held.items()
+        Calibration(job=job, allocation=place, when=when, reason=reason)
+        for place, job in places.items()
         for when in WHEN
-        if (a, when) not in rounds
+        if place and (place, when) not in rounds
     ]
 
 
-def _nodes(good: Iterable[Calibration]) -> list[Node]:
-    """Nodes by batch, the slowest first; a node is compared with others in equal work only."""
+def _nodes(good: Iterable[Calibration]) -> Iterator[Node]:
+    """A node is compared with others in equal work only: of one batch."""
     batches: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for c in good:
         batches[c.samples_per_step][c.node].append(c.images_per_s)
-    return [node for batch, rates in sorted(batches.items()) for node in _judged(batch, rates)]
-
-
-def _judged(batch: int, rates: Mapping[str, Sequence[float]]) -> list[Node]:
-    typical = {node: float(np.median(values)) for node, values in rates.items()}
-    logs = np.log(list(typical.values()))
-    median = float(np.median(logs))
-    spread = float(np.median(np.abs(logs - median)))
-    rows = []
-    for node, rate in typical.items():
-        below = math.log(rate) - median
-        score = (
-            0.6745 * below / spread if spread else None
-        )  # where half of the nodes agree to the last digit, the floor decides
-        outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
-        low = np.log(rates[node]) - median < math.log1p(-FLOOR)
-        slow = outlying and below < math.log1p(-FLOOR) and float(np.mean(low)) >= MOST
-        rows.append(
-            Node(
+    for batch, rates in batches.items():
+        typical = {node: float(np.median(values)) for node, values in rates.items()}
+        logs = np.log(list(typical.values()))
+        median = float(np.median(logs))
+        spread = float(np.median(np.abs(logs - median)))
+        for node, rate in typical.items():
+            below = math.log(rate) - median
+            score = 0.6745 * below / spread if spread else None  # None: the floor decides
+            outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
+            low = float(np.mean(np.log(rates[node]) - median < math.log1p(-FLOOR)))
+            yield Node(
                 node=node,
                 samples_per_step=batch,
                 images_per_s=rate,
                 relative=math.exp(below),
                 score=score,
                 calibrations=len(rates[node]),
-                slow=slow,
+                slow=outlying and below < math.log1p(-FLOOR) and low >= MOST,
             )
-        )
-    return sorted(rows, key=lambda n: (n.relative, n.node))
 
 
-def _drift(good: Iterable[Calibration]) -> list[Drift]:
-    """Nodes of a job share what changes around them, so a job is one observation, whatever its
-    nodes.
-    """
-    jobs: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
+def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
+    """Nodes of a job share what changes around them, so a job is one observation."""
+    jobs: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     for c in good:
-        jobs[c.job, c.allocation][c.node][c.when] = c.images_per_s
-    rows = []
-    for (job, allocation), nodes in jobs.items():
-        ratios = {
-            node: rate["end"] / rate["start"]
-            for node, rate in nodes.items()
-            if len(rate) == len(WHEN)
-        }
-        if ratios:
-            ratio = math.exp(float(np.mean(np.log(list(ratios.values())))))
+        jobs[c.job, c.allocation][c.when, c.node] = c.images_per_s
+    for (job, allocation), rates in jobs.items():
+        nodes = [node for when, node in rates if when == "start" and ("end", node) in rates]
+        if ratios := {node: rates["end", node] / rates["start", node] for node in nodes}:
             most = max(ratios, key=lambda node: abs(math.log(ratios[node])))
-            rows.append(
-                Drift(
-                    job=job,
-                    allocation=allocation,
-                    nodes=len(ratios),
-                    ratio=ratio,
-                    most_node=most,
-                    most_ratio=ratios[most],
-                    warn=_off(ratios[most], FLOOR),
-                )
+            yield Drift(
+                job=job,
+                allocation=allocation,
+                nodes=len(ratios),
+                ratio=stats.geometric_mean(list(ratios.values())).value,
+                most_node=most,
+                most_ratio=ratios[most],
+                warn=_off(ratios[most], FLOOR),
             )
-    return rows
 
 
 def _off(ratio: float, limit: float) -> bool:

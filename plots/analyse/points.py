@@ -1,5 +1,4 @@
-"""Points: what was run, averaged inside each block, and which blocks two points share in equal
-work.
+"""Points: what was run, averaged inside each block, and the blocks that two of them share.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
 (Hoefler & Belli 2015, rule 3). `shipped` and `matched` settings are separate points and never meet;
@@ -9,14 +8,15 @@ neither do variants, such as two precisions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from bench.study import stats
 from plots.analyse import comparability
-from plots.analyse.blocks import Block
+from plots.analyse.comparability import Block
 
 CURVES = ("weak", "strong", "batch")
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
@@ -36,14 +36,13 @@ class Point(NamedTuple):
         return self.samples_per_rank * self.world_size
 
     def fixed(self, curve: str) -> int:
-        """What stays the same along a curve: images per rank (weak), images per step (strong),
-        ranks (batch).
-        """
-        return {
-            "weak": self.samples_per_rank,
-            "strong": self.samples_per_step,
-            "batch": self.world_size,
-        }[curve]
+        """What stays along a curve: images per rank (weak), per step (strong), or ranks (batch)."""
+        fixed = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
+        return fixed.get(curve, self.world_size)
+
+    def series(self, curve: str) -> tuple[object, ...]:
+        """What the points of one line have in common; sorts `single` before other cells."""
+        return self.variant, self.settings, self.fixed(curve), self.cell != "single", self.cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +52,17 @@ class BlockMean:
     step_seconds: float
     runs: int
     facts: tuple[comparability.Facts, ...]
-    hosts: tuple[str, ...] = ()
-    input_share: float | None = (
-        None  # of the windows' time, waited for batches by the rank that waited most
-    )
+    hosts: tuple[str, ...]
+    input_share: float  # of the windows' time, of the rank that waited most; nan where not known
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """Two points that were not compared, in one block or at all, and why."""
+
+    what: str
+    reason: str
+    absent: Point | None = None  # the one of which there is no usable run at all
 
 
 @dataclass(frozen=True)
@@ -68,30 +74,40 @@ class Table:
 
     def on(self, curve: str) -> list[Point]:
         """Points of a curve, series by series, ranks and batch rising."""
-        points = [p for p, curves in self.curves.items() if curve in curves]
-        return sorted(
-            points,
-            key=lambda p: (
-                p.variant,
-                p.settings,
-                p.fixed(curve),
-                p.cell != "single",
-                p.cell,
-                p.world_size,
-                p.samples_per_rank,
-            ),
-        )
+        there = (p for p, curves in self.curves.items() if curve in curves)
+        return sorted(there, key=lambda p: (*p.series(curve), p.world_size, p.samples_per_rank))
 
+    def seconds(self, point: Point, blocks: Iterable[Block]) -> list[float]:
+        """Of a step, by block."""
+        return [self.blocks[point][block].step_seconds for block in blocks]
 
-@dataclass(frozen=True)
-class NotCompared:
-    """A pair of points that should have been compared and was not, in one block or at all, with the
-    reason; `absent` is the one of which there is no usable run at all.
-    """
+    def facts(self, point: Point, blocks: Iterable[Block]) -> list[comparability.Facts]:
+        """Of every run of the point in these blocks."""
+        return [one for block in blocks for one in self.blocks[point][block].facts]
 
-    what: str
-    reason: str
-    absent: Point | None = None
+    def paired(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired:
+        """Images/s of b over those of a: seconds of a over those of b, in blocks that both have."""
+        seconds = self.seconds(a, blocks), self.seconds(b, blocks)
+        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1])
+
+    def shared(
+        self, a: Point, b: Point, ignore: tuple[str, ...], what: str
+    ) -> tuple[list[Block], list[NotCompared]]:
+        """The blocks in which two points did equal work, and why they are not compared in others.
+
+        Another allocation is another block: other nodes, or the same ones in other conditions.
+        """
+        ours, theirs = self.blocks[a], self.blocks[b]
+        differ = {
+            block: "; ".join(comparability.differences(mean.facts, theirs[block].facts, ignore))
+            for block, mean in ours.items()
+            if block in theirs
+        }
+        reasons = {x: why for x, why in differ.items() if why} | _held_apart(ours, theirs)
+        missing = [NotCompared(f"{what}, {block.name}", why) for block, why in reasons.items()]
+        if not differ and not reasons:
+            missing = [NotCompared(what, "no block holds both")]
+        return [block for block, why in differ.items() if not why], missing
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
@@ -108,68 +124,37 @@ def tabulate(runs: pd.DataFrame) -> Table:
     blocks: dict[Point, dict[Block, BlockMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
+        blocks[point], curves[point] = {}, frozenset().union(*rows["curves"])
         in_blocks: Any = rows.groupby(["block", "allocation"])
-        blocks[point] = {
-            Block(int(block), allocation): _block_mean(group)
-            for (block, allocation), group in in_blocks
-        }
-        curves[point] = frozenset().union(*rows["curves"])
+        for (number, allocation), repeats in in_blocks:
+            blocks[point][Block(int(number), allocation)] = BlockMean(
+                step_seconds=float(repeats["step_seconds_mean"].mean()),
+                runs=len(repeats),
+                facts=tuple(repeats["facts"]),
+                hosts=tuple(sorted(set(repeats["hosts"].explode()))),
+                input_share=float(repeats["input_share"].astype(float).mean(skipna=False)),
+            )
     return Table(blocks, curves)
 
 
-def _block_mean(rows: pd.DataFrame) -> BlockMean:
-    shares = rows["input_share"].astype(float)  # a log before schema 2 does not say it
-    return BlockMean(
-        step_seconds=float(rows["step_seconds_mean"].mean()),
-        runs=len(rows),
-        facts=tuple(rows["facts"]),
-        hosts=tuple(sorted({host for hosts in rows["hosts"] for host in hosts})),
-        input_share=None if shares.isna().any() else float(shares.mean()),
-    )
-
-
-def shared_blocks(
-    table: Table, a: Point, b: Point, ignore: tuple[str, ...]
-) -> tuple[list[float], list[float], dict[Block, list[str]]]:
-    """Step seconds of two points in the blocks they share and did equal work in; and per block that
-    both have what differs.
-
-    A block is shared inside one allocation only: other nodes, or the same ones another day, are not
-    the same conditions.
-    """
-    blocks = [block for block in table.blocks[a] if block in table.blocks[b]]
-    differ = {
-        x: comparability.differences(table.blocks[a][x].facts, table.blocks[b][x].facts, ignore)
-        for x in blocks
-    }
-    good = [x for x in blocks if not differ[x]]
-    seconds = [[table.blocks[p][x].step_seconds for x in good] for p in (a, b)]
-    return seconds[0], seconds[1], differ | _held_apart(table, a, b)
-
-
-def _held_apart(table: Table, a: Point, b: Point) -> dict[Block, list[str]]:
+def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
     """Per block that both points have, but in no allocation together: where each has it."""
     places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
-    for point, held in zip((a, b), places, strict=True):
-        for block in table.blocks[point]:
+    for blocks, held in zip((a, b), places, strict=True):
+        for block in blocks:
             held[block.number].append(block.allocation or "no job recorded")
-    both = [i for i in places[0] if i in places[1] and not set(places[0][i]) & set(places[1][i])]
     return {
-        Block(i): ["not in one allocation: " + " against ".join(" and ".join(p[i]) for p in places)]
-        for i in both
+        Block(i): f"not in one allocation: {' and '.join(here)} against {' and '.join(there)}"
+        for i, here in places[0].items()
+        if (there := places[1].get(i)) and not set(here) & set(there)
     }
 
 
 def describe(point: Point) -> str:
-    """A point in words: 'cell/mpi (shipped), 2 ranks, 16 images per rank', and its variant if it is
-    one.
-    """
+    """'cell/mpi (shipped), 2 ranks, 16 images per rank', and the variant if it is one."""
     settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"
-    where = (
-        f"{point.cell}{settings}, {ranks(point.world_size)}, {point.samples_per_rank} images "
-        f"per rank"
-    )
-    return ", ".join([where, *point.variant])
+    size = f"{ranks(point.world_size)}, {point.samples_per_rank} images per rank"
+    return ", ".join([f"{point.cell}{settings}", size, *point.variant])
 
 
 def ranks(n: int) -> str:

@@ -3,64 +3,75 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bench.config import RunConfig
 from bench.record import Run
 from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
-from plots.analyse.blocks import NO_BLOCK
-from plots.read.runs import Unusable, read_folder
+from plots.analyse.comparability import NO_BLOCK
+from plots.analyse.points import by_point
+from plots.read.runs import Unusable, find_logs, find_study, read_log, track
+
+_OF_THE_CONFIG = (
+    *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
+    *("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only"),
+)
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A study's folder as read: one row per usable run, in `runs` if it trained, in `pipelines` if
-    it only made batches.
-
-    `notes` says what had to be assumed.
-    """
+    """A study's folder as read; `notes` says what had to be assumed."""
 
     study: Study
-    runs: pd.DataFrame
-    pipelines: pd.DataFrame
+    runs: pd.DataFrame  # a row for each usable run that trained
+    pipelines: pd.DataFrame  # and for each that only made batches
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
-    host: dict[str, Any]
+    host: dict[str, Any]  # provenance of the run that saw most of the machine
 
 
 def load(folder: Path) -> Loaded:
     """Read a study's folder; raises UsageError where there are no logs."""
-    widest: Mapping[str, Any] = {}  # provenance of the run that saw most of the machine
-
-    def keep(run: Run) -> tuple[dict[str, Any], object, bool]:
-        """Its row, by which processes it was measured, and whether the log bears its own name."""
-        nonlocal widest
-        widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
-        return _row(run), run.processes, _bears_its_name(run)
-
-    found = read_folder(folder, keep)
-    rows, copies = _set_copies_aside(found.kept)
+    paths, superseded = find_logs(folder)
+    study, notes = find_study(folder)
+    rows: list[Row] = []
+    measured: dict[object, list[tuple[bool, str]]] = defaultdict(list)
+    unusable: list[Unusable] = []
+    widest: Mapping[str, Any] = {}
+    for path in track(paths, "run logs read"):
+        run = read_log(path)  # and let it go: all steps of all logs do not fit into memory
+        if isinstance(run, Unusable):
+            unusable.append(run)
+        else:
+            rows.append(_row(run))
+            if run.processes is not None:
+                written = run.config.log_path if run.config else None
+                renamed = written is None or written.name != path.name
+                measured[run.processes].append((renamed, path.name))
+            widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
+    aside = _copies(measured.values())
+    rows = [row for row in rows if row["log"] not in aside]
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
     for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
         row["variant"] = variant
-    rows, mixed = _set_mixed_aside(rows)
+    aside |= _mixed(rows)
     return Loaded(
-        study=found.study,
-        runs=pd.DataFrame(rows),
+        study=study,
+        runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
-        unusable=(*found.unusable, *copies, *mixed),
-        superseded=found.superseded,
-        notes=found.notes,
+        unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
+        superseded=tuple(superseded),
+        notes=notes,
         host=dict(widest),
     )
 
@@ -72,33 +83,18 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _row(run: Run) -> dict[str, Any]:
+def _row(run: Run) -> Row:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
     slowest = np.asarray(run.step_seconds()).max(axis=0)
-    judged = steady_state.judge(slowest)
-    median, p95, p99 = (float(q) for q in np.percentile(slowest, [50, 95, 99]))
+    # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
+    by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
+    median, p95, p99 = np.percentile(slowest, [50, 95, 99]).tolist()
     return {
         "log": run.path.name,
-        **{
-            k: getattr(config, k)
-            for k in (
-                "cell",
-                "backend",
-                "transport",
-                "settings",
-                "world_size",
-                "seed",
-                "position",
-                "study",
-            )
-        },
-        **{
-            k: getattr(config, k)
-            for k in ("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only")
-        },
-        "curves": _curves(config),
+        **{name: getattr(config, name) for name in _OF_THE_CONFIG},
+        "curves": config.curves or by_hand,
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
         "hosts": run.hosts,
@@ -108,11 +104,7 @@ def _row(run: Run) -> dict[str, Any]:
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,
         "steps": len(slowest),
-        "steady": judged.steady,
-        "not_steady_reason": judged.reason,
-        "mser_cut_steps": judged.mser_cut_steps,
-        "level_shift": judged.level_shift,
-        "outlier_steps": judged.outlier_steps,
+        **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
@@ -120,75 +112,28 @@ def _row(run: Run) -> dict[str, Any]:
     }
 
 
-def _bears_its_name(run: Run) -> bool:
-    return (
-        run.config is not None
-        and run.config.log_path is not None
-        and run.config.log_path.name == run.path.name
-    )
-
-
-def _set_copies_aside(
-    measured: Sequence[tuple[dict[str, Any], object, bool]],
-) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Logs of the same processes, started at the same moment, are one measurement, whatever block
-    or name they bear.
-    """
-    original: dict[object, str] = {}
-    for row, processes, _ in sorted(measured, key=lambda one: not one[2]):
-        original.setdefault(processes, row["log"])
-    kept, copies = [], []
-    for row, processes, _ in measured:
-        if processes is None or original[processes] == row["log"]:
-            kept.append(row)
-        else:
-            reason = (
-                f"the same measurement as {original[processes]}: by the same processes, "
-                f"started at the same moment"
-            )
-            copies.append(Unusable(row["log"], "ok", reason))
-    return kept, copies
+def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
+    """Logs by the same processes are one measurement: of (renamed, log) the first one counts."""
+    aside: dict[str, str] = {}
+    for logs in measured:
+        (_, original), *others = sorted(logs)
+        reason = "by the same processes, started at the same moment"
+        aside |= {log: f"the same measurement as {original}: {reason}" for _, log in others}
+    return aside
 
 
 def _input_share(run: Run) -> float | None:
-    """Share of the windows' time that a rank waited for its batches, of the rank that waited most;
-    None in older logs.
-    """
+    """Share of the windows' time that the rank that waited most did; logs of schema 1 have none."""
     if not all("input_seconds" in w for w in run.windows):
         return None
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
     return float(np.max(waited)) / sum(run.window_seconds)
 
 
-def _curves(config: RunConfig) -> tuple[str, ...]:
-    """A run by hand names no curve: a batch per rank is weak scaling, a global batch strong."""
-    return config.curves or (("weak",) if config.batch_per_rank is not None else ("strong",))
-
-
-def _set_mixed_aside(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Unusable]]:
-    """Runs of one point are averaged, so their work must agree; the minority is set aside. Seeds
-    may differ by block.
-    """
-    points: dict[tuple[object, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        points[
-            tuple(row[k] for k in ("cell", "settings", "world_size", "samples_per_rank", "variant"))
-        ].append(row)
-    kept, aside = [], []
-    for group in points.values():
-        for row, other in zip(
-            group, comparability.against_most([r["facts"] for r in group]), strict=True
-        ):
-            kept += [] if other else [row]
-            aside += (
-                [
-                    Unusable(
-                        row["log"],
-                        "ok",
-                        "work differs from its point's other runs: " + "; ".join(other),
-                    )
-                ]
-                if other
-                else []
-            )
-    return sorted(kept, key=lambda r: r["log"]), aside
+def _mixed(rows: list[Row]) -> dict[str, str]:
+    """Runs of one point are averaged, so their work must agree; why the minority is set aside."""
+    aside: dict[str, str] = {}
+    for _, group in by_point(pd.DataFrame(rows)) if rows else ():
+        others = zip(group["log"], comparability.against_most(group["facts"]), strict=True)
+        aside |= {log: f"work differs from its point's other runs: {d}" for log, d in others if d}
+    return aside

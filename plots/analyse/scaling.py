@@ -1,10 +1,10 @@
-"""Throughput, and weak and strong scaling against a named baseline: pure functions of points by
-block.
-"""
+"""Throughput, and weak and strong scaling against a named baseline: pure functions of points."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,23 +12,16 @@ import numpy as np
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.blocks import ALL_BLOCKS, Block, block_name
-from plots.analyse.points import (
-    CURVES,
-    NO_SETTINGS,
-    NotCompared,
-    Point,
-    Table,
-    describe,
-    shared_blocks,
-)
+from plots.analyse.points import CURVES, NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
+from plots.read.calibrations import Calibration
+
+# nodes of a job may be of several kinds: a calibration is of the same ones
+_SAME_NODES_MAY_DIFFER = (*comparability.OF_THE_POINT, *comparability.EXCHANGE, "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """Images/s of one point of one curve; `step_seconds` is its inverse times the images of a
-    step.
-    """
+    """One point of one curve: geometric means over blocks with their t intervals."""
 
     curve: str
     point: Point
@@ -36,57 +29,45 @@ class Throughput:
     step_seconds: Estimate
     runs: int
     flags: tuple[str, ...]
-    input_share: float | None = None
+    input_share: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """One point against a one-rank baseline: `common` is the plain single process, `own` the cell's
-    own one rank, `same nodes` the plain process that calibrated the point's own nodes in its own
-    job.
-
-    `efficiency` is T(p0)/T(p) for weak scaling and that over p for strong; `speedup` is efficiency
-    times p; `step_overhead_seconds` is T(p) - T(p0), which has a meaning for weak scaling only.
-    """
+    """One point against a one-rank baseline."""
 
     curve: str
     point: Point
-    kind: str
+    kind: str  # common: a plain process; own: the cell's one rank; same nodes: their calibration
     baseline: Point
     baseline_images_per_s: Estimate
-    efficiency: Estimate
-    speedup: Estimate
-    step_overhead_seconds: float | None
-    paired: bool
+    efficiency: Estimate  # T(p0)/T(p) for weak scaling, that over p for strong
+    speedup: Estimate  # efficiency times p
+    step_overhead_seconds: float | None  # T(p) - T(p0); has a meaning for weak scaling only
+    paired: bool  # by block
     flags: tuple[str, ...]
 
 
-def throughput(table: Table) -> list[Throughput]:
-    """Images/s of every point of every curve: geometric mean over blocks with its t interval."""
-    rows = []
+def throughput(table: Table) -> Iterator[Throughput]:
+    """Every point of every curve, rising along each series."""
+    falls = "not monotone: fewer images/s than the next smaller point"
     for curve in CURVES:
+        smaller: dict[object, float] = {}  # images/s of a series' point before
         for point in table.on(curve):
             means = table.blocks[point].values()
-            images_per_s = stats.geometric_mean(
-                [point.samples_per_step / m.step_seconds for m in means]
+            seconds = [m.step_seconds for m in means]
+            rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
+            waiting = float(np.mean([m.input_share for m in means]))
+            yield Throughput(
+                curve=curve,
+                point=point,
+                images_per_s=rate,
+                step_seconds=stats.geometric_mean(seconds),
+                runs=sum(m.runs for m in means),
+                flags=(falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
+                input_share=None if math.isnan(waiting) else waiting,
             )
-            seconds = stats.geometric_mean([m.step_seconds for m in means])
-            shares = [m.input_share for m in means]
-            waiting = (
-                None if None in shares else float(np.mean([s for s in shares if s is not None]))
-            )
-            rows.append(
-                Throughput(
-                    curve=curve,
-                    point=point,
-                    images_per_s=images_per_s,
-                    step_seconds=seconds,
-                    runs=sum(m.runs for m in means),
-                    flags=(),
-                    input_share=waiting,
-                )
-            )
-    return [replace(r, flags=_flags(_before(r, rows), r)) for r in rows]
+            smaller[point.series(curve)] = rate.value
 
 
 def size(curve: str, point: Point) -> int:
@@ -94,142 +75,119 @@ def size(curve: str, point: Point) -> int:
     return point.samples_per_rank if curve == "batch" else point.world_size
 
 
-def _before(row: Throughput, rows: list[Throughput]) -> Throughput | None:
-    """The next smaller point of the same series; rows are in rising order."""
-
-    def series(r: Throughput) -> tuple[object, ...]:
-        return r.curve, r.point.variant, r.point.settings, r.point.cell, r.point.fixed(r.curve)
-
-    smaller = [
-        r
-        for r in rows
-        if series(r) == series(row) and size(r.curve, r.point) < size(row.curve, row.point)
-    ]
-    return smaller[-1] if smaller else None
+def efficiency(table: Table) -> Iterator[Scaled | NotCompared]:
+    """Every distributed point against the common and its own one-rank baseline."""
+    for curve, point, plain in _distributed(table):
+        own = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
+        for kind, baseline in (("common", plain), ("own", own)):
+            if baseline != point:
+                yield from _against(table, curve, point, kind, baseline)
 
 
-def _flags(before: Throughput | None, row: Throughput) -> tuple[str, ...]:
-    falls = before is not None and row.images_per_s.value < before.images_per_s.value
-    return ("not monotone: fewer images/s than the next smaller point",) if falls else ()
-
-
-def efficiency(table: Table) -> tuple[list[Scaled], list[NotCompared]]:
-    """Weak and strong scaling of every distributed point against the common and its own one-rank
-    baseline.
-    """
-    rows: list[Scaled] = []
-    missing: list[NotCompared] = []
+def _distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
+    """Curve, point, and the plain process with as many images."""
     for curve in ("weak", "strong"):
         for point in table.on(curve):
-            batch = point.fixed(curve)
-            alone = comparability.without_exchange(point.variant)
-            baselines = {
-                "common": Point(NO_SETTINGS, "single", 1, batch, alone),
-                "own": point._replace(world_size=1, samples_per_rank=batch),
-            }
-            for kind, baseline in baselines.items():
-                if point.cell == "single" or (kind == "own" and point == baseline):
-                    continue
-                found, reasons = _scaled(table, curve, point, kind, baseline)
-                rows += [found] if found else []
-                missing += reasons
-    return rows, missing
+            if point.cell != "single":
+                alone = comparability.without_exchange(point.variant)
+                yield curve, point, Point(NO_SETTINGS, "single", 1, point.fixed(curve), alone)
 
 
-def _scaled(
+def _against(
     table: Table, curve: str, point: Point, kind: str, baseline: Point
-) -> tuple[Scaled | None, list[NotCompared]]:
+) -> Iterator[Scaled | NotCompared]:
     what = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         reason = "the baseline was not run, or no run of it is usable"
-        return None, [NotCompared(what, reason, baseline)]
+        yield NotCompared(what, reason, baseline)
+        return
     ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
-    before, after, differ = shared_blocks(table, baseline, point, ignore)
-    shared, paired = _pairing(table.blocks[baseline].keys(), table.blocks[point].keys())
-    if not paired:
-        before, after = (
-            [m.step_seconds for m in table.blocks[p].values()] for p in (baseline, point)
-        )
-        everywhere = [
-            f for p in (baseline, point) for m in table.blocks[p].values() for f in m.facts
-        ]
-        differ = {
-            ALL_BLOCKS: comparability.differences(
-                everywhere, (), (*ignore, *comparability.PER_BLOCK)
-            )
-        }
-    missing = [
-        NotCompared(f"{what}, {block_name(b)}", "; ".join(d)) for b, d in differ.items() if d
-    ]
-    if not before or (missing and not paired):
-        return None, missing
-    ratio = (
-        stats.paired_ratio(numerator=before, denominator=after).estimate
-        if paired
-        else stats.welch_ratio(numerator=before, denominator=after)
-    )
-    row = scaled(
-        curve=curve,
-        point=point,
-        kind=kind,
-        baseline=baseline,
-        before=before,
-        after=after,
-        ratio=ratio,
-        paired=paired,
-    )
-    how = (
-        f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation: Welch's "
-        f"interval"
-    )
-    return row if paired else replace(row, flags=(*row.flags, how)), missing
+    ours, theirs = table.blocks[point].keys(), table.blocks[baseline].keys()
+    shared = len(ours & theirs)
+    # Paired where either has no other block, or two or more make at least half of the point's.
+    # Fewer, such as one that was done again, must not stand for all: the others were on other
+    # nodes, and the two points are then compared as they are.
+    if 0 < shared == min(len(ours), len(theirs)) or (shared > 1 and 2 * shared >= len(ours)):
+        blocks, missing = table.shared(baseline, point, ignore, what)
+        yield from missing
+        if blocks:
+            before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
+            yield _scaled(curve, point, kind, baseline, before, after)
+        return
+    facts = table.facts(baseline, theirs), table.facts(point, ours)
+    if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
+        yield NotCompared(f"{what}, all blocks", "; ".join(other))
+        return
+    before, after = table.seconds(baseline, theirs), table.seconds(point, ours)
+    row = _scaled(curve, point, kind, baseline, before, after, paired=False)
+    few = f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation"
+    yield replace(row, flags=(*row.flags, f"{few}: Welch's interval"))
 
 
-def _pairing(baseline: Set[Block], point: Set[Block]) -> tuple[int, bool]:
-    """How many blocks two points share in one allocation, and whether they are compared block by
-    block.
+def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | NotCompared]:
+    """Every distributed point against the plain processes that calibrated its nodes in its job.
 
-    They are where either has no other block, or two or more make at least half of the point's.
-    Fewer, such as one that was done again, must not stand for all: the others were on other nodes,
-    and the two points are then compared as they are.
+    Each block is divided by the calibration of its own allocation before blocks meet, so that the
+    speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
+    and over start and end.
     """
-    shared = len(baseline & point)
-    whole = 0 < shared == min(len(baseline), len(point))
-    return shared, whole or (shared > 1 and 2 * shared >= len(point))
+    here: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
+    for c in good:
+        here[c.allocation, c.samples_per_step].append(c)
+    for curve, point, plain in _distributed(table):
+        what = f"{curve}: {describe(point)} against the calibration of the same nodes"
+        before, after = [], []
+        for block, mean in table.blocks[point].items():
+            batch = plain.samples_per_step
+            alone = _alone(here.get((block.allocation, batch), ()), batch, mean)
+            if isinstance(alone, str):
+                yield NotCompared(f"{what}, {block.name}", alone)
+            else:
+                before.append(alone)
+                after.append(mean.step_seconds)
+        if before:
+            yield _scaled(curve, point, "same nodes", plain, before, after)
 
 
-def scaled(
-    *,
+def _alone(found: Sequence[Calibration], batch: int, mean: BlockMean) -> float | str:
+    """Seconds of a step of one plain process on a block's own nodes, or why they are not known."""
+    nodes = {host: [c for c in found if c.host == host] for host in mean.hosts}
+    if not found:
+        return f"no usable calibration at {batch} images per step"
+    if lacking := [host for host, own in nodes.items() if not own]:
+        return f"no usable calibration of {', '.join(lacking)}"
+    facts = [c.facts for own in nodes.values() for c in own]
+    if other := comparability.differences(facts, mean.facts, _SAME_NODES_MAY_DIFFER):
+        return "; ".join(other)
+    return float(np.mean([np.mean([c.step_seconds for c in own]) for own in nodes.values()]))
+
+
+def _scaled(
     curve: str,
     point: Point,
     kind: str,
     baseline: Point,
     before: Sequence[float],
     after: Sequence[float],
-    ratio: Estimate,
-    paired: bool,
+    paired: bool = True,
 ) -> Scaled:
-    """Efficiency and speed-up that follow from step seconds of the baseline and the point, and
-    their ratio T(p0)/T(p).
-    """
-    p = point.world_size
-    e = ratio if curve == "weak" else ratio.times(1 / p)
-    rate = stats.geometric_mean([baseline.samples_per_step / s for s in before])
-    overhead = (
-        None
-        if curve == "strong"
-        else float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
-    )
-    flags = ("above 100 %",) if e.value > 1 else ()
+    """From step seconds of the baseline and the point; paired, they are of the same blocks."""
+    weak, p = curve == "weak", point.world_size
+    if paired:
+        ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
+    else:
+        ratio = stats.welch_ratio(numerator=before, denominator=after)
+    gained = ratio if weak else ratio.times(1 / p)
+    overhead = stats.geometric_mean(after).value - stats.geometric_mean(before).value
     return Scaled(
         curve=curve,
         point=point,
         kind=kind,
         baseline=baseline,
-        baseline_images_per_s=rate,
-        efficiency=e,
-        speedup=e.times(p),
-        step_overhead_seconds=overhead,
+        baseline_images_per_s=stats.geometric_mean([baseline.samples_per_step / s for s in before]),
+        efficiency=gained,
+        speedup=gained.times(p),
+        step_overhead_seconds=overhead if weak else None,
         paired=paired,
-        flags=flags,
+        flags=("above 100 %",) if gained.value > 1 else (),
     )

@@ -1,21 +1,19 @@
-"""One study, analysed: everything that figures, report and summary print, computed once and rounded
-nowhere.
-"""
+"""One study, analysed: everything that a report prints, computed once and rounded nowhere."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, RunConfig, fields_with
+from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, input_pipeline, scaling
-from plots.analyse import variants as gains
+from plots.analyse import comparability, comparison, coverage, scaling
+from plots.analyse.comparability import usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
@@ -24,9 +22,7 @@ from plots.read.calibrations import Calibration
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """Step time of the slowest rank at one point: medians over runs of each run's percentiles, and
-    how many runs to look at.
-    """
+    """Step time of the slowest rank at one point: medians over runs of each run's percentiles."""
 
     point: Point
     runs: int
@@ -39,10 +35,20 @@ class StepTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Images/s over blocks of one configuration that made batches and trained nothing."""
+
+    dataset: str
+    samples_per_rank: int
+    num_workers: str
+    variant: tuple[str, ...]  # what else tells it from the others
+    images_per_s: Estimate
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What the logs say. `loaded` keeps what they do not: unusable logs, superseded attempts,
-    notes.
-    """
+    """What the logs say; `loaded` keeps what they do not."""
 
     loaded: Loaded
     table: Table
@@ -51,12 +57,12 @@ class Analysis:
     throughput: list[scaling.Throughput]
     efficiency: list[scaling.Scaled]
     comparisons: list[comparison.Comparison]
-    gains: list[gains.Gain]
+    gains: list[comparison.Gain]
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
     digests: list[comparability.DigestCheck]
-    varying: list[str]
-    pipelines: list[input_pipeline.Pipeline]
+    varying: list[str]  # facts that differ though no point asks for it
+    pipelines: list[Pipeline]
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
     calibrated: Calibrated | None
@@ -69,28 +75,15 @@ class Analysis:
     @property
     def notes(self) -> list[str]:
         """What had to be assumed, and what is not as planned."""
-        lost = self.loaded.study.primary is not None and not any(
-            c.primary for c in self.comparisons
-        )
-        lines = [
-            "The primary comparison that the study names is not exactly one here, so none is left "
-            "out of Holm's correction."
-        ]
+        study, found = self.loaded.study, list(self.loaded.notes)
         studies = Counter(self.loaded.runs["study"].fillna("none")).most_common()
-        foreign = (
-            [
-                f"The runs are of several studies: "
-                f"{', '.join(f'{name} ({n})' for name, n in studies)}."
-            ]
-            if studies[1:]
-            else []
-        )
-        return [
-            *self.loaded.notes,
-            *foreign,
-            *(lines if lost else []),
-            *(f"not the same in all runs: {v}" for v in self.varying),
-        ]
+        if studies[1:]:
+            names = ", ".join(f"{name} ({n})" for name, n in studies)
+            found.append(f"The runs are of several studies: {names}.")
+        if study.primary is not None and not any(c.primary for c in self.comparisons):
+            wrong = "The primary comparison that the study names is not exactly one here"
+            found.append(f"{wrong}, so none is left out of Holm's correction.")
+        return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
     def tests(self) -> int:
@@ -99,71 +92,89 @@ class Analysis:
 
 
 def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -> Analysis:
-    """All numbers of a study whose folder holds at least one usable run; `calibrations` None: it
-    was not run by jobs.
-    """
-    table, planned = tabulate(loaded.runs), coverage.planned(loaded.study)
-    efficiency, no_efficiency = scaling.efficiency(table)
-    gained, no_gain = gains.measure(table)
-    comparisons, no_comparison = comparison.compare(
-        table,
-        loaded.study.margin,
-        loaded.study.primary,
-        reference=loaded.study.reference,
-        candidate=loaded.study.candidate,
-    )
+    """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
+    study, table = loaded.study, tabulate(loaded.runs)
+    planned = coverage.planned(study)
+    found = [
+        *comparison.compare(table, study),
+        *comparison.gains(table),
+        *scaling.efficiency(table),
+    ]
+    asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
+    gains = [x for x in found if isinstance(x, comparison.Gain)]
     return Analysis(
         loaded=loaded,
         table=table,
-        reference=loaded.study.reference,
-        candidate=loaded.study.candidate,
-        throughput=scaling.throughput(table),
-        efficiency=efficiency,
-        comparisons=comparisons,
-        gains=gained,
-        not_compared=no_comparison + no_gain + no_efficiency,
-        step_times=_step_times(loaded.runs),
-        digests=comparability.compare_digests(loaded.runs),
-        varying=comparability.varying(loaded.runs),
-        pipelines=input_pipeline.measure(loaded.pipelines),
+        reference=study.reference,
+        candidate=study.candidate,
+        throughput=list(scaling.throughput(table)),
+        efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
+        comparisons=[x for x in found if isinstance(x, comparison.Comparison)],
+        gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
+        not_compared=[x for x in found if isinstance(x, NotCompared)],
+        step_times=list(_step_times(loaded.runs)),
+        digests=list(comparability.compare_digests(loaded.runs)),
+        varying=comparability.differences(loaded.runs["facts"], (), asked),
+        pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
-        gaps=coverage.find(loaded.study.blocks, planned, table),
+        gaps=list(coverage.find(study.blocks, planned, table)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
     )
 
 
-def _step_times(runs: pd.DataFrame) -> list[StepTimes]:
-    rows = []
-    for point, group in by_point(runs):
-        median, p95, p99 = (
-            stats.median_estimate(group[f"step_seconds_{q}"].tolist())
-            for q in ("median", "p95", "p99")
-        )
-        rows.append(
-            StepTimes(
-                point=point,
-                runs=len(group),
-                median_seconds=median,
-                p95_seconds=p95,
-                p99_seconds=p99,
-                steps_per_run=int(group["steps"].max()),
-                outlier_steps=int(group["outlier_steps"].sum()),
-                not_steady_runs=int((~group["steady"].astype(bool)).sum()),
-            )
-        )
-
+def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
     def order(p: Point) -> tuple[object, ...]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
 
-    return sorted(rows, key=lambda r: order(r.point))
+    for point, group in sorted(by_point(runs), key=lambda found: order(found[0])):
+        columns = [group[f"step_seconds_{q}"].tolist() for q in ("median", "p95", "p99")]
+        median, p95, p99 = map(stats.median_estimate, columns)
+        yield StepTimes(
+            point=point,
+            runs=len(group),
+            median_seconds=median,
+            p95_seconds=p95,
+            p99_seconds=p99,
+            steps_per_run=int(group["steps"].max()),
+            outlier_steps=int(group["outlier_steps"].sum()),
+            not_steady_runs=int((~group["steady"].astype(bool)).sum()),
+        )
+
+
+def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
+    """Averaged as training runs are: on time inside a block, then over blocks on logs."""
+    if runs.empty:
+        return
+    columns = ("dataset", "num_workers")
+    told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
+    keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
+    if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
+        sizes = (f"world_size={n}" for n in runs["world_size"])
+        told = [(*words, size) for words, size in zip(told, sizes, strict=True)]
+    keyed["variant"] = [
+        tuple(word for word in words if word.partition("=")[0] not in columns) for words in told
+    ]
+    by = ["dataset", "samples_per_rank", "num_workers", "variant"]
+    grouped: Any = runs.assign(**keyed).groupby(by)
+    for (dataset, batch, workers, variant), rows in grouped:
+        seconds = rows.groupby(["block", "allocation"], sort=False)["step_seconds_mean"].mean()
+        rates = rows["samples_per_step"].iloc[0] / seconds
+        yield Pipeline(
+            dataset=dataset,
+            samples_per_rank=int(batch),
+            num_workers=workers,
+            variant=variant,
+            images_per_s=stats.geometric_mean(rates.tolist()),
+            runs=len(rows),
+        )
 
 
 def machine(host: dict[str, Any]) -> str:
     """The machine of a run in one line: processor, cores, nodes."""
-    ranks = comparability.ranks(host)
-    cpus = Counter(str(r["cpu"]) for r in ranks if "cpu" in r)
-    cores = {r["cpus_on_node"] for r in ranks if "cpus_on_node" in r}
-    nodes = len({r["hostname"] for r in ranks if "hostname" in r})
+    ranks = host.get("ranks", ())
+    cpus = Counter(rank["cpu"] for rank in ranks if "cpu" in rank)
+    cores = {n for rank in ranks if (n := rank.get("cpus_on_node")) is not None}
+    nodes = len({rank["hostname"] for rank in ranks})
     words = [" + ".join(cpus) or "processor not recorded"]
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
     words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
@@ -171,22 +182,12 @@ def machine(host: dict[str, Any]) -> str:
 
 
 def workload(a: Analysis) -> str:
-    """What was trained, in a few words, from the facts that all runs share; what is not as usual is
-    named.
-    """
-    shared = comparability.shared(a.loaded.runs["cell"], a.loaded.runs["facts"])
-    words = [
-        shared.get("model", "several models"),
-        f"{shared.get('dataset', 'several kinds of')} data",
-    ]
+    """What was trained, from the facts that all runs share; what is not as usual is named."""
+    runs = a.loaded.runs
+    shared = comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
+    words = [shared.get("model", "several models")]
+    words += [f"{shared.get('dataset', 'several kinds of')} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
-    named = fields_with(Role.DISCLOSED)
-    return ", ".join(
-        [*words, *(f"{k}={shared[k]}" for k in named if shared.get(k, usual(k)) != usual(k))]
-    )
-
-
-def usual(field: str) -> str:
-    """A field's default as facts write it."""
-    return str(RunConfig.model_fields[field].default)
+    unusual = [k for k in fields_with(Role.DISCLOSED) if shared.get(k, usual(k)) != usual(k)]
+    return ", ".join([*words, *(f"{k}={shared[k]}" for k in unusual)])

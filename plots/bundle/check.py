@@ -17,14 +17,14 @@ from bench.study.status import difference
 from plots.read.runs import ATTEMPT
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
-Logs = Mapping[str, Run]
+Logs = Mapping[str, Run]  # by path
 Configs = Mapping[str, RunConfig]  # by run id
 
 _DIFFERS = 1e-9  # relative: another machine's last bits
 
 
 def is_log(path: str) -> bool:
-    """Whether a file of the folder is a run log, of a run or of a calibration."""
+    """Whether a file of the folder is a log, of a run or of a calibration."""
     return path.startswith(("runs/", "calibration/")) and path.endswith(".jsonl")
 
 
@@ -48,110 +48,76 @@ def problems(
         elif not job.script and not job.slurm_id:
             yield "jobs.jsonl: a record names neither a job script nor a job"
     yield from _at_work(contents)
+    measured: dict[object, str] = {}
     for path, run in logs.items():
-        yield from (f"{path} {problem}" for problem in _log_problems(path, run, study, planned))
-    yield from _doubled({path: run for path, run in logs.items() if is_last(path)})
+        if is_last(path):  # an earlier attempt may be why the run was done again
+            if run.config is None and any(event["event"] == "start" for event in run.events):
+                yield f"{path} is damaged, or of a later version: its start cannot be read"
+            elif run.broken is not None:
+                yield f"{path} is damaged: {run.broken.removeprefix('damaged log: ')}"
+            if run.state == "running":
+                yield f"{path} has no end: wait for its job, or do it again if the job is gone"
+            if run.config and (other := measured.setdefault(run.processes or path, path)) != path:
+                yield f"{path} and {other} are one and the same measurement"
+        if run.config is not None and (problem := _other_run(path, run.config, study, planned)):
+            yield f"{path} {problem}"
 
 
 def _at_work(contents: Contents) -> Iterator[str]:
     """Jobs whose last start has no end; jobs of a batch system hold no lock."""
-    for path in sorted(
-        path for path in contents if path.startswith("jobs/") and path.endswith(".jsonl")
-    ):
+    for path in sorted(path for path in contents if PurePath(path).match("jobs/*.jsonl")):
         said = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
-        begun = [(job, restart) for event, job, restart in said if event == "begin"]
+        begun = [place for event, *place in said if event == "begin"]
         if begun and ("end", *begun[-1]) not in said:
-            place = allocation(*begun[-1])
-            yield (
-                f"{path}: {place} has begun and not ended; wait for it, or submit again if it "
-                f"is gone (python -m slurm submit)"
-            )
+            cure = "wait for it, or submit again if it is gone (python -m slurm submit)"
+            yield f"{path}: {allocation(*begun[-1])} has begun and not ended; {cure}"
 
 
-def _log_problems(path: str, run: Run, study: Study, planned: Configs) -> Iterator[str]:
-    if is_last(path):  # an earlier attempt may be why the run was done again
-        if run.config is None and any(event["event"] == "start" for event in run.events):
-            yield "is damaged, or of a later version: its start cannot be read"
-        elif run.broken is not None:
-            yield f"is damaged: {run.broken.removeprefix('damaged log: ')}"
-        if run.state == "running":
-            yield "has no end: wait for its job, or do it again if the job is gone"
-    if (config := run.config) is None:
-        return
+def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> str:
+    """In what a log is not of the run that the study plans under its name; '' if in nothing."""
     name = ATTEMPT.sub("", PurePath(path).name)
+    written = config.log_path and config.log_path.name
     if config.study != study.name:
-        yield f"is of study {config.study!r}, not of {study.name!r}"
-    elif config.log_path is None or config.log_path.name != name:
-        yield (
-            f"is of another run than its name says: it was written as "
-            f"{config.log_path and config.log_path.name}"
-        )
-    elif (wanted := _wanted(path, name, config, study, planned)) is None:
-        yield "is of no run that study.toml plans; put it elsewhere"
-    elif found := difference(wanted, config):
-        yield f"has {found}"
-
-
-def _wanted(
-    path: str, name: str, found: RunConfig, study: Study, planned: Configs
-) -> RunConfig | None:
-    """What the study plans under that name."""
+        return f"is of study {config.study!r}, not of {study.name!r}"
+    if written != name:
+        return f"is of another run than its name says: it was written as {written}"
+    wanted = planned.get(name.removesuffix(".jsonl"))
     if path.startswith("calibration/"):
-        return calibration_of(study, found.samples_per_rank, found.block or 0)
-    return planned.get(name.removesuffix(".jsonl"))
-
-
-def _doubled(logs: Logs) -> Iterator[str]:
-    measured: dict[object, str] = {}
-    for path, run in logs.items():
-        if (
-            run.config is not None
-            and run.processes is not None
-            and (other := measured.setdefault(run.processes, path)) != path
-        ):
-            yield f"{path} and {other} are one and the same measurement"
+        wanted = calibration_of(study, config.samples_per_rank, config.block or 0)
+    if wanted is None:
+        return "is of no run that study.toml plans; put it elsewhere"
+    found = difference(wanted, config)
+    return f"has {found}" if found else ""
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
-    """Where the report that was `kept` says other than the one `made` now, and where equal work did
-    not end equal.
-    """
+    """Where the report that was `kept` contradicts the one `made`, or equal work ended apart."""
     fresh = json.loads(made["summary.json"])
     for check in fresh["equal_parameters"]:
         for mismatch in check["mismatches"]:
             yield f"cells that did equal work ended with different parameters: {mismatch}"
-    if "report.md" in kept and kept["report.md"] != made["report.md"]:
-        yield "report.md is not what the logs say; make it again: python -m plots report"
-    if "summary.json" in kept:
-        try:
-            earlier = json.loads(kept["summary.json"])
-            where = (
-                _contradiction(earlier, fresh) if isinstance(earlier, dict) else "it is no table"
-            )
-        except (ValueError, RecursionError):
-            where = "it is no JSON"
-        if where is not None:
-            yield (
-                f"summary.json is not what the logs say ({where}); make it again: python -m "
-                f"plots report"
-            )
+    again = "make it again: python -m plots report"
+    if kept.get("report.md", made["report.md"]) != made["report.md"]:
+        yield f"report.md is not what the logs say; {again}"
+    try:
+        where = _contradiction(json.loads(kept.get("summary.json", b"{}")), fresh)
+    except (ValueError, RecursionError):
+        where = "it is no JSON"
+    if where is not None:
+        yield f"summary.json is not what the logs say ({where or 'it is no table'}); {again}"
 
 
 def _contradiction(kept: Any, fresh: Any, where: str = "") -> str | None:
-    """Where two summaries differ, or None. A newer version may say more, and another machine round
-    the last bits otherwise.
-    """
+    """Where two summaries differ, or None. A newer version may say more, and round otherwise."""
     match kept, fresh:
         case dict(), dict():
-            pairs = ((f"{where}.{key}", value, fresh.get(key)) for key, value in kept.items())
+            pairs = [(f"{where}.{key}", value, fresh.get(key)) for key, value in kept.items()]
         case list(), list() if len(kept) == len(fresh):
-            pairs = (
-                (f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(kept, fresh, strict=True))
-            )
+            both = zip(kept, fresh, strict=True)
+            pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(both)]
         case float(), float() if math.isclose(kept, fresh, rel_tol=_DIFFERS):
             return None
         case _:
             return None if kept == fresh else where.lstrip(".")
-    return next(
-        (found for place, a, b in pairs if (found := _contradiction(a, b, place)) is not None), None
-    )
+    found = (_contradiction(a, b, place) for place, a, b in pairs)
+    return next((place for place in found if place is not None), None)

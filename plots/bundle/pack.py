@@ -1,40 +1,43 @@
-"""Pack one study for citing: read its folder, refuse one that contradicts itself, write one
-archive.
+"""Pack one study for citing: refuse a folder that contradicts itself, write one archive with a
+manifest of every file, how the runs ended, what is missing and on what they ran.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path, PurePath
+from typing import Any
 
 from bench.config import UsageError
-from bench.record import Run, read_run
-from bench.study.definition import Study
+from bench.record import STATES, Run, parse_run
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.jobs import read_records
 from bench.study.plan import plan
 from plots.bundle import check
-from plots.bundle.manifest import NAME, manifest
+from plots.bundle.check import Contents, Logs
 from plots.report import write as report
 
+SCHEMA = 1  # of the manifest
 _BELONGS = (
-    "study.toml",
-    "jobs.jsonl",
-    "job-*.sh",
-    "runs/*.jsonl",
-    "runs/*.out",
-    "jobs/*",
-    "calibration/*",
+    *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
+    *("jobs/*", "calibration/*"),
 )
 _REPORT = ("report.md", "summary.json", "figures/*", "*.csv")  # made afresh
+_OF_A_RANK = (
+    *("hostname", "cpu", "cpus_on_node", "memory_bytes", "threads", "source"),
+    *("gpu", "gpu_memory_bytes", "cuda", "cudnn"),
+)
 
 
 def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
@@ -49,51 +52,113 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     target = place / f"{name}.tar.gz" if place.is_dir() else place
     with _nobody_works_in(folder):
         contents = _read(folder, _BELONGS)
-        logs = {path: read_run(folder / path) for path in contents if check.is_log(path)}
-        study, jobs = _study(folder), read_records(folder / "jobs.jsonl")
+        if "study.toml" not in contents:
+            no_plan = "there is no study.toml, and so no plan"
+            raise UsageError(f"{folder}: {no_plan}; bundle a study that python -m slurm ran")
+        study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
+        logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
-        planned = {
-            run.id: run.config for block in plan(study, blocks, folder / "runs") for run in block
-        }
+        runs = [run for block in plan(study, blocks, folder / "runs") for run in block]
+        planned = {run.id: run.config for run in runs}
         _refuse(folder, check.problems(contents, logs, study, planned, jobs))
         kept = _read(folder, _REPORT)
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
             made = _read(Path(fresh), _REPORT)
-        _refuse_changed(folder, contents)
+        now = _read(folder, _BELONGS)  # jobs of a batch system hold no lock
+        for path in sorted(now.keys() | contents.keys()):
+            if now.get(path) != contents.get(path):
+                late = "changed while the study was read; bundle it when nobody works in it"
+                raise UsageError(f"{folder}: {path} {late}")
         _refuse(folder, check.report_problems(kept, made))
-        there = {
-            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-        }
+        there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    left_out = there - contents.keys() - made.keys()
+    facts = _manifest(name, contents | made, logs, planned, left_out)
+    files = {**contents, **made, "MANIFEST.json": (json.dumps(facts, indent=1) + "\n").encode()}
+    data = _archive(name, files, _newest(logs))
+    if not force and target.exists() and target.read_bytes() != data:
+        cure = "replace it with --force, or name another --out"
+        raise UsageError(f"{target} is there with other contents; {cure}")
+    return write_whole(target, data)
+
+
+@contextmanager
+def _nobody_works_in(folder: Path) -> Iterator[None]:
+    """Keep jobs from starting here meanwhile. Raises UsageError where one is running."""
+    if not (folder / "jobs.jsonl").exists():
+        yield
+        return
+    with (folder / "jobs.jsonl").open() as file:
+        if not take_lock(file, alone=False):
+            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it")
+        yield
+
+
+def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
+    found = {path for pattern in patterns for path in folder.glob(pattern)}
+    paths = sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
+    for path in paths:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            away = f"leads out of the folder, to {path.resolve()}"
+            raise UsageError(f"{path} {away}; put a copy in its place, or remove it")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _refuse(folder: Path, found: Iterator[str]) -> None:
+    """Raise UsageError with the first problem and the number of the others."""
+    if problems := list(found):
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
+
+
+def _manifest(
+    name: str, contents: Contents, logs: Logs, planned: Iterable[str], left_out: Iterable[str]
+) -> dict[str, Any]:
+    """Plain values, in an order that depends on the contents alone; `planned`: ids of runs."""
     runs = {PurePath(path).stem: run for path, run in logs.items() if check.is_last(path)}
-    left_out = sorted(there - contents.keys() - made.keys())
-    facts = manifest(name, contents | made, runs, planned, left_out)
-    _write(
-        target,
-        archive(
-            name,
-            {**contents, **made, NAME: (json.dumps(facts, indent=1) + "\n").encode()},
-            _newest(logs),
-        ),
-        force,
-    )
-    return target
+    states = {id_: runs[id_].state if id_ in runs else "planned" for id_ in sorted(planned)}
+    counts = Counter(states.values())
+    report = json.loads(contents["summary.json"])
+    told = report["study"]
+    return {
+        "schema": SCHEMA,
+        "folder": name,
+        "study": tomllib.loads(contents["study.toml"].decode()),
+        "blocks": {"planned": told["blocks_planned"], "usable": told["blocks_usable"]},
+        "runs": {"planned": len(states), "by_state": {state: counts[state] for state in STATES}},
+        "gaps": [
+            {"run": id_, "state": state, "reason": runs[id_].problem if id_ in runs else None}
+            for id_, state in states.items()
+            if state != "ok"
+        ],
+        "points_with_missing_blocks": report["gaps"],
+        "superseded_attempts": sorted(filter(check.is_attempt, contents)),
+        "provenance": _provenance(runs.values()),
+        "files": [
+            {"path": path, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for path, data in sorted(contents.items())
+        ],
+        "left_out": sorted(left_out),
+    }
 
 
-def _study(folder: Path) -> Study:
-    """What was planned. Raises UsageError where the file is not there or not valid."""
-    if not (folder / "study.toml").exists():
-        raise UsageError(
-            f"{folder}: there is no study.toml, so nobody can tell what was planned; bundle a "
-            f"study that was run by python -m slurm"
-        )
-    return read_study(folder / "study.toml")
+def _provenance(runs: Iterable[Run]) -> dict[str, list[Any]]:
+    """Every value that the runs recorded of versions, code and hardware: of one, all agree."""
+    seen: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        told = [("platform", run.host.get("platform"))]
+        for part in ("versions", "git", "env"):
+            told += [(f"{part}.{k}", value) for k, value in run.host.get(part, {}).items()]
+        for rank in run.host.get("ranks", ()):
+            told += [(name, rank.get(name)) for name in _OF_A_RANK]
+        for name, value in told:
+            if value is not None:
+                seen[name].add(json.dumps(value, sort_keys=True))
+    return {name: list(map(json.loads, sorted(values))) for name, values in sorted(seen.items())}
 
 
-def archive(name: str, contents: Mapping[str, bytes], time: int) -> bytes:
-    """A tar.gz of files below `name`/: sorted, of nobody, all of one time, so that equal contents
-    are equal bytes.
-    """
+def _archive(name: str, contents: Contents, time: int) -> bytes:
+    """A tar.gz of files below `name`/: sorted, of nobody, all of one time."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for path, data in sorted(contents.items()):
@@ -105,69 +170,8 @@ def archive(name: str, contents: Mapping[str, bytes], time: int) -> bytes:
 
 def _newest(logs: Mapping[str, Run]) -> int:
     """Seconds since 1970 at which the newest run began, 0 where none says."""
-    starts = []
+    starts = [0]
     for run in logs.values():
-        with suppress(LookupError, TypeError, ValueError):
+        with suppress(LookupError, ValueError):
             starts.append(int(datetime.fromisoformat(run.host["started"]).timestamp()))
-    return max(starts, default=0)
-
-
-def _read(folder: Path, patterns: tuple[str, ...]) -> dict[str, bytes]:
-    paths = {
-        path
-        for pattern in patterns
-        for path in folder.glob(pattern)
-        if path.is_file() and path.suffix != ".tmp"
-    }
-    if away := sorted(
-        path for path in paths if not path.resolve().is_relative_to(folder.resolve())
-    ):
-        raise UsageError(
-            f"{away[0]} leads out of the folder, to {away[0].resolve()}; put a copy in its place, "
-            f"or remove it"
-        )
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-
-
-@contextmanager
-def _nobody_works_in(folder: Path) -> Iterator[None]:
-    """Keep jobs from starting here meanwhile. Raises UsageError where one is running."""
-    try:
-        file = (folder / "jobs.jsonl").open()
-    except FileNotFoundError:
-        yield
-        return
-    with file:
-        if not take_lock(file, alone=False):
-            raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it")
-        yield
-
-
-def _refuse(folder: Path, found: Iterator[str]) -> None:
-    """Raise UsageError with the first problem and the number of the others."""
-    problems = list(found)
-    if problems:
-        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
-
-
-def _refuse_changed(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Raise UsageError where a file is no longer what was read: jobs of a batch system hold no
-    lock.
-    """
-    now = _read(folder, _BELONGS)
-    if changed := sorted(
-        path for path in now.keys() | contents.keys() if now.get(path) != contents.get(path)
-    ):
-        raise UsageError(
-            f"{folder}: {changed[0]} changed while the study was read; bundle it when nobody "
-            f"works in it"
-        )
-
-
-def _write(target: Path, data: bytes, force: bool) -> None:
-    if not force and target.exists() and target.read_bytes() != data:
-        raise UsageError(
-            f"{target} is there with other contents; replace it with --force, or name another --out"
-        )
-    write_whole(target, data)
+    return max(starts)

@@ -1,12 +1,10 @@
-"""What jobs left beside the runs: their calibrations, read as each job recorded them in
-jobs/*.jsonl.
-"""
+"""The calibrations of a study's jobs, as each job recorded them in jobs/*.jsonl."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +20,18 @@ FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """One plain process on one node, as its job recorded it; `reason` says why it gives no number,
-    '' if it does.
+    """One plain process on one node; `reason` says why it gives no number, '' if it does."""
 
-    `node` is the scheduler's name of the node, '' where a whole round is missing; `host` is its
-    own, by which runs know it.
-    """
-
-    job: str
-    allocation: str
-    when: str
-    node: str
-    host: str = ""
+    job: str = ""
+    allocation: str = ""
+    when: str = ""
+    node: str = ""  # as the scheduler names it; '' where a whole round is missing
+    host: str = ""  # as it names itself, by which runs know it
     log: str = ""
     reason: str = ""
     step_seconds: float = math.nan
     samples_per_step: int = 0
-    facts: Facts | None = None
+    facts: Facts = field(default_factory=dict)
 
     @property
     def images_per_s(self) -> float:
@@ -50,47 +43,31 @@ class Calibration:
 
 
 def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
-    """Every calibration that a job of FOLDER began, and every log in FOLDER/calibration that none
-    recorded; None without jobs.
+    """Every calibration that a job of FOLDER recorded, and every log of one that none did.
 
-    `facts` makes of a usable one what it may be compared by.
+    None without jobs. `facts` makes of a usable one what it may be compared by.
     """
     if not (folder / "jobs").is_dir():
         return None
+    logs = folder / "calibration"
     found = [
-        c
+        _calibration(path.stem, said, logs, facts)
         for path in sorted((folder / "jobs").glob("*.jsonl"))
-        for c in _of_job(path, folder / "calibration", facts)
+        for said in read_events(path.read_bytes())
+        if said.event == "calibration" and said.when in WHEN
     ]
     recorded = {c.log for c in found}
-    strays = (p for p in sorted((folder / "calibration").glob("*.jsonl")) if p.name not in recorded)
-    reason = "its job did not live to record it"
-    return [
-        *found,
-        *(
-            Calibration(
-                job="", allocation=_allocation(p), when="", node="", log=p.name, reason=reason
-            )
-            for p in strays
-        ),
-    ]
-
-
-def _of_job(path: Path, logs: Path, facts: FactsOf) -> Iterator[Calibration]:
-    for said in read_events(path.read_bytes()):
-        if said.event == "calibration" and said.when in WHEN:
-            yield _calibration(path.stem, said, logs, facts)
+    for path in sorted(logs.glob("*.jsonl")):
+        if path.name not in recorded:
+            run, reason = read_log(path), "its job did not live to record it"
+            place = "" if isinstance(run, Unusable) else run.allocation
+            found.append(Calibration(allocation=place, log=path.name, reason=reason))
+    return found
 
 
 def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
-    log = said.log
-    begun = Calibration(
-        job=job,
-        allocation=allocation(said.job, said.restart),
-        when=said.when,
-        node=said.node,
-        log=log,
-    )
+    place, log = allocation(said.job, said.restart), said.log
+    begun = Calibration(job=job, allocation=place, when=said.when, node=said.node, log=log)
     if not log:
         return replace(begun, reason=said.reason or "not begun")
     if not (logs / log).is_file():
@@ -106,8 +83,3 @@ def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibr
         samples_per_step=run.config.samples_per_step,
         facts=facts(run.config, run.host, run.end),
     )
-
-
-def _allocation(path: Path) -> str:
-    run = read_log(path)
-    return "" if isinstance(run, Unusable) else run.allocation

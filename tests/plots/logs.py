@@ -112,9 +112,7 @@ def write(
 
 
 def edit(path: Path, old: str, new: str, count: int = -1) -> None:
-    """Write a log as a run with other facts would have written it: the change, and digests that
-    fit.
-    """
+    """Write a log as a run with other facts would have: the change, and digests that fit."""
     path.write_bytes(resealed(path.read_text().replace(old, new, count).encode()))
 
 
@@ -163,19 +161,17 @@ def study(
     return folder
 
 
-def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02) -> None:
+def study_toml(folder: Path, blocks: int = 6, margin: float = 0.02, more: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "study.toml").write_text(
         f'name = "test"\nquestion = "Which is faster?"\nmargin = {margin}\nblocks = {blocks}\n'
-        f"seed = 1\n"
+        f"seed = 1\n{more}"
     )
 
 
 @dataclass
 class Job:
-    """A job of a study under Slurm: `nodes` with the slowdown of each, the order's block, what its
-    calibrations meet.
-    """
+    """A job under Slurm: its nodes with the slowdown of each, and what its calibrations meet."""
 
     id: str
     block: int
@@ -190,9 +186,7 @@ class Job:
         return f"n{len(self.nodes):03d}-b{self.block:02d}"
 
     def place(self, world_size: int) -> dict[str, Any]:
-        """Provenance of a run of this job: ranks go round its nodes, and nodes are named by their
-        domain, as many are.
-        """
+        """Provenance of a run: ranks go round the nodes, which are named by their domain."""
         names = list(self.nodes)
         ranks = [
             {
@@ -209,6 +203,12 @@ class Job:
         return host(world_size, ranks=ranks, job=job)
 
 
+def calibrated(job: Job, when: str, node: str, log: str) -> str:
+    """What a job says of one calibration."""
+    said = {"event": "calibration", "job": job.id, "restart": job.restart}
+    return json.dumps({**said, "when": when, "node": node, "log": log}) + "\n"
+
+
 def in_job(
     folder: Path,
     job: Job,
@@ -216,9 +216,7 @@ def in_job(
     noise: np.random.Generator | None = None,
     sd: float = 0.0,
 ) -> None:
-    """The runs of a job, {cell: (ranks, slowdown)}, each as slow as its slowest node, between two
-    calibrations; weak scaling.
-    """
+    """A job's runs, {cell: (ranks, slowdown)}, as slow as their slowest node, and calibrations."""
 
     def own() -> float:
         return 1.0 if noise is None else float(np.exp(noise.normal(0, sd)))
@@ -240,12 +238,4 @@ def in_job(
                 write(
                     folder / "calibration" / name, run, true, noise, provenance=provenance, end=end
                 )
-                event = {
-                    "event": "calibration",
-                    "job": job.id,
-                    "restart": job.restart,
-                    "when": when,
-                    "node": node,
-                    "log": name,
-                }
-                said.write(json.dumps(event) + "\n")
+                said.write(calibrated(job, when, node, name))

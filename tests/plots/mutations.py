@@ -34,51 +34,14 @@ BATCH = 250  # inputs that go through files, `slurm status` and `plots.read.runs
 Mutation = Callable[[random.Random, bytes], bytes]
 
 ODD: tuple[Any, ...] = (
-    *(
-        True,
-        False,
-        None,
-        "",
-        "0.5",
-        "ok",
-        -1,
-        0,
-        1,
-        2.5,
-        10**30,
-        10**400,
-        1e308,
-        1e-320,
-        -0.0,
-        float("nan"),
-        float("inf"),
-    ),
-    *(
-        [],
-        [1],
-        ["a", 1],
-        [[0.5]],
-        [None],
-        {},
-        {"a": 1},
-        {"rank": 0},
-        "\ud800",
-        "$\\bad$ <b>",
-        "x\ny",
-        [[[[[[]]]]]],
-    ),
+    *(True, False, None, "", "0.5", "ok", -1, 0, 1, 2.5, 10**30, 10**400, 1e308, 1e-320, -0.0),
+    *(float("nan"), float("inf")),
+    *([], [1], ["a", 1], [[0.5]], [None], {}, {"a": 1}, {"rank": 0}),
+    *("\ud800", "$\\bad$ <b>", "x\ny", [[[[[[]]]]]]),
 )
 NUMBERS = (
-    b"1e308",
-    b"1e-320",
-    b"1" + b"0" * 400,
-    b"NaN",
-    b"-Infinity",
-    b"1E5",
-    b"-0",
-    b"00",
-    b"0.1e1",
-    b"true",
+    *(b"1e308", b"1e-320", b"1" + b"0" * 400, b"NaN", b"-Infinity"),
+    *(b"1E5", b"-0", b"00", b"0.1e1", b"true"),
 )
 NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 PAIR = re.compile(rb'"(\w+)": ("[^"]*"|-?[\d.e+-]+|true|false|null)')
@@ -174,9 +137,7 @@ def _odd_line(r: random.Random, lines: list[bytes]) -> None:
 
 
 def _value(r: random.Random, lines: list[bytes]) -> None:
-    """Some value inside an event is replaced by one of another type or shape, dropped,
-    or doubled.
-    """
+    """Some value in an event is replaced by one of another type, dropped, or doubled."""
     at = r.randrange(len(lines))
     try:
         event = json.loads(lines[at])
@@ -239,13 +200,8 @@ def as_written_now(old: bytes, folder: Path, name: str, *, exit_line: bool = Tru
     for line in filter(None, old.splitlines()):
         event = json.loads(line)
         kind = event.pop("event")
-        event |= (
-            {"schema": SCHEMA}
-            if kind == "start"
-            else {"checks": dict.fromkeys(CHECKS, True)}
-            if kind == "end"
-            else {}
-        )
+        own = {"start": {"schema": SCHEMA}, "end": {"checks": dict.fromkeys(CHECKS, True)}}
+        event |= own.get(kind, {})
         if kind != "exit":
             log.write(kind, **event)
         elif exit_line:
@@ -254,9 +210,7 @@ def as_written_now(old: bytes, folder: Path, name: str, *, exit_line: bool = Tru
 
 
 def _new_logs() -> tuple[bytes, ...]:
-    """Two of a study, one by hand, and one each that failed, was killed in mid-line, and is still
-    running.
-    """
+    """Two of a study, one by hand, one each that failed, was killed, and is running."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         whole = [as_written_now(old, folder, f"{i}.jsonl") for i, old in enumerate(OLD)]
@@ -266,19 +220,10 @@ def _new_logs() -> tuple[bytes, ...]:
         failed.write_bytes(b"".join(lines[:4]))
         append_event(failed, "error", rank=1, type="RuntimeError", message="RuntimeError: boom")
         append_event(failed, "end", status="failed: RuntimeError: boom")
-        append_event(
-            failed,
-            "exit",
-            code=1,
-            timed_out=False,
-            interrupted=False,
-            limit_s=60,
-            said=["error: boom"],
-        )
+        asked = {"timed_out": False, "interrupted": False, "limit_s": 60}
+        append_event(failed, "exit", code=1, **asked, said=["error: boom"])
         killed.write_bytes(b"".join(lines[:4]) + lines[4][:50])
-        append_event(
-            killed, "exit", code=137, timed_out=False, interrupted=False, limit_s=60, said=[]
-        )
+        append_event(killed, "exit", code=137, **asked, said=[])
         return (*whole, by_hand, failed.read_bytes(), killed.read_bytes(), b"".join(lines[:5]))
 
 
@@ -286,9 +231,7 @@ SOURCES = _new_logs()
 
 
 def used(data: bytes) -> dict[str, Any]:
-    """All that status and report take from a log: its state and reason, and of a usable one every
-    number and fact.
-    """
+    """All that status and report take from a log: state, reason, numbers and facts."""
     run = parse_run(Path("x.jsonl"), data)
     assert run.state in STATES
     assert (run.problem is None) == (run.state == "ok")
@@ -296,13 +239,8 @@ def used(data: bytes) -> dict[str, Any]:
     assert isinstance(run.exit.get("wall_s", 0), int | float)
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
-        row = runs._row(run)
-        found |= {
-            "row": row,
-            "host": run.host,
-            "workload": run.workload,
-            "processes": run.processes,
-        }
+        found |= {"row": runs._row(run), "host": run.host, "workload": run.workload}
+        found["processes"] = run.processes
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found
 
@@ -369,9 +307,7 @@ def _judge(tally: Tally, what: str, source: bytes, before: str, data: bytes) -> 
 
 
 def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
-    """The same through the commands' own way: files, `slurm status` of each, `plots.read.runs` of
-    all.
-    """
+    """The same through files, `slurm status` of each and `plots.analyse.runs` of all."""
     config = parse_run(Path("x"), SOURCES[-1]).config
     assert config is not None
     for i, data in enumerate(logs):

@@ -1,6 +1,4 @@
-"""python -m tests.plots.scale --logs 10000: how long many long logs take to read and to report, in
-logs per second.
-"""
+"""python -m tests.plots.scale --logs 10000: logs per second that are read and reported."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.record import CHECKS, SCHEMA, RunLog, append_event
 from plots.analyse.runs import load
 from plots.report import write
 from tests.plots import logs
@@ -22,67 +19,17 @@ CELLS = ("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo")
 
 
 def write_study(folder: Path, n: int, ranks: int, steps: int) -> None:
-    """`n` logs of `ranks` x `steps` timed steps each: as many blocks as that makes of four cells,
-    weak scaling.
-    """
+    """`n` logs of `ranks` x `steps` timed steps: blocks of four cells, weak scaling."""
     noise = np.random.default_rng(1)
     (folder / "runs").mkdir(parents=True)
     logs.study_toml(folder, blocks=-(-n // len(CELLS)))
     for i in range(n):
         block, cell = i // len(CELLS), CELLS[i % len(CELLS)]
         path = folder / "runs" / f"b{block:05d}-{cell.replace('/', '-')}.jsonl"
-        config = logs.config(
-            cell,
-            ranks,
-            16,
-            block,
-            seed=block,
-            windows=4,
-            steps_per_window=steps // 4,
-            log_path=path,
-        )
-        log = RunLog(path)
-        log.write(
-            "start",
-            schema=SCHEMA,
-            config=config.model_dump(mode="json"),
-            host=logs.host(ranks),
-            workload={},
-        )
-        log.write(
-            "steps",
-            phase="warmup",
-            index=0,
-            seconds=noise.lognormal(-1, 0.02, (ranks, config.warmup_steps)).tolist(),
-        )
-        for index in range(config.windows):
-            seconds = noise.lognormal(-1, 0.02, (ranks, config.steps_per_window))
-            slowest = float(seconds.sum(axis=1).max()) * (1 + 1e-6)
-            log.write("steps", phase="window", index=index, seconds=seconds.tolist())
-            log.write(
-                "window",
-                index=index,
-                steps=config.steps_per_window,
-                seconds=slowest,
-                input_seconds=[1e-3] * ranks,
-            )
-        log.write(
-            "end",
-            status="ok",
-            checks=dict.fromkeys(CHECKS, True),
-            samples=config.steps * config.samples_per_step,
-        )
-        append_event(
-            path,
-            "exit",
-            code=0,
-            timed_out=False,
-            interrupted=False,
-            limit_s=60,
-            wall_s=9,
-            oom_kills=0,
-            said=[],
-        )
+        fields = {"seed": block, "windows": 4, "steps_per_window": steps // 4}
+        run = logs.config(cell, ranks, 16, block, log_path=path, **fields)
+        seconds = noise.lognormal(-1, 0.02)
+        logs.write(path, run, seconds, noise, input_seconds=[1e-3] * ranks)
 
 
 def main() -> None:
@@ -90,11 +37,8 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1000)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="where the study is made; default: a temporary folder, removed afterwards",
-    )
+    said = "where the study is made; default: a temporary folder, removed afterwards"
+    parser.add_argument("--folder", type=Path, help=said)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp())
     try:

@@ -1,6 +1,4 @@
-"""Runs are compared inside one allocation only: resumed and requeued blocks, baselines of other
-jobs, studies without jobs.
-"""
+"""Runs are compared inside one allocation only, in studies with jobs and without."""
 
 from pathlib import Path
 
@@ -37,9 +35,7 @@ def test_a_requeued_job_is_another_allocation(tmp_path: Path) -> None:
 
 
 def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> None:
-    """Block 0 was whole in job 7, block 1 lost Horovod in job 8; job 9 did both again, and DDP's
-    log of job 8 stayed.
-    """
+    """Job 7 had block 0, job 8 half of block 1, job 9 the whole; DDP's log of job 8 stayed."""
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP | HOROVOD)
     logs.in_job(tmp_path, logs.Job("8", 1, NODES), DDP)
     logs.in_job(tmp_path, logs.Job("9", 1, NODES), DDP | HOROVOD)
@@ -121,38 +117,21 @@ def test_equal_parameters_are_looked_for_inside_an_allocation(tmp_path: Path) ->
 
 def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> None:
     for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
-        name = f"{cell[:3]}.jsonl"
-        logs.write(
-            tmp_path / f"by-hand-{name}",
-            logs.config(cell, 1, block=None),
-            0.1,
-            end={"parameters_sha256": sha},
-        )
-        place = logs.Job("7", 3, NODES).place(1)
-        logs.write(
-            tmp_path / name,
-            logs.config(cell, 1, block=3),
-            0.1,
-            provenance=place,
-            end={"parameters_sha256": sha},
-        )
+        end, place = {"parameters_sha256": sha}, logs.Job("7", 3, NODES).place(1)
+        by_hand, run = logs.config(cell, 1, block=None), logs.config(cell, 1, block=3)
+        logs.write(tmp_path / f"by-hand-{cell[:3]}.jsonl", by_hand, 0.1, end=end)
+        logs.write(tmp_path / f"{cell[:3]}.jsonl", run, 0.1, provenance=place, end=end)
     (alone, _) = analysed(tmp_path).digests
-    assert sorted(m.partition(":")[0] for m in alone.mismatches) == [
-        "block 3 (job 7)",
-        "no block recorded",
-    ]
+    places = sorted(m.partition(":")[0] for m in alone.mismatches)
+    assert places == ["block 3 (job 7)", "no block recorded"]
 
 
 def test_the_input_pipeline_is_averaged_inside_an_allocation(tmp_path: Path) -> None:
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
     for job, seconds in (("7", 0.01), ("8", 0.03)):
         run = logs.config("single", 1, 16, 0, loader_only=True)
-        logs.write(
-            tmp_path / "runs" / f"{job}.jsonl",
-            run,
-            seconds,
-            provenance=logs.Job(job, 0, NODES).place(1),
-        )
+        place = logs.Job(job, 0, NODES).place(1)
+        logs.write(tmp_path / "runs" / f"{job}.jsonl", run, seconds, provenance=place)
     (found,) = analysed(tmp_path).pipelines
     assert (found.images_per_s.n, found.runs) == (2, 2)
 

@@ -1,6 +1,4 @@
-"""Calibrations with planted answers: slow nodes, drift, the same nodes' efficiency, and what is
-missing.
-"""
+"""Calibrations with planted answers: slow nodes, drift, efficiency, and what is missing."""
 
 import csv
 import json
@@ -41,9 +39,7 @@ def one_job(folder: Path, nodes: Mapping[str, float]) -> Calibrated:
 
 
 def test_a_slow_node_is_named_and_scored(tmp_path: Path) -> None:
-    """By hand: logs of the rates 0, -.00995, .01005, -.09531 about 160/s; median -.004975, MAD
-    .0100, score -6.09.
-    """
+    """By hand: logs 0, -.00995, .01005, -.09531; median -.004975, MAD .0100, score -6.09."""
     c = one_job(tmp_path, {"r1": 1.0, "r2": 1.01, "r3": 0.99, "r4": 1.1})
     assert c.slow == ["r4"]
     first = c.nodes[0]
@@ -133,9 +129,7 @@ def test_a_planted_drift_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_the_interval_of_a_drift_is_over_jobs(tmp_path: Path) -> None:
-    """By hand: logs -ln 1.01 and -ln 1.03, mean -.0197546, sd .0138653; t(.975, 1) = 12.7062,
-    half-width .1245745.
-    """
+    """By hand: mean -.0197546, sd .0138653; t(.975, 1) = 12.7062, half-width .1245745."""
     for job, drift in (("1", 1.01), ("2", 1.03)):
         logs.in_job(tmp_path, logs.Job(job, int(job), {"r1": 1.0, "r2": 1.2}, drift), ONE)
     c = calibrated(tmp_path)
@@ -165,14 +159,9 @@ def test_one_job_that_changes_is_named(tmp_path: Path) -> None:
 
 
 def across(folder: Path) -> Path:
-    """Three blocks; one-node jobs on nodes of one speed each, two-node jobs on others. True
-    efficiency at two ranks: 1/1.10.
-    """
-    speeds = [
-        (1.0, 1.3),
-        (1.2, 1.0),
-        (0.8, 1.1),
-    ]  # of the one-node job's node, and of the two-node job's nodes
+    """Three blocks, jobs on nodes of other speeds; true efficiency at two ranks: 1/1.10."""
+    # of the one-node job's node, and of the two-node job's nodes
+    speeds = [(1.0, 1.3), (1.2, 1.0), (0.8, 1.1)]
     for block, (alone, both) in enumerate(speeds):
         logs.in_job(folder, logs.Job(f"{block}1", block, {f"a{block}": alone}), ONE)
         logs.in_job(
@@ -209,9 +198,7 @@ def test_speeds_of_nodes_cancel_between_blocks(tmp_path: Path) -> None:
 
 
 def test_the_baseline_is_the_mean_time_of_the_points_own_nodes(tmp_path: Path) -> None:
-    """At two ranks the third node takes no part; 1.0 and 1.2 make 1.1, and the point, as slow as
-    1.2, takes 1.2 x 1.1.
-    """
+    """The third node takes no part; 1.0 and 1.2 make 1.1, and the point takes 1.2 x 1.1."""
     logs.in_job(tmp_path, logs.Job("7", 0, {"r1": 1.0, "r2": 1.2, "r3": 5.0}), TWO)
     (ddp, _) = calibrated(tmp_path).scaling
     assert ddp.efficiency.value == pytest.approx(1.1 / (1.2 * 1.1))
@@ -360,29 +347,13 @@ def test_all_nodes_are_counted_though_the_figure_shows_64(tmp_path: Path) -> Non
 def calibrate(folder: Path, job: str, batch: int, nodes: Sequence[str]) -> None:
     """One at the start of a job on each node, all as fast."""
     (folder / "jobs").mkdir(exist_ok=True)
-    events = []
+    said = []
     for node in nodes:
-        name = f"{job}-{node}.jsonl"
+        of, path = logs.Job(job, 0, {node: 1.0}), folder / "calibration" / f"{job}-{node}.jsonl"
         run = logs.config("single", 1, batch, 0, curves=())
-        logs.write(
-            folder / "calibration" / name,
-            run,
-            0.1,
-            provenance=logs.Job(job, 0, {node: 1.0}).place(1),
-        )
-        events.append(
-            {
-                "event": "calibration",
-                "job": job,
-                "restart": 0,
-                "when": "start",
-                "node": node,
-                "log": name,
-            }
-        )
-    (folder / "jobs" / f"{job}.jsonl").write_text(
-        "".join(json.dumps(event) + "\n" for event in events)
-    )
+        logs.write(path, run, 0.1, provenance=of.place(1))
+        said.append(logs.calibrated(of, "start", node, path.name))
+    (folder / "jobs" / f"{job}.jsonl").write_text("".join(said))
 
 
 def title(folder: Path, batch: int) -> str:

@@ -1,6 +1,4 @@
-"""Text of logs, studies and jobs is anybody's: it reaches a page as text, and never as a tag, a
-link, a heading or a crash.
-"""
+"""Text of logs, studies and jobs reaches a page as text, not as tag, link or crash."""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ def _spoil_log(path: Path, spoil: Spoil, evil: str) -> None:
 
 
 def _check(folder: Path) -> None:
-    """What a reader of Markdown would make of the page, without a reader: no sign of it stands
-    unescaped.
-    """
+    """What a reader of Markdown would make of the page: no sign of it stands unescaped."""
     text = (folder / "report.md").read_text()
     bare = re.sub(r"`[^`\n]*`", "", text)  # all is literal inside
     assert not re.search(r"<(?!br>|0\.0001)", bare)

@@ -1,6 +1,4 @@
-"""What jobs say of themselves: whatever stands in jobs/*.jsonl, the calibrations are listed or
-their absence is explained.
-"""
+"""Whatever stands in jobs/*.jsonl, calibrations are listed or their absence explained."""
 
 from __future__ import annotations
 

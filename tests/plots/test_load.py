@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from bench.config import UsageError
 from bench.record import SCHEMA, append_event
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
-from plots.analyse.study import analyse
+from plots.analyse.study import analyse, machine
 from plots.bundle import check
-from plots.read import calibrations, progress
+from plots.read import calibrations, runs
 from plots.report.summary import summary
 from tests.plots import logs, mutations
 
@@ -38,13 +39,8 @@ def test_a_row_says_what_the_log_says(tmp_path: Path) -> None:
     assert row["cell"] == "ddp/mpi"
     assert row["curves"] == ("weak", "strong")
     assert (row["world_size"], row["samples_per_rank"], row["samples_per_step"]) == (2, 16, 32)
-    assert (row["block"], row["position"], row["seed"], row["steps"], row["exit_code"]) == (
-        3,
-        1,
-        5,
-        20,
-        0,
-    )
+    asked = ["block", "position", "seed", "steps", "exit_code"]
+    assert row[asked].tolist() == [3, 1, 5, 20, 0]
     assert row["step_seconds_mean"] == pytest.approx(0.2)
     assert row["images_per_s"] == pytest.approx(32 / 0.2)
 
@@ -58,66 +54,48 @@ def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None
 
 
 def test_percentiles_of_a_run(tmp_path: Path) -> None:
-    path = logs.write(
-        tmp_path / "a.jsonl",
-        logs.config("single", windows=1, steps_per_window=20, warmup_steps=3),
-        0.1,
-    )
+    run = logs.config("single", windows=1, steps_per_window=20, warmup_steps=3)
+    path = logs.write(tmp_path / "a.jsonl", run, 0.1)
     steps = ", ".join(str(round(0.1 + 0.01 * i, 2)) for i in range(20))
     logs.edit(path, ", ".join(["0.1"] * 20), steps)
     logs.edit(path, '"seconds": 2.0', f'"seconds": {sum(0.1 + 0.01 * i for i in range(20))}')
     row = load(tmp_path).runs.iloc[0]
     assert row["step_seconds_median"] == pytest.approx(0.195)
-    assert row["step_seconds_p95"] == pytest.approx(
-        0.2805
-    )  # linear between the 19th and the 20th step
+    # linear between the 19th and the 20th step
+    assert row["step_seconds_p95"] == pytest.approx(0.2805)
     assert row["step_seconds_p99"] == pytest.approx(0.2881)
 
 
-def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
-    shutil.copy(FIXTURES / "run-schema-1.jsonl", tmp_path)
-    loaded = load(tmp_path)
+def of_schema(number: int, folder: Path) -> Any:
+    shutil.copy(FIXTURES / f"run-schema-{number}.jsonl", folder)
+    loaded = load(folder)
     assert not loaded.unusable
-    row = loaded.runs.iloc[0]
+    return loaded.runs.iloc[0]
+
+
+def test_a_real_log_of_schema_1_is_read(tmp_path: Path) -> None:
+    row = of_schema(1, tmp_path)
     assert row["step_seconds_mean"] == pytest.approx((0.07516447099988 + 0.10251181699959488) / 6)
-    assert row["step_seconds_median"] == pytest.approx(
-        np.median(
-            [
-                0.023136873,
-                0.030126396,
-                0.026879689,
-                0.022785429 + 0.000277283,
-                0.032636256,
-                0.046810686,
-            ]
-        ),
-        rel=1e-6,
-    )
+    steps = [0.023136873, 0.030126396, 0.026879689, 0.022785429 + 0.000277283, 0.032636256]
+    median = np.median([*steps, 0.046810686])
+    assert row["step_seconds_median"] == pytest.approx(median, rel=1e-6)
     facts = row["facts"]
     assert facts["hostnames"] == "node1"
     assert facts["versions.torch"] == "2.13.0+cpu"
     assert facts["env.OMPI_MCA_mpi_yield_when_idle"] == "1"
-    assert not [
-        name for name in facts if "HOROVOD" in name
-    ]  # one framework's own; it would make any pair differ
+    # one framework's own; it would make any pair differ
+    assert not [name for name in facts if "HOROVOD" in name]
 
 
 def test_a_real_log_of_schema_2_is_read(tmp_path: Path) -> None:
-    shutil.copy(FIXTURES / "run-schema-2.jsonl", tmp_path)
-    loaded = load(tmp_path)
-    assert not loaded.unusable
-    row = loaded.runs.iloc[0]
+    row = of_schema(2, tmp_path)
     assert row["step_seconds_mean"] == pytest.approx((2.844526812998083 + 2.839999802999955) / 4)
-    assert row["input_share"] == pytest.approx(
-        (6.329002644633874e-06 + 7.220995030365884e-06) / (2.844526812998083 + 2.839999802999955)
-    )
+    waited = 6.329002644633874e-06 + 7.220995030365884e-06
+    assert row["input_share"] == pytest.approx(waited / (2.844526812998083 + 2.839999802999955))
 
 
 def test_a_real_log_of_schema_3_is_read(tmp_path: Path) -> None:
-    shutil.copy(FIXTURES / "run-schema-3.jsonl", tmp_path)
-    loaded = load(tmp_path)
-    assert not loaded.unusable
-    row = loaded.runs.iloc[0]
+    row = of_schema(3, tmp_path)
     assert (row["cell"], row["world_size"], row["exit_code"]) == ("horovod/gloo", 2, 0)
     assert row["images_per_s"] == pytest.approx(64 * 9 / sum(WINDOWS_3), rel=1e-12)
     assert row["hosts"] == ("n2", "n3")
@@ -140,19 +118,14 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
 def started(path: Path, moment: str, pid: int = 7) -> None:
     """Give a synthetic log a beginning, as real ones have it."""
     text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())
-    path.write_bytes(
-        logs.resealed(text.replace('"host": {', f'"host": {{"started": "{moment}", ').encode())
-    )
+    text = text.replace('"host": {', f'"host": {{"started": "{moment}", ')
+    path.write_bytes(logs.resealed(text.encode()))
 
 
 def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
     """The log that bears the name it was written under is the original, whichever sorts first."""
-    for block, moment in (
-        (4, "10:00:00"),
-        (5, "10:00:00"),
-        (6, "10:00:00.000001"),
-        (7, "10:00:00"),
-    ):
+    usual = "10:00:00"
+    for block, moment in ((4, usual), (5, usual), (6, "10:00:00.000001"), (7, usual)):
         name = tmp_path / f"b{block}.jsonl"
         written = tmp_path / "b5.jsonl" if block == 4 else name
         logs.write(name, logs.config("ddp/mpi", 2, block=block, log_path=written), 0.1)
@@ -165,11 +138,8 @@ def test_one_measurement_under_two_blocks_counts_once(tmp_path: Path) -> None:
 
 def test_other_processes_or_another_moment_are_another_measurement(tmp_path: Path) -> None:
     for block, (moment, pid) in enumerate((("10:00:00", 7), ("10:00:00", 8), ("10:00:01", 7))):
-        started(
-            logs.write(tmp_path / f"{block}.jsonl", logs.config("single", block=block), 0.1),
-            moment,
-            pid,
-        )
+        run = logs.config("single", block=block)
+        started(logs.write(tmp_path / f"{block}.jsonl", run, 0.1), moment, pid)
     assert len(load(tmp_path).runs) == 3
 
 
@@ -188,18 +158,16 @@ def test_mser_is_what_its_definition_says() -> None:
 def test_a_long_reading_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(progress.track(range(5), "logs read")) == list(range(5))
+    assert list(runs.track(range(5), "logs read")) == list(range(5))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "SILENT_S", 0.0)
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
-    assert list(progress.track(range(3), "logs read")) == [0, 1, 2]
+    monkeypatch.setattr(runs, "SILENT_S", 0.0)
+    monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
+    assert list(runs.track(range(3), "logs read")) == [0, 1, 2]
     assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
 
 
 def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
-    """The benchmark's seeded damage in small: no traceback, and nothing taken as changed from a log
-    as it is written now.
-    """
+    """Seeded damage in small: no traceback, and nothing changed is used of today's logs."""
     new = mutations.run_mutations(mutations.SOURCES, 1500, 7)
     old = mutations.run_mutations(mutations.OLD, 500, 8)
     assert new.tracebacks + old.tracebacks == []
@@ -273,23 +241,16 @@ def test_a_crash_after_complete_data_is_usable_and_recorded(tmp_path: Path) -> N
 def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
     for block in range(3):
         windows = 3 if block == 1 else 4
-        logs.write(
-            tmp_path / f"{block}.jsonl",
-            logs.config("single", block=block, seed=block, windows=windows),
-            0.1,
-        )
+        run = logs.config("single", block=block, seed=block, windows=windows)
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.1)
     loaded = load(tmp_path)
-    assert loaded.runs["log"].tolist() == [
-        "0.jsonl",
-        "2.jsonl",
-    ]  # another seed per block is no other work
+    # another seed per block is no other work
+    assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]
     assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: windows: 3, 4"}
 
 
 def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
-    """Two models, and compression for the distributed cell: no field that all runs share, none of
-    the exchange for single.
-    """
+    """No field that all runs share names a variant, and none of the exchange for single."""
     for model in ("resnet18", "resnet50"):
         logs.write(tmp_path / f"s-{model}.jsonl", logs.config("single", model=model), 0.1)
     for compression in ("none", "fp16"):
@@ -314,21 +275,18 @@ def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path
     assert {p.variant for p in a.table.blocks} == {()}
     assert not a.loaded.unusable
     assert [c.paired.n for c in a.comparisons] == [1]
-    assert [n.reason for n in a.not_compared if "block 1" in n.what] == [
-        "data_dir: /home, /scratch/1"
-    ]
+    differ = [n.reason for n in a.not_compared if "block 1" in n.what]
+    assert differ == ["data_dir: /home, /scratch/1"]
 
 
 def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
-    logs.write(
-        tmp_path / "loaded.jsonl", logs.config("single", loader_only=True, num_workers=2), 0.001
-    )
+    run = logs.config("single", loader_only=True, num_workers=2)
+    logs.write(tmp_path / "loaded.jsonl", run, 0.001)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["trained.jsonl"]
-    assert loaded.runs["variant"].tolist() == [
-        ()
-    ]  # the other run's workers say nothing about this one
+    # the other run's workers say nothing about this one
+    assert loaded.runs["variant"].tolist() == [()]
     assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
 
 
@@ -348,16 +306,19 @@ def test_study_file_is_optional_and_checked(tmp_path: Path) -> None:
     assert "margin of 2 %" in loaded.notes[0]
     logs.study_toml(tmp_path, blocks=8, margin=0.03)
     loaded = load(tmp_path)
-    assert (loaded.study.margin, loaded.study.blocks, loaded.study.question) == (
-        0.03,
-        8,
-        "Which is faster?",
-    )
+    assert (loaded.study.margin, loaded.study.blocks) == (0.03, 8)
+    assert loaded.study.question == "Which is faster?"
     assert loaded.notes == ()
     (tmp_path / "study.toml").write_text("margin = 'wide'")
     loaded = load(tmp_path)
     assert (loaded.study.margin, loaded.study.blocks) == (0.02, 0)
     assert "study.toml is no valid study (margin='wide': Input should be" in loaded.notes[0]
+
+
+def test_a_rank_that_knows_no_cores_leaves_them_to_the_others() -> None:
+    ranks = [{"hostname": "a", "cpus_on_node": None}, {"hostname": "b", "cpus_on_node": 4}]
+    assert machine({"ranks": ranks}) == "processor not recorded, 4 cores per node, 2 nodes"
+    assert machine({"ranks": ranks[:1]}) == "processor not recorded, 1 node"
 
 
 def test_no_logs_is_an_error(tmp_path: Path) -> None:
@@ -378,29 +339,20 @@ def test_runs_by_hand_need_no_block_and_no_curve(tmp_path: Path) -> None:
 
 def test_every_field_that_is_not_the_cell_or_the_place_is_work() -> None:
     base = comparability.facts(logs.config("ddp/mpi", 2), logs.host(2), {})
-    for change in (
-        {"momentum": 0.5},
-        {"threads": 2},
-        {"seed": 9},
-        {"weight_decay": 0.0},
-        {"image_size": 64},
-        {"windows": 3},
-    ):
-        other = comparability.facts(logs.config("ddp/mpi", 2, **change), logs.host(2), {})
-        assert [d.split(":")[0] for d in comparability.differences([base], [other])] == list(change)
-    same = comparability.facts(
-        logs.config("horovod/mpi", 2, settings="tuned", fusion_mib=1.0, cycle_ms=5.0, position=4),
-        logs.host(2),
-        {},
-    )
+    changes = {"momentum": 0.5, "threads": 2, "seed": 9, "weight_decay": 0.0, "image_size": 64}
+    for name, value in (changes | {"windows": 3}).items():
+        fields: dict[str, Any] = {name: value}
+        other = comparability.facts(logs.config("ddp/mpi", 2, **fields), logs.host(2), {})
+        assert [d.split(":")[0] for d in comparability.differences([base], [other])] == [name]
+    tuned: dict[str, Any] = {"settings": "tuned", "fusion_mib": 1.0, "cycle_ms": 5.0, "position": 4}
+    same = comparability.facts(logs.config("horovod/mpi", 2, **tuned), logs.host(2), {})
     assert comparability.differences([base], [same]) == []
 
 
 def test_matched_settings_must_match_in_bucket_bytes() -> None:
     ddp = comparability.facts(logs.config("ddp/mpi", 2, settings="matched"), {}, {})
-    horovod = comparability.facts(
-        logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0), {}, {}
-    )
+    run = logs.config("horovod/mpi", 2, settings="matched", bucket_mib=10.0)
+    horovod = comparability.facts(run, {}, {})
     assert comparability.differences([ddp], [horovod]) == ["bucket_mib: 10.0, 25.0"]
 
 
@@ -430,10 +382,7 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
     ("changes", "field"),
     [
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
-        (
-            {"git": {"commit": "other", "bench_tree": "fedcba", "bench_dirty": False}},
-            "git.bench_tree: 0123abc, fedcba",
-        ),
+        ({"git": {"commit": "x", "bench_tree": "fe"}}, "git.bench_tree: 0123abc, fe"),
         ({"code_sha256": "b5"}, "code_sha256: b5, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
@@ -487,21 +436,15 @@ def test_a_rank_that_stood_elsewhere_is_named() -> None:
 def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accident() -> None:
     run = logs.config("horovod/mpi", 2)
     plain = logs.host(2)
-    accident = comparability.facts(run, logs.host(2, env={**plain["env"], "MV2_X": "1"}), {})
-    intent = comparability.facts(
-        run, logs.host(2, env={**plain["env"], "MV2_X": "1"}, backend_env={"MV2_X": "1"}), {}
-    )
-    ddp = [comparability.facts(logs.config("ddp/mpi", 2), plain, {})]
-    of_all = [
-        comparability.facts(
-            logs.config("ddp/mpi", 2), logs.host(2, env={**plain["env"], "MV2_X": "0"}), {}
-        )
-    ]
-    assert comparability.differences(ddp, [accident], (comparability.OWN_ENV,)) == [
-        "env.MV2_X: 1, unset"
-    ]
-    assert comparability.differences(ddp, [intent], (comparability.OWN_ENV,)) == []
-    assert comparability.differences(of_all, [intent], (comparability.OWN_ENV,)) == []
+    env, own = {**plain["env"], "MV2_X": "1"}, (comparability.OWN_ENV,)
+    accident = comparability.facts(run, logs.host(2, env=env), {})
+    intent = comparability.facts(run, logs.host(2, env=env, backend_env={"MV2_X": "1"}), {})
+    reference = logs.config("ddp/mpi", 2)
+    ddp = [comparability.facts(reference, plain, {})]
+    of_all = [comparability.facts(reference, logs.host(2, env={**env, "MV2_X": "0"}), {})]
+    assert comparability.differences(ddp, [accident], own) == ["env.MV2_X: 1, unset"]
+    assert comparability.differences(ddp, [intent], own) == []
+    assert comparability.differences(of_all, [intent], own) == []
     assert comparability.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
     assert comparability.own_env([intent]) == ("MV2_X=1",)
     assert comparability.own_env([accident]) == ()
@@ -512,12 +455,8 @@ def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(
 ) -> None:
     for block, own in enumerate(({"MV2_X": "1"}, {"MV2_X": "1"}, {})):
         provenance = logs.host(2, backend_env=own)
-        logs.write(
-            tmp_path / f"{block}.jsonl",
-            logs.config("horovod/mpi", 2, block=block),
-            0.2,
-            provenance=provenance,
-        )
+        run = logs.config("horovod/mpi", 2, block=block)
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=provenance)
     assert reasons(load(tmp_path)) == {
         "2.jsonl": "work differs from its point's other runs: backend_env.MV2_X: 1, unset"
     }

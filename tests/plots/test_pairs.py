@@ -33,9 +33,7 @@ def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[di
         if c == "single" or c.startswith((reference, candidate))
     }
     logs.study(folder, blocks=6, cells=measured, sd=0.002)
-    logs.study_toml(folder)
-    said = f'reference = "{reference}"\ncandidate = "{candidate}"\n'
-    (folder / "study.toml").write_text((folder / "study.toml").read_text() + said)
+    logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
     assert main(["report", str(folder)]) == 0
     return (folder / "report.md").read_text(), json.loads((folder / "summary.json").read_text())[
         "comparisons"

@@ -1,6 +1,4 @@
-"""Known true ratios and efficiencies, put into synthetic logs, must come back; what may not be
-compared must not be.
-"""
+"""True ratios put into synthetic logs come back; what may not be compared is not."""
 
 import math
 import re
@@ -22,9 +20,7 @@ def analysed(folder: Path) -> Analysis:
 
 
 def near(e: stats.Estimate, truth: float) -> bool:
-    """Within 1 %, four standard errors of eight blocks of pairs with 0.5 % noise a run, and with an
-    interval of that size.
-    """
+    """Within 1 %: four standard errors of eight pairs with 0.5 % of noise a run."""
     assert e.low is not None
     assert e.high is not None
     assert 0 < e.high / e.low - 1 < 0.03
@@ -57,9 +53,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 def test_the_true_ratio_comes_back(study: Analysis) -> None:
-    """Block noise of 10 % drowns the 10 % effect unless it is paired away;
-    the run noise is 0.5 %.
-    """
+    """Block noise of 10 % drowns the 10 % effect unless it is paired away."""
     c = compared(study)
     assert near(c.paired.estimate, 1.05 / 1.155)
     assert c.half_width is not None
@@ -81,9 +75,8 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
         (row,) = [t for t in study.throughput if (t.curve, t.point) == ("weak", s.baseline)]
         assert s.baseline_images_per_s == row.images_per_s
     assert weak.paired
-    assert weak.step_overhead_seconds == pytest.approx(
-        0.1 * (1.05 * 1.5 - 1), rel=0.15
-    )  # the block noise is 10 %
+    # the block noise is 10 %
+    assert weak.step_overhead_seconds == pytest.approx(0.1 * (1.05 * 1.5 - 1), rel=0.15)
     strong = scaled(study, "horovod/mpi", curve="strong")
     assert strong.baseline == Point("none", "single", 1, 32)
     assert near(strong.speedup, 2 / (1.155 * 1.5))
@@ -97,9 +90,7 @@ def test_one_rank_against_the_common_baseline_shows_what_its_own_hides(study: An
 
 
 def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
-    """Two repeats of 0.1 and 0.3 s a step are 0.2 s, 80 images/s; the mean of their rates would be
-    106.7.
-    """
+    """Repeats of 0.1 and 0.3 s are 0.2 s, 80 images/s; the mean of rates would be 106.7."""
     for block, repeats in enumerate(((0.1, 0.3), (0.2, 0.2))):
         for i, seconds in enumerate(repeats):
             logs.write(tmp_path / f"{block}-{i}.jsonl", logs.config("single", block=block), seconds)
@@ -114,12 +105,7 @@ def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=1))
     c = compared(a)
     assert c.verdict == "too few blocks"
-    assert (c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    assert not any((c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p))
     assert verdicts.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
     assert all(
         (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
@@ -186,17 +172,14 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
     assert near(compared(a).paired.estimate, 1 / 1.2)
     assert compared(a, settings="matched").paired.ratio == pytest.approx(1 / 0.9)
     matched = [s for s in a.efficiency if s.point.settings == "matched"]
-    assert {s.kind for s in matched} == {
-        "common"
-    }  # no matched one-rank run: shipped's does not stand in
+    # no matched one-rank run: shipped's does not stand in
+    assert {s.kind for s in matched} == {"common"}
     assert {s.baseline.cell for s in matched} == {"single"}
 
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
-    """Plain, compiled and compressed runs in one folder, each with a ratio of its own, and the
-    input pipeline alone.
-    """
+    """Plain, compiled and compressed runs, each with its ratio, and the input pipeline."""
     folder = tmp_path_factory.mktemp("mixed")
     true = {"plain": (1.0, 0.90), "compiled": (0.5, 0.80), "compressed": (0.7, 1.25)}
     fields: dict[str, dict[str, object]] = {
@@ -223,11 +206,10 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 
 
 def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
-    assert mixed.not_compared == [
-        n
-        for n in mixed.not_compared
-        if n.reason == "the baseline was not run, or no run of it is usable"
-    ]  # own one-rank runs, which this folder lacks
+    # own one-rank runs, which this folder lacks
+    absent = "the baseline was not run, or no run of it is usable"
+    # own one-rank runs, which this folder lacks
+    assert {n.reason for n in mixed.not_compared} == {absent}
     assert not mixed.loaded.unusable
     assert {c.variant: c.paired.ratio for c in mixed.comparisons} == {
         ("compile=False", "compression=none"): pytest.approx(0.90),
@@ -280,9 +262,7 @@ def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
 
 
 def test_equal_bits_are_asked_for_only_where_they_can_be_expected(mixed: Analysis) -> None:
-    """Compiled and compressed runs ended with other parameters in each cell; the plain ones did
-    not.
-    """
+    """Compiled and compressed runs ended apart in each cell; the plain ones did not."""
     _, two = mixed.digests
     assert (two.groups, two.mismatches) == (6, ())
 
@@ -297,6 +277,16 @@ def test_the_input_pipeline_alone_is_measured_and_never_compared(mixed: Analysis
         pytest.approx(4000),
     ]
     assert max(t.images_per_s.value for t in mixed.throughput) < 100
+
+
+def test_the_input_pipeline_of_several_ranks_is_no_other_s(tmp_path: Path) -> None:
+    for cell, world_size in (("single", 1), ("ddp/mpi", 2), ("horovod/mpi", 2)):
+        run = logs.config(cell, world_size, 16, loader_only=True)
+        logs.write(tmp_path / f"{cell.replace('/', '-')}.jsonl", run, 0.01 * world_size**2)
+    logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
+    found = analysed(tmp_path).pipelines
+    assert [(p.variant, p.runs) for p in found] == [(("world_size=1",), 1), (("world_size=2",), 2)]
+    assert [p.images_per_s.value for p in found] == pytest.approx([1600, 800])
 
 
 def test_transports_are_compared_each_for_itself(tmp_path: Path) -> None:
@@ -385,11 +375,8 @@ def test_holm_spans_the_tested_comparisons(study: Analysis) -> None:
 
 
 def primary(folder: Path, **asked: object) -> Analysis:
-    logs.study_toml(folder)
     words = ", ".join(f"{k} = {v!r}" for k, v in asked.items())
-    (folder / "study.toml").write_text(
-        (folder / "study.toml").read_text() + f"primary = {{ {words} }}\n"
-    )
+    logs.study_toml(folder, more=f"primary = {{ {words} }}\n")
     return analysed(folder)
 
 
