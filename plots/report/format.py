@@ -19,23 +19,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Text of a log or a study as one line of printable characters; what is cut off is told apart
-    by a digest.
-    """
+    """Text of a log or a study as one printable line; a digest tells apart what is cut off."""
     head = " ".join(text[: 2 * limit].split())
     line = "".join(c if c.isprintable() else "?" for c in head)
     if len(text) <= 2 * limit and len(line) <= limit:
         return line
-    return (
-        f"{line[:limit]}... ({len(text):,} characters, "
-        f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]})"
-    )
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
 
 
 def escape(text: str) -> str:
-    """The same for Markdown: shown as it is, and never a tag, a link, a heading, emphasis or
-    mathematics.
-    """
+    """The same for Markdown: shown as it is, never a tag, link, heading, emphasis or formula."""
     line = html.escape(clean(text).replace("`", "'").replace("\\", "\\\\"), quote=False)
     line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
@@ -43,26 +37,20 @@ def escape(text: str) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]'; below six blocks the value and those it is the mean of, as an interval
-    would say nothing.
-    """
-    if e.shown is None:
-        return f"{form(e.value)} ({_too_few(e, form)})"
-    low, high = map(form, e.shown)
-    return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
-
-
-def _too_few(e: Estimate, form: Callable[[float], str]) -> str:
+    """'64.7 % [62.3, 67.2]'; below six blocks, where an interval says nothing, their own values."""
+    if e.shown is not None:
+        low, high = map(form, e.shown)
+        return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if e.n == 1:
-        return "n=1, no interval"
+        return f"{form(e.value)} (n=1, no interval)"
     if not e.blocks:  # of two groups that share no block
-        return f"n={e.n}, too few for an interval"
-    return f"n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)}"
+        return f"{form(e.value)} (n={e.n}, too few for an interval)"
+    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
     """As `interval`, with n alone where there is none to show."""
-    return f"{form(e.value)} (n = {e.n})" if e.shown is None else interval(e, form)
+    return interval(e, form) if e.shown else f"{form(e.value)} (n = {e.n})"
 
 
 def count(n: int, noun: str) -> str:
@@ -83,9 +71,14 @@ def percent(x: float) -> str:
     return f"{100 * x:,.1f} %"
 
 
+def rule(x: float) -> str:
+    """A share that somebody fixed, such as a margin: '2 %'."""
+    return f"{100 * x:g} %"
+
+
 def ms(x: float) -> str:
     return f"{1000 * x:,.1f}"
 
 
-def p_value(x: float | None) -> str:
-    return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
+def p_value(x: float) -> str:
+    return "<0.0001" if x < 1e-4 else f"{x:.4f}"

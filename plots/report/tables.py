@@ -8,20 +8,16 @@ from bench.study.stats import Estimate
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.points import NO_SETTINGS, describe
-from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
+from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
-from plots.report.columns import Column, column, known
-from plots.report.format import interval, ms, p_value, percent, rate, ratio
+from plots.report.columns import Column, column
+from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule
 from plots.report.verdicts import over, sentence
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: interval(e, form)
-
-
-def _settings(settings: str) -> str:
-    return "-" if settings == NO_SETTINGS else settings
 
 
 def _flags(flags: tuple[str, ...]) -> str:
@@ -30,14 +26,11 @@ def _flags(flags: tuple[str, ...]) -> str:
 
 _POINT = (
     column("point.cell", "cell"),
-    column("point.settings", "settings", _settings),
-    column("point.variant", "variant", when=known),
+    column("point.settings", "settings", lambda said: "-" if said == NO_SETTINGS else said),
+    column("point.variant", "variant", sparse=True),
     column("point.world_size", "ranks"),
 )
-_BATCH = (
-    column("point.samples_per_rank", "images per rank"),
-    column("point.samples_per_step"),
-)
+_BATCH = (column("point.samples_per_rank", "images per rank"), column("point.samples_per_step"))
 
 THROUGHPUT = (
     column("curve", "curve"),
@@ -45,16 +38,11 @@ THROUGHPUT = (
     *_BATCH,
     column("images_per_s", "images/s [95 %]", _estimate(rate)),
     column("step_seconds", "step ms [95 %]", _estimate(ms)),
-    column("input_share", "waiting for input", percent, when=known),
+    column("input_share", "waiting for input", percent, sparse=True),
     column("images_per_s.n", "n", key=""),
     column("runs", "runs"),
     column("flags", "flags", _flags),
 )
-
-
-def _named_baseline(s: Scaled) -> str:
-    return f"{s.kind}: {describe(s.baseline)}"
-
 
 SCALING = (
     column("curve", "curve"),
@@ -63,7 +51,7 @@ SCALING = (
     column("point.samples_per_step"),
     column("kind", key="baseline_kind"),
     column("baseline"),
-    Column(key="", title="baseline", get=_named_baseline),
+    column(lambda s: f"{s.kind}: {describe(s.baseline)}", "baseline"),
     column("baseline_images_per_s", "baseline images/s", _estimate(rate)),
     column("speedup", "speed-up [95 %]", _estimate(ratio)),
     column("efficiency", "efficiency [95 %]", _estimate(percent)),
@@ -73,7 +61,6 @@ SCALING = (
     column("flags", "flags", _flags),
 )
 
-
 _WHERE = (
     column("reference"),
     column("candidate"),
@@ -82,7 +69,7 @@ _WHERE = (
     column("samples_per_step"),
     column("transport", "transport"),
     column("settings", "settings"),
-    column("variant", "variant", when=known),
+    column("variant", "variant", sparse=True),
 )
 
 
@@ -90,36 +77,29 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
     """Every comparison with its verdict."""
     margin = a.loaded.study.margin
 
-    def ci90(c: Comparison) -> tuple[float, float] | None:
-        return c.paired.ci90 if c.paired.estimate.shown else None
-
-    def verdict(c: Comparison) -> str:
-        return f"{'primary: ' if c.primary else ''}{sentence(c, margin, a.tests)}"
+    def said(c: Comparison) -> str:
+        return sentence(c, margin, a.tests)
 
     return (
         *_WHERE,
         column("curves", "curves"),
         column("paired.ratio"),
         column(
-            "paired.estimate",
-            f"{over(a.reference, a.candidate)} [95 %]",
-            _estimate(ratio),
-            key="",
+            "paired.estimate", f"{over(a.reference, a.candidate)} [95 %]", _estimate(ratio), key=""
         ),
         column("paired.ci95"),
-        Column(
-            key="",
-            title="90 % interval",
-            get=ci90,
-            form=lambda ends: f"[{ratio(ends[0])}, {ratio(ends[1])}]",
+        column(
+            lambda c: c.paired.ci90 if c.paired.estimate.shown else None,
+            "90 % interval",
+            lambda ends: f"[{ratio(ends[0])}, {ratio(ends[1])}]",
         ),
         column("paired.ci90"),
         column("paired.n", "n"),
         column("paired.ratios"),
-        Column(key="margin", title="", get=lambda c: margin),
+        column(lambda c: margin, key="margin"),
         column("verdict"),
-        Column(key="verdict_text", title="", get=lambda c: sentence(c, margin, a.tests)),
-        Column(key="", title="verdict", get=verdict),
+        column(said, key="verdict_text"),
+        column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict"),
         column("unequal", key="unequal_environments"),
         column("primary"),
         column("blocks_to_settle"),
@@ -130,15 +110,10 @@ CHECKS = (
     *_WHERE,
     column("paired.sd_log", "paired sd", percent),
     column("half_width", key="half_width_ratio"),
-    Column(
-        key="",
-        title="half-width",
-        get=lambda c: c.half_width if c.paired.estimate.shown else None,
-        form=percent,
-    ),
+    column(lambda c: c.half_width if c.paired.estimate.shown else None, "half-width", percent),
     column(
         "blocks_for_visible_effect",
-        f"blocks for {100 * VISIBLE_EFFECT:g} %",
+        f"blocks for {rule(VISIBLE_EFFECT)}",
         key="blocks_for_2_percent",
     ),
     column("paired.t"),
@@ -160,7 +135,7 @@ PIPELINES = (
     column("dataset", "data set"),
     column("samples_per_rank", "images per batch"),
     column("num_workers", "data-loading processes"),
-    column("variant", "variant", when=known),
+    column("variant", "variant", sparse=True),
     column("images_per_s", "images/s [95 %]", _estimate(rate)),
     column("images_per_s.n", "n", key=""),
     column("runs", "runs"),
@@ -176,14 +151,14 @@ GAPS = (
     *_POINT,
     *_BATCH,
     column("planned", "blocks planned", key="blocks_planned"),
-    Column(key="", title="with usable runs", get=lambda g: g.planned - len(g.missing)),
+    column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
     column("missing", key="blocks_missing"),
-    Column(key="", title="missing blocks", get=_missing_blocks),
+    column(_missing_blocks, "missing blocks"),
 )
 
 
 def _median(e: Estimate) -> str:
-    return ms(e.value) if e.low is None or e.high is None else interval(e, ms)
+    return ms(e.value) if e.low is None else interval(e, ms)
 
 
 STEP_TIMES = (
@@ -198,6 +173,38 @@ STEP_TIMES = (
     column("not_steady_runs", "not steady"),
 )
 
+NODES = (
+    column("node", "node"),
+    column("samples_per_step", "images per step"),
+    column("images_per_s", "images/s, median", rate),
+    column("relative", "of the median node", percent),
+    column("score", "modified z", lambda z: f"{z:.1f}"),
+    column("calibrations", "calibrations"),
+    column("slow", "flag", lambda slow: "slow" if slow else "-"),
+)
+
+DRIFT = (
+    column("job", "job"),
+    column("allocation", "allocation"),
+    column("nodes", "nodes"),
+    column("ratio", "end / start", ratio),
+    column("most_node", "node that changed most"),
+    column("most_ratio", "its end / start", ratio),
+    column("warn", "flag", lambda warn: "drift" if warn else "-"),
+)
+
+CALIBRATIONS = (
+    column("job", "job"),
+    column("allocation", "allocation"),
+    column("when", " or ".join(WHEN)),
+    column("node", "node", lambda node: node or "all"),
+    column("host"),
+    column(lambda one: one.samples_per_step if one.usable else None, key="samples_per_step"),
+    column(lambda one: one.images_per_s if one.usable else None, key="images_per_s"),
+    column("reason", "reason", lambda reason: " ".join(reason.split())),
+    column("log"),
+)
+
 NOT_COMPARED = (column("what"), column("reason"))
 
 
@@ -210,5 +217,5 @@ LOGS = (
     column("state", "state"),
     column("reason"),
     column("words"),
-    Column(key="", title="reason", get=_why),
+    column(_why, "reason"),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from bench.backends.catalogue import facts
 from bench.study import stats
 from bench.study.stats import Verdict
 from plots.analyse.comparison import Comparison
-from plots.report.format import count
+from plots.report.format import count, percent, rule
 
 # verdict: in two words for a figure, and as a sentence
 WORDS: Mapping[Verdict, tuple[str, str]] = {
@@ -29,11 +30,8 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
 
 
 def sides(reference: str, candidate: str) -> tuple[str, str]:
-    """What two cells or backends are called beside each other: by their backends where these
-    differ.
-    """
-    backends = [name.partition("/")[0] for name in (reference, candidate)]
-    if backends[0] == backends[1]:
+    """What two cells or backends are called: by their backends where these differ."""
+    if reference.partition("/")[0] == candidate.partition("/")[0]:
         return reference, candidate
     return facts(reference).short_label, facts(candidate).short_label
 
@@ -45,22 +43,18 @@ def over(reference: str, candidate: str) -> str:
 
 
 def sentence(c: Comparison, margin: float, tests: int) -> str:
-    """The verdict in words, and whether it is one on equal terms; `tests`: the comparisons that
-    Holm's correction spans.
-    """
+    """The verdict in words; `tests`: the comparisons that Holm's correction spans."""
     said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
-    value, low, high = (100 * x for x in c.gain)
-    settle = (
-        f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
-    )
+    gain, low, high = c.gain
+    price = f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
     return said.format(
         least=stats.MIN_BLOCKS,
-        margin=f"{100 * margin:g} %",
+        margin=rule(margin),
         faster=c.faster,
-        gain=f"{value:.1f} %",
-        interval=f"[{low:.1f}, {high:.1f}]",
+        gain=f"{100 * gain:.1f} %",
+        interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
         tests=tests,
-        price=f"{settle} blocks",
+        price=f"{price} blocks",
     ) + ("; in unequal environments" if c.unequal else "")
 
 
@@ -75,9 +69,9 @@ def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
     """All verdicts in one line: 'A faster at 22 of 26 points, equivalent at 4'; with `sizes` by
     how much the faster is.
     """
-    groups: dict[str, list[Comparison]] = {}
+    groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
-        groups.setdefault(label(c), []).append(c)
+        groups[label(c)].append(c)
     total = count(len(rows), "point")
     said: list[str] = []
     for word, group in sorted(groups.items(), key=lambda item: -len(item[1])):
@@ -92,5 +86,5 @@ def _sizes(rows: Sequence[Comparison]) -> str:
     if rows[0].verdict != "different":
         return ""
     gains = sorted(c.gain[0] for c in rows)
-    ends = dict.fromkeys(f"{100 * g:,.1f}" for g in (gains[0], gains[-1]))
+    ends = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
     return f" (by {' to '.join(ends)} %)"
