@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from bench.backends.catalogue import label
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
-from plots.analyse.points import Table
+from plots.analyse.points import Table, ranks
 from plots.analyse.study import Analysis, machine, workload
-from plots.report import answer, findings, format, tables
+from plots.report import answer, format, tables
+from plots.report.calibration import findings
 from plots.report.columns import markdown as table
 from plots.report.verdicts import sides
 
@@ -32,6 +33,8 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         keep_trailing_newline=True,
     )
     runs, host = analysis.loaded.runs, analysis.loaded.host
+    means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
+    facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
     reference, candidate = sides(a.reference, a.candidate)
     return environment.get_template("page.md.j2").render(
@@ -48,7 +51,10 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         crashed=int((runs["exit_code"].fillna(0) != 0).sum()),
         provenance=_provenance(host),
         answer=answer,
-        findings=findings,
+        calibration=findings,
+        compiled=any(f.get("compile") == "True" for f in facts),
+        compressed=sorted({f.get("compression", "none") for f in facts} - {"none"}),
+        ranks=ranks,
         tables=tables,
         table=table,
         count=format.count,

@@ -453,7 +453,7 @@ def test_no_usable_log_names_the_reasons(
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
-        (["report", "/nowhere"], "no such folder"),
+        (["report", "/nowhere"], "'/nowhere' does not exist"),
         (["report"], "Missing argument 'STUDY'"),
         (["reprot", "x"], "Did you mean 'report'?"),
         (["report", "x", "--ot", "y"], "--out"),

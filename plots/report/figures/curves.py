@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
 from matplotlib.axes import Axes
@@ -18,6 +19,7 @@ from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
 
 Row = TypeVar("Row", Throughput, Scaled)
+_IMAGES_PER_S = attrgetter("images_per_s")
 
 
 def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
@@ -33,14 +35,14 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
         "To compare cells use the paired ratio: these bars hold the machine's drift between "
         "blocks, which pairing removes."
     ]
-    _draw_series(ax, rows, rows, frame, _images_per_s)
+    _draw_series(ax, rows, rows, frame, _IMAGES_PER_S)
     if alone:
         _draw_ideal(ax, values, alone[0])
         notes.append(f"Ideal: ranks x {rate(alone[0])} images/s of the single process.")
     scale_axes(ax, values, frame, log_y)
     ax.set_xlabel("images per rank" if batch else "ranks")
     ax.set_ylabel("throughput (images/s)")
-    place, last = _at_largest(rows, _images_per_s)
+    place, last = _at_largest(rows, _IMAGES_PER_S)
     legend(ax, {cell: short(e, rate) for cell, e in last.items()}, f"images/s at {place}")
     title = f"Images/s at {place}{'' if batch else f', {curve} scaling'}{_finding(last, rate)}"
     caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
@@ -48,15 +50,10 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
 
 
 def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
-    """Two panels with one y axis: against the common baseline, and against each cell's own, which
-    tells another story.
-    """
+    """Against the common baseline, and beside it each cell's own, which tells another story."""
     weak = rows[0].curve == "weak"
-    name, quantity, y, form = (
-        ("Weak efficiency", "weak efficiency", _efficiency, percent)
-        if weak
-        else ("Strong speed-up", "speed-up", _speedup, lambda x: f"{x:.2f}")
-    )
+    y = attrgetter("efficiency" if weak else "speedup")
+    form = percent if weak else "{:.2f}".format
     common, shown = [r for r in rows if r.kind == "common"], [y(r) for r in rows]
     own = [r for r in rows if r.kind == "own"] + _anchors(rows)
     figure = Figure(figsize=(8.4, 3.9))
@@ -74,28 +71,17 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
         scale_axes(ax, values, frame, log_y)
         ax.set_title(heading if there else f"{heading}: not measured", fontsize=9)
         ax.set_xlabel("ranks")
-    panels[0].set_ylabel(f"{quantity} T(1)/T(p)")
+    panels[0].set_ylabel(f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)")
     if weak:
         panels[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
     place, last = _at_largest(common or rows, y)
     against = "against one\nplain process" if common else "against\nits own one rank"
     legend(panels[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
-    base = f"Common baseline: {_baseline(common[0])}." if common else "No usable common baseline."
+    base = _baseline(common[0]) if common else "No usable common baseline."
+    name = "Weak efficiency" if weak else "Strong speed-up"
     title = f"{name} at {place}{_finding(last, form)}"
     caption(a, figure, title, _conditions(a, rows), [base], shown, frame)
     return figure
-
-
-def _images_per_s(row: Throughput) -> Estimate:
-    return row.images_per_s
-
-
-def _efficiency(row: Scaled) -> Estimate:
-    return row.efficiency
-
-
-def _speedup(row: Scaled) -> Estimate:
-    return row.speedup
 
 
 def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
@@ -106,9 +92,9 @@ def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
 
 
 def _baseline(row: Scaled) -> str:
-    b = row.baseline
+    b, speed = row.baseline, rate(row.baseline_images_per_s.value)
     where = f"{b.cell}, {ranks(b.world_size)}, {b.samples_per_step} images per step"
-    return f"{where}: {rate(row.baseline_images_per_s.value)} images/s"
+    return f"Common baseline: {where}: {speed} images/s."
 
 
 def _frame(estimates: Sequence[Estimate], log_y: bool, *others: float) -> Frame:

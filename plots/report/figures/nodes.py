@@ -46,9 +46,9 @@ def draw(a: Analysis, batch: int) -> Figure:
     across = ax.get_yaxis_transform()
     ax.hlines(between, 0, 1, transform=across, color="#e6e6e6", linewidth=0.8)
     legend(ax)
-    measured = f"{count(len({c.node for c in good}), 'node')}, {count(len({c.allocation for c in good}), 'job')}"
+    on = count(len({c.node for c in good}), "node"), count(len({c.allocation for c in good}), "job")
     bad = sum(not c.usable for c in a.calibrated.all)
-    counted = f"n = {count(len(good), 'calibration')}, {measured}; {bad} failed or missing"
+    counted = f"n = {count(len(good), 'calibration')}, {', '.join(on)}; {bad} failed or missing"
     slow = (
         f"Slow: median and at least {rule(MOST)} of the calibrations more than {rule(FLOOR)} below "
         f"the median node, and modified z-score below -{MAX_SCORE}."
