@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -13,12 +14,11 @@ from pydantic import BaseModel
 from bench.backends.catalogue import label
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
+from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import Table, ranks
 from plots.analyse.study import Analysis, machine, workload
 from plots.report import answer, format, tables
-from plots.report.calibration import findings
-from plots.report.columns import markdown as table
-from plots.report.verdicts import sides
+from plots.report.format import count, escape, interval, percent, ratio, rule
 
 _MOST_NODES = 24  # the slowest first; the rest are in the file
 
@@ -36,29 +36,29 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
-    reference, candidate = sides(a.reference, a.candidate)
+    reference, candidate = answer.sides(a.reference, a.candidate)
     return environment.get_template("page.md.j2").render(
         a=a,
         study=a.loaded.study,
         title=" against ".join(label(cell) for cell in (a.candidate, a.reference)),
         reference=reference,
         candidate=candidate,
-        machine=format.escape(machine(host)),
-        workload=format.escape(workload(analysis)),
-        notes=[format.escape(note) for note in analysis.notes],
+        machine=escape(machine(host)),
+        workload=escape(workload(analysis)),
+        notes=[escape(note) for note in analysis.notes],
         figures=drawn,
         not_steady=told(runs[~runs["steady"].astype(bool)].to_dict("records")),
         crashed=int((runs["exit_code"].fillna(0) != 0).sum()),
         provenance=_provenance(host),
         answer=answer,
-        calibration=findings,
+        calibration=calibration,
         compiled=any(f.get("compile") == "True" for f in facts),
         compressed=sorted({f.get("compression", "none") for f in facts} - {"none"}),
         ranks=ranks,
         tables=tables,
-        table=table,
-        count=format.count,
-        rule=format.rule,
+        table=format.markdown,
+        count=count,
+        rule=rule,
         min_blocks=MIN_BLOCKS,
         most_nodes=_MOST_NODES,
         visible=VISIBLE_EFFECT,
@@ -72,7 +72,7 @@ def told(x: Any) -> Any:
     """
     match x:
         case str():
-            return format.escape(x)
+            return escape(x)
         case Table():
             return x
         case BaseModel():
@@ -92,11 +92,53 @@ def told(x: Any) -> Any:
 
 def _provenance(host: Mapping[str, Any]) -> str:
     """What the widest run recorded about where it ran."""
-    rows = [["machine", format.escape(machine(dict(host)))]]
+    rows = [["machine", escape(machine(dict(host)))]]
     for part in ("versions", "git", "env"):
         found = host.get(part)
         if isinstance(found, dict) and found:
-            rows.append([part, ", ".join(format.escape(f"{k} {v}") for k, v in found.items())])
+            rows.append([part, ", ".join(escape(f"{k} {v}") for k, v in found.items())])
     if "platform" in host:
-        rows.append(["platform", format.escape(str(host["platform"]))])
+        rows.append(["platform", escape(str(host["platform"]))])
     return format.table(["of the run with most ranks", ""], rows)
+
+
+def calibration(c: Calibrated) -> list[str]:
+    """First things first; each rule stands beside what it found."""
+    bad = sum(not one.usable for one in c.all)
+    usable = f"usable: {count(len(c.all) - bad, 'calibration')}"
+    return [_slow(c), *_drift(c), usable + (f", **{bad} failed or are missing**." if bad else ".")]
+
+
+def _slow(c: Calibrated) -> str:
+    rules = (
+        f"slow is a node whose median is more than {percent(FLOOR)} below the median node, as is "
+        f"{rule(MOST)} of its calibrations, with a modified z-score below -{MAX_SCORE} (Iglewicz & "
+        f"Hoaglin 1993); judged from {MIN_NODES} nodes on, each batch apart"
+    )
+    sizes = Counter(n.samples_per_step for n in c.nodes)
+    judged = {n.node for n in c.nodes if sizes[n.samples_per_step] >= MIN_NODES}
+    rest = len({n.node for n in c.nodes} - judged)
+    of = f"{len(judged)}, {rest} not judged" if judged and rest else f"{len(judged)}"
+    if not c.slow:
+        return f"Slow nodes: {f'none of {of}' if judged else f'not judged of {rest}'} ({rules})."
+    slow = [f"`{n.node}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow]
+    exclude = f"--exclude={','.join(c.slow)}"
+    cure = f'an option of sbatch, or `extra = ["{exclude}"]` under [access] of the site'
+    found = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."
+    return f"{found} Keep them out with `{exclude}`: {cure}."
+
+
+def _drift(c: Calibrated) -> list[str]:
+    if c.drift is None:
+        known = "no node has a usable calibration at the start and at the end of one job"
+        return [f"Drift: not known, {known}."]
+    found = (
+        f"Drift inside jobs, images/s at the end over the start: {interval(c.drift, ratio)}, n = "
+        f"{c.drift.n} jobs (warned of beyond {percent(DRIFT_LIMIT)} where the interval excludes 1)."
+    )
+    if c.drifts:
+        cause = "Runs late in a block met other conditions; their order is random, so this is noise"
+        found = f"**Warning:** {found} {cause}."
+    warned = [f"{d.allocation}: `{d.most_node}` {ratio(d.most_ratio)}" for d in c.jobs if d.warn]
+    jobs = f"{len(warned)} of {len(c.jobs)} jobs a node changed by more than {percent(FLOOR)}"
+    return [found] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])

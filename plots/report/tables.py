@@ -11,9 +11,8 @@ from plots.analyse.points import NO_SETTINGS, describe
 from plots.analyse.study import Analysis
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
-from plots.report.columns import Column
-from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule
-from plots.report.verdicts import over, sentence
+from plots.report.answer import over, sentence
+from plots.report.format import Column, interval, ms, p_value, percent, rate, ratio, rule
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:

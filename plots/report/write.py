@@ -19,7 +19,7 @@ from plots.analyse.runs import Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.read import calibrations
 from plots.report import answer, figures, tables
-from plots.report.columns import csv, plain, records
+from plots.report.format import csv, plain, records
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
+from plots.report.answer import label, sides, tally
 from plots.report.axes import look, ratio_ticks, reach, transport_order
 from plots.report.figures.style import GREY, caption, mark, name_rows
 from plots.report.format import ratio, rule, short
-from plots.report.verdicts import label, sides, tally
 
 
 def draw(a: Analysis, rows: list[Comparison]) -> Figure:
