@@ -125,9 +125,8 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
 
 def missing(a: Analysis) -> str:
     """What a reader must know is not there, or not as it should be; else how much there is."""
-    pairs = sum(
-        n.absent is None or coverage.is_planned(n.absent, a.planned) for n in a.not_compared
-    )
+    wanted = (n.absent for n in a.not_compared)
+    pairs = sum(point is None or coverage.is_planned(point, a.planned) for point in wanted)
     blocks, unusable = a.loaded.study.blocks, len(a.loaded.unusable)
     lacks = {
         f"{count(len(a.gaps), 'planned point')} without all {blocks} blocks": a.gaps,
@@ -174,11 +173,8 @@ def lines(a: Analysis) -> list[str]:
     found += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if more := compared[_MOST_ANSWERS:]:
         found.append(f"The other {count(len(more), 'comparison')}: see the table below.")
-    if a.gains:
-        found.append(
-            "What the variants gain over the plainest one stands under [Variants](#variants)."
-        )
-    return found + _scaling(a)
+    gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
+    return [*found, *([gained] if a.gains else []), *_scaling(a)]
 
 
 def _scaling(a: Analysis) -> list[str]:

@@ -87,9 +87,7 @@ def dots(e: Estimate) -> tuple[float, ...]:
 
 
 def reach(estimates: Sequence[Estimate], *others: float) -> Frame:
-    """Ends of a logarithmic axis that holds every value and block, and every bar that is not so
-    long as to flatten the values.
-    """
+    """Ends of a logarithmic axis with every value and block, and bars that do not flatten them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
@@ -106,9 +104,7 @@ def cut(e: Estimate, frame: Frame) -> list[int]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Marks of a logarithmic axis of ratios: round steps where it is short, else powers of two; 1
-    is among them if on it.
-    """
+    """Marks of a logarithmic axis of ratios, such as 1: round steps, else powers of two."""
     if high / low > _DOUBLE_FROM:
         return [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])

@@ -43,18 +43,13 @@ def make(folder: Path, out: Path) -> list[str]:
         for name, text in texts.items():  # names of files may hold what is no character
             write_whole(out / name, text.encode(errors="replace"))
     except OSError as error:
-        raise UsageError(
-            f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
-        ) from error
+        raise UsageError(f"{out}: {error.strerror}; choose another folder with --out") from error
     return answer.terminal(a, out / "report.md", len(pictures) + len(texts) - 1)
 
 
 def _nothing_trained(loaded: Loaded) -> str:
     if not loaded.pipelines.empty:
-        return (
-            "all usable logs are of the input pipeline alone (loader_only); put training runs "
-            "beside them"
-        )
+        return "only logs of loader_only are usable, put training runs beside them"
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
     most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
     most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []

@@ -1,6 +1,4 @@
-"""Figures of one study as SVG and PNG: the only files that know matplotlib, and they compute no
-number.
-"""
+"""Figures of one study as SVG and PNG: only here is matplotlib known, and no number computed."""
 
 from __future__ import annotations
 
@@ -33,11 +31,8 @@ def draw(a: Analysis) -> dict[str, Figure]:
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
-    for (variant, settings), name in _names(
-        "ratio", sorted({(c.variant, c.settings) for c in a.comparisons})
-    ):
-        rows = [c for c in a.comparisons if (c.variant, c.settings) == (variant, settings)]
-        yield name, ratio.draw(a, rows)
+    for page, name in _names("ratio", sorted({(c.variant, c.settings) for c in a.comparisons})):
+        yield name, ratio.draw(a, [c for c in a.comparisons if (c.variant, c.settings) == page])
     for name, found in _series(a.throughput):
         if len({r.point for r in found}) > 1:
             yield f"{name}-throughput", curves.throughput(a, found)
@@ -63,9 +58,7 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
 
 
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Rows by figure: one curve, one variant, one settings, one fixed batch (or rank count);
-    `single` joins every settings.
-    """
+    """Rows by figure: of one curve, variant, settings and fixed size; `single` joins every one."""
 
     def key(r: Row) -> tuple[tuple[str, ...], str, int]:
         return r.point.variant, r.point.settings, r.point.fixed(r.curve)

@@ -40,9 +40,7 @@ def mark(
     style: dict[str, Any],
     axis: str = "y",
 ) -> ErrorbarContainer:
-    """Values along `axis`, their intervals, single blocks as dots, and an arrow where the frame
-    cuts an interval.
-    """
+    """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
 
     def place(where: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
         return (where, values) if axis == "y" else (values, where)
