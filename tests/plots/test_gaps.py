@@ -40,10 +40,7 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
     assert [
         (g.curve, g.point.cell, g.point.world_size, g.point.samples_per_rank, g.missing)
         for g in a.gaps
-    ] == [
-        ("weak", "horovod/mpi", 2, 16, (5,)),
-        ("strong", "horovod/mpi", 2, 16, (5,)),
-    ]
+    ] == [("weak", "horovod/mpi", 2, 16, (5,)), ("strong", "horovod/mpi", 2, 16, (5,))]
 
 
 def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:

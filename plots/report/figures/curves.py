@@ -136,7 +136,8 @@ def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
     what = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
     settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
-    variant = max((r.point.variant for r in rows), key=len)  # `single` has none of an exchange
+    # the longest, as that of `single` says nothing of an exchange
+    variant: tuple[str, ...] = max((r.point.variant for r in rows), key=len)
     work = ", ".join([workload(a), *variant])
     return f"{what}; {work}; settings: {', '.join(settings)}"
 

@@ -48,8 +48,8 @@ def mark(
     bare = {"color": style["color"], "zorder": style["zorder"], "ls": "none"}
     dot = {"marker": "o", "markersize": 0.3 * style["markersize"] + 1.5, "markeredgewidth": 0}
     arrow = {"markersize": 4 + 0.4 * style["markersize"], "clip_on": False}
-    lengths: Any = {f"{axis}err": bars(values)}
-    drawn = ax.errorbar(*place(at, [e.value for e in values]), **lengths, **style)
+    x, y = place(at, [e.value for e in values])
+    drawn = ax.errorbar(x, y, **{f"{axis}err": bars(values), **style})
     for where, e in zip(at, values, strict=True):
         if blocks := dots(e):
             ax.plot(*place([where] * len(blocks), blocks), **bare, **dot)
