@@ -33,6 +33,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         keep_trailing_newline=True,
     )
     runs, host = analysis.loaded.runs, analysis.loaded.host
+    not_steady = runs.loc[~runs["steady"].astype(bool), ["log", "not_steady_reason"]]
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
@@ -47,7 +48,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         workload=escape(workload(analysis)),
         notes=[escape(note) for note in analysis.notes],
         figures=drawn,
-        not_steady=told(runs[~runs["steady"].astype(bool)].to_dict("records")),
+        not_steady=told(not_steady.to_dict("records")),
         crashed=int((runs["exit_code"].fillna(0) != 0).sum()),
         provenance=_provenance(host),
         answer=answer,

@@ -42,9 +42,8 @@ def draw(a: Analysis, batch: int) -> Figure:
         text.set_fontweight("bold" if node.slow else "normal")
     ax.set_xlabel("images/s of one plain process on the node")
     ax.set_ylabel("node")
-    between = [row + 0.5 for row in range(len(nodes) - 1)]
-    across = ax.get_yaxis_transform()
-    ax.hlines(between, 0, 1, transform=across, color="#e6e6e6", linewidth=0.8)
+    thin: Any = {"transform": ax.get_yaxis_transform(), "color": "#e6e6e6", "linewidth": 0.8}
+    ax.hlines([row + 0.5 for row in range(len(nodes) - 1)], 0, 1, **thin)
     legend(ax)
     on = count(len({c.node for c in good}), "node"), count(len({c.allocation for c in good}), "job")
     bad = sum(not c.usable for c in a.calibrated.all)
@@ -55,7 +54,9 @@ def draw(a: Analysis, batch: int) -> Figure:
     )
     each = "one plain process on each node of a job, all at once"
     subtitle = f"{each}; {batch} images per step; {workload(a)}"
-    title = _title(judged) + _drifting([job.warn for job in a.calibrated.jobs])
+    title, drifting = _title(judged), sum(job.warn for job in a.calibrated.jobs)
+    if drifting:
+        title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
     add_titles(a, figure, title, subtitle, [slow], counted)
     return figure
 
@@ -74,16 +75,8 @@ def _draw_node(ax: Axes, row: int, node: Node, own: list[Calibration]) -> None:
 
 def _title(judged: list[Node]) -> str:
     slow = [n for n in judged if n.slow]
+    named = [f"{clean(n.node, 40)} at {100 * n.relative:.0f} % of the median node" for n in slow]
     if slow:
-        named = [
-            f"{clean(n.node, 40)} at {100 * n.relative:.0f} % of the median node" for n in slow
-        ]
         return f"Slow nodes: {', '.join(named)}"
-    if len(judged) < MIN_NODES:
-        return f"Calibration: not judged below {MIN_NODES} nodes"
-    return f"Calibration: no slow node among {len(judged)}"
-
-
-def _drifting(warned: list[bool]) -> str:
-    jobs = count(len(warned), "job")
-    return f"; a node drifts in {sum(warned)} of {jobs}" if any(warned) else ""
+    few = f"not judged below {MIN_NODES} nodes"
+    return f"Calibration: {few if len(judged) < MIN_NODES else f'no slow node among {len(judged)}'}"
