@@ -11,7 +11,9 @@ from bench.backends import catalogue
 from bench.backends.catalogue import Look
 from bench.study.stats import Estimate
 
+Estimates = Sequence[Estimate]
 Frame = tuple[float, float]  # both ends of an axis
+Style = dict[str, Any]  # as matplotlib takes it
 _TRANSPORTS = ("", "mpi", "gloo", "nccl")  # the order of cells in legends and of rows
 _SPARE = (  # for cells without a look of their own in the catalogue of backends
     Look(colour="#999933", marker="h", marker_size=9.5, line_width=2.2),
@@ -40,7 +42,7 @@ def in_order(cells: Iterable[str]) -> list[str]:
     return [cell for cell in known if cell in there] + sorted(there - set(known))
 
 
-def look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
+def look(cell: str, cells: Sequence[str]) -> Style:
     """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
@@ -73,7 +75,7 @@ def ends(values: Sequence[int]) -> Frame:
     return (2**low, 2**high) if is_log(values) else (low, high)
 
 
-def bars(values: Sequence[Estimate]) -> list[list[float]] | None:
+def bars(values: Estimates) -> list[list[float]] | None:
     """Lengths below and above each value; None where no value has an interval to show."""
     if all(e.shown is None for e in values):
         return None
@@ -86,7 +88,7 @@ def dots(e: Estimate) -> tuple[float, ...]:
     return e.blocks if e.shown is None and e.n > 1 else ()
 
 
-def reach(estimates: Sequence[Estimate], *others: float) -> Frame:
+def reach(estimates: Estimates, *others: float) -> Frame:
     """Ends of a logarithmic axis with every value and block, and bars that do not flatten them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])

@@ -25,15 +25,14 @@ _MOST_NODES = 24  # the slowest first; the rest are in the file
 
 def markdown(analysis: Analysis, drawn: list[str]) -> str:
     """The page, with `drawn` the names of the figures beside it."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    blank: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    here = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=here, undefined=StrictUndefined, **blank)
+    environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
+    environment.globals.update(table=format.markdown, count=count, rule=rule)
     runs, host = analysis.loaded.runs, analysis.loaded.host
-    not_steady = runs.loc[~runs["steady"].astype(bool), ["log", "not_steady_reason"]]
+    not_steady = runs[~runs["steady"].astype(bool)]
+    reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
@@ -48,18 +47,11 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         workload=escape(workload(analysis)),
         notes=[escape(note) for note in analysis.notes],
         figures=drawn,
-        not_steady=told(not_steady.to_dict("records")),
+        not_steady=[f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
         crashed=int((runs["exit_code"].fillna(0) != 0).sum()),
         provenance=_provenance(host),
-        answer=answer,
-        calibration=calibration,
         compiled=any(f.get("compile") == "True" for f in facts),
         compressed=sorted({f.get("compression", "none") for f in facts} - {"none"}),
-        ranks=ranks,
-        tables=tables,
-        table=format.markdown,
-        count=count,
-        rule=rule,
         min_blocks=MIN_BLOCKS,
         most_nodes=_MOST_NODES,
         visible=VISIBLE_EFFECT,

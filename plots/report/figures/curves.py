@@ -14,7 +14,7 @@ from bench.study.stats import Estimate
 from plots.analyse.points import NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
-from plots.report.axes import Frame, in_order, is_log, look, reach
+from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
 from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
 
@@ -97,7 +97,7 @@ def _baseline(row: Scaled) -> str:
     return f"Common baseline: {where}: {speed} images/s."
 
 
-def _frame(estimates: Sequence[Estimate], log_y: bool, *others: float) -> Frame:
+def _frame(estimates: Estimates, log_y: bool, *others: float) -> Frame:
     """Ends of the y axis, which starts at 0 unless it is logarithmic."""
     low, high = reach(estimates, *others)
     return (low, high) if log_y else (0, 1.04 * high)

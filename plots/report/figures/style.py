@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from bench.study.stats import MIN_BLOCKS, Estimate
+from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import Analysis, machine
-from plots.report.axes import Frame, bars, cut, dots, ends, is_log
+from plots.report.axes import Estimates, Frame, Style, bars, cut, dots, ends, is_log
 from plots.report.format import clean
 
 GREY = "#666666"
@@ -33,12 +33,7 @@ _ARROWS = {"x": (4, 5), "y": (7, 6)}  # matplotlib's carets at the low and the h
 
 
 def mark(
-    ax: Axes,
-    at: Sequence[float],
-    values: Sequence[Estimate],
-    frame: Frame,
-    style: dict[str, Any],
-    axis: str = "y",
+    ax: Axes, at: Sequence[float], values: Estimates, frame: Frame, style: Style, axis: str = "y"
 ) -> ErrorbarContainer:
     """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
 
@@ -114,7 +109,7 @@ def caption(
     title: str,
     subtitle: str,
     notes: Sequence[str],
-    estimates: Sequence[Estimate],
+    estimates: Estimates,
     frame: Frame,
 ) -> None:
     """As `add_titles`, the foot ending with n and how to read the bars."""
