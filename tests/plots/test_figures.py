@@ -344,8 +344,8 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     title = "Images/s at 2 ranks, weak scaling: n = 2, too few blocks for an interval"
     assert title in words(drawn["weak-throughput"])
     (ax,) = drawn["ratio"].axes
-    found = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
-    assert found == [pytest.approx([1, 2])] * 2
+    blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
+    assert blocks == [pytest.approx([1, 2])] * 2
     assert any(t.get_text().startswith("1.414 (n = 2)\ntoo few") for t in ax.texts)
 
 
