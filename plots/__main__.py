@@ -21,6 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+_HELP = "a study's folder, results/STUDY, with runs/*.jsonl in it"
+_FOLDER = typer.Argument(metavar="STUDY", exists=True, file_okay=False, help=_HELP)
 
 
 def _show_version(asked: bool) -> None:
@@ -29,35 +31,22 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-VersionOption = Annotated[
-    bool,
-    typer.Option(
-        "--version", help="print the version and stop", callback=_show_version, is_eager=True
-    ),
-]
+_VERSION = typer.Option(
+    "--version", help="print the version and stop", callback=_show_version, is_eager=True
+)
 
 
 @app.callback()
-def _plots(show_version: VersionOption = False) -> None:
+def _plots(show_version: Annotated[bool, _VERSION] = False) -> None:
     """Run logs to statistics, figures and a report; needs no torch."""
 
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STUDY", help="a study's folder, results/STUDY, with runs/*.jsonl in it"
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="folder to write to; default: the study's own")
-    ] = None,
+    folder: Annotated[Path, _FOLDER],
+    out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
 ) -> None:
-    """Write figures, report.md and summary.json of one study beside its logs,
-    and print the answer.
-    """
-    _require(folder)  # before the slow imports
+    """Write figures, report.md and summary.json of one study beside its logs, print the answer."""
     if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
         raise UsageError(
             f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name "
@@ -71,14 +60,9 @@ def report(
 
 @app.command()
 def bundle(
-    folder: Annotated[
-        Path, typer.Argument(metavar="STUDY", help="a study's folder, results/STUDY")
-    ],
+    folder: Annotated[Path, _FOLDER],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="archive to write, or the folder for it; default: STUDY.tar.gz beside STUDY"
-        ),
+        Path | None, typer.Option(help="archive, or folder for it; default: STUDY.tar.gz beside it")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="replace an archive that holds something else")
@@ -88,15 +72,9 @@ def bundle(
 
     A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
     """
-    _require(folder)
     from plots.bundle.pack import bundle as pack
 
     typer.echo(pack(folder, out, force))
-
-
-def _require(folder: Path) -> None:
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
 
 
 def main(argv: list[str] | None = None) -> int:

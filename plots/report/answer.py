@@ -1,21 +1,98 @@
-"""The answer in a few lines: what the head of a report says,
-and all that a terminal shows of it.
-"""
+"""The answer in words: verdicts for tables and figures, the head of a page and of a terminal."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.backends.catalogue import facts
+from bench.study import stats
+from bench.study.stats import Verdict
 from plots.analyse import coverage
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count, interval, percent, rate, ratio
-from plots.report.verdicts import over, sentence, sides, tally
+from plots.report.format import clean, count, interval, percent, rate, ratio, rule
 
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
+# verdict: in two words for a figure, and as a sentence
+WORDS: Mapping[Verdict, tuple[str, str]] = {
+    "too few blocks": ("too few blocks", "no verdict below {least} blocks"),
+    "equivalent": ("equivalent", "equivalent within {margin}"),
+    "small difference": (
+        "equivalent",
+        "equivalent within {margin}, with a real but small difference: {faster} faster by {gain}",
+    ),
+    "different": ("{side} faster", "{faster} faster by {gain} {interval}"),
+    "not after Holm": (
+        "not after Holm",
+        "{faster} faster by {gain} {interval} (not after Holm's correction over {tests} "
+        "comparisons)",
+    ),
+    "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),
+}
+
+
+def sides(reference: str, candidate: str) -> tuple[str, str]:
+    """What two cells or backends are called: by their backends where these differ."""
+    if reference.partition("/")[0] == candidate.partition("/")[0]:
+        return reference, candidate
+    return facts(reference).short_label, facts(candidate).short_label
+
+
+def over(reference: str, candidate: str) -> str:
+    """The ratio's name: 'B / A', or 'x/b over x/a' of cells."""
+    first, second = sides(reference, candidate)
+    return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
+
+
+def sentence(c: Comparison, margin: float, tests: int) -> str:
+    """The verdict in words; `tests`: the comparisons that Holm's correction spans."""
+    said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
+    gain, low, high = c.gain
+    price = f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
+    return said.format(
+        least=stats.MIN_BLOCKS,
+        margin=rule(margin),
+        faster=c.faster,
+        gain=f"{100 * gain:.1f} %",
+        interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
+        tests=tests,
+        price=f"{price} blocks",
+    ) + ("; in unequal environments" if c.unequal else "")
+
+
+def label(c: Comparison) -> str:
+    """The verdict in two words, for a figure; two more where the terms were not equal."""
+    reference, candidate = sides(c.reference, c.candidate)
+    said = WORDS[c.verdict][0].format(side=candidate if c.faster == c.candidate else reference)
+    return said + (" (environments differ)" if c.unequal else "")
+
+
+def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
+    """All in one line: 'A faster at 22 of 26 points, equivalent at 4'; by how much with `sizes`."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for c in rows:
+        groups[label(c)].append(c)
+    total = count(len(rows), "point")
+    said: list[str] = []
+    for word, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        where = f"{len(group)}" if said else f"{len(group)} of {total}"
+        if len(group) == len(rows):
+            where = total if len(rows) == 1 else f"all {total}"
+        said.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
+    return ", ".join(said)
+
+
+def _sizes(rows: Sequence[Comparison]) -> str:
+    if rows[0].verdict != "different":
+        return ""
+    gains = sorted(c.gain[0] for c in rows)
+    ends = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
+    return f" (by {' to '.join(ends)} %)"
 
 
 def versus(a: Analysis) -> str:
@@ -23,74 +100,58 @@ def versus(a: Analysis) -> str:
     return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 
-def headline(a: Analysis) -> str:
+def _headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
-    if not a.comparisons:
-        return (
-            f"{versus(a)}: not compared, as no block holds usable, comparable runs of both on one "
-            f"transport."
-        )
-    return (
-        f"{versus(a)}: {tally(a.comparisons, sizes=True)}; margin "
-        f"{100 * a.loaded.study.margin:g} %."
-    )
+    found = "not compared, as no block holds usable, comparable runs of both on one transport"
+    if a.comparisons:
+        found = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
+    return f"{versus(a)}: {found}."
 
 
-def first(a: Analysis) -> list[Comparison]:
-    """The comparisons, the primary one on top as it is what was asked about, then the largest
-    worlds.
-    """
-    return sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size))
-
-
-def where(c: Comparison) -> str:
-    """Point, transport and conditions of a comparison."""
-    conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
-    primary = "Primary: " if c.primary else ""
-    return (
-        f"{primary}{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport} "
-        f"({conditions})"
-    )
-
-
-def said(c: Comparison, a: Analysis) -> str:
-    """Verdict, ratio with its interval, n and margin."""
-    n = f", n = {c.paired.n}" if c.paired.estimate.shown else ""
-    numbers = (
-        f"{over(c.reference, c.candidate)} = {interval(c.paired.estimate, ratio)}{n}, margin "
-        f"{100 * a.loaded.study.margin:g} %"
-    )
-    return f"{sentence(c, a.loaded.study.margin, a.tests)}. {numbers}."
+def _each(a: Analysis) -> list[tuple[str, str]]:
+    """Where and what of every comparison; the primary one first, then the largest worlds."""
+    found = []
+    for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
+        point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
+        conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
+        where = f"{'Primary: ' if c.primary else ''}{point} ({conditions})"
+        margin, e = a.loaded.study.margin, c.paired.estimate
+        value = f"{over(c.reference, c.candidate)} = {interval(e, ratio)}"
+        n = f", n = {e.n}" if e.shown else ""
+        said = f"{sentence(c, margin, a.tests)}. {value}{n}, margin {rule(margin)}."
+        found.append((where, said))
+    return found
 
 
 def missing(a: Analysis) -> str:
     """What a reader must know is not there, or not as it should be; else how much there is."""
-    runs = f"{count(len(a.loaded.runs), 'usable run')} in {count(a.blocks, 'block')}"
-    found = (
-        [f"{count(len(a.gaps), 'planned point')} without all {a.loaded.study.blocks} blocks"]
-        if a.gaps
-        else []
+    wanted = (n.absent for n in a.not_compared)
+    pairs = sum(point is None or coverage.is_planned(point, a.planned) for point in wanted)
+    blocks, unusable = a.loaded.study.blocks, len(a.loaded.unusable)
+    lacks = {
+        f"{count(len(a.gaps), 'planned point')} without all {blocks} blocks": a.gaps,
+        count(unusable, "unusable log"): unusable,
+        f"{count(pairs, 'pair')} not compared": pairs,
+    }
+    doubts = {
+        "cells ended with different parameters": any(d.mismatches for d in a.digests),
+        "environments are not equal": any(c.unequal for c in a.comparisons),
+    }
+    lacking = ", ".join(said for said, there in lacks.items() if there)
+    doubted = ", ".join(said for said, there in doubts.items() if there)
+    whole = "All planned blocks are there; " if blocks and a.planned else ""
+    return (
+        f"{f'Equal work is in doubt: {doubted}. ' if doubted else ''}"
+        f"{f'Missing: {lacking}; ' if lacking else whole}"
+        f"{count(len(a.loaded.runs), 'usable run')} in {count(a.blocks, 'block')}."
     )
-    found += [f"{count(len(a.loaded.unusable), 'unusable log')}"] if a.loaded.unusable else []
-    wanted = [
-        n for n in a.not_compared if n.absent is None or coverage.is_planned(n.absent, a.planned)
-    ]
-    found += [f"{count(len(wanted), 'pair')} not compared"] if wanted else []
-    doubts = (
-        ["cells ended with different parameters"] if any(d.mismatches for d in a.digests) else []
-    )
-    doubts += ["environments are not equal"] if any(c.unequal for c in a.comparisons) else []
-    doubt = f"Equal work is in doubt: {', '.join(doubts)}. " if doubts else ""
-    whole = "All planned blocks are there; " if a.loaded.study.blocks and a.planned else ""
-    return f"{doubt}{'Missing: ' + ', '.join(found) + '; ' if found else whole}{runs}."
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
-    """At most five lines: verdicts, the comparisons that matter most, what is missing, where the
-    report is.
-    """
-    lines = [headline(a), *(f"{where(c)}: {said(c, a)}" for c in first(a)[:_LINES]), missing(a)]
-    return [*(clean(line, 500) for line in lines), f"{page} and {count(others, 'other file')}"]
+    """At most five lines: verdicts, the first comparisons, what is missing, where the report is."""
+    first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
+    lines = [clean(line, 500) for line in (_headline(a), *first, missing(a))]
+    return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
 def lines(a: Analysis) -> list[str]:
@@ -106,46 +167,35 @@ def lines(a: Analysis) -> list[str]:
         f"compares these settings as well."
         for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
     ]
-    compared = first(a)
-    found += [f"**{headline(a)}**"] if len(compared) > 1 else [] if compared else [headline(a)]
-    found += [f"**{where(c)}:** {said(c, a)}" for c in compared[:_MOST_ANSWERS]]
-    found += (
-        [f"The other {count(len(compared) - _MOST_ANSWERS, 'comparison')}: see the table below."]
-        if len(compared) > _MOST_ANSWERS
-        else []
-    )
-    found += (
-        ["What the variants gain over the plainest one stands under [Variants](#variants)."]
-        if a.gains
-        else []
-    )
-    return found + _scaling_answers(a)
+    compared = _each(a)
+    if len(compared) != 1:
+        found.append(f"**{_headline(a)}**" if compared else _headline(a))
+    found += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
+    if more := compared[_MOST_ANSWERS:]:
+        found.append(f"The other {count(len(more), 'comparison')}: see the table below.")
+    gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
+    return [*found, *([gained] if a.gains else []), *_scaling(a)]
 
 
-def _scaling_answers(a: Analysis) -> list[str]:
-    """One line per curve, variant, settings and batch: the largest point against the common
-    baseline.
-    """
-    series: dict[tuple[str, tuple[str, ...], str, int], list[Scaled]] = {}
+def _scaling(a: Analysis) -> list[str]:
+    """For each curve, variant, settings and batch the largest point against one process."""
+    series: dict[tuple[str, tuple[str, ...], str, int], list[Scaled]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
-            series.setdefault(
-                (s.curve, s.point.variant, s.point.settings, s.point.fixed(s.curve)), []
-            ).append(s)
+            p = s.point
+            series[s.curve, p.variant, p.settings, p.fixed(s.curve)].append(s)
     lines = []
     for (curve, variant, settings, fixed), rows in series.items():
-        last = [s for s in rows if s.point.world_size == max(r.point.world_size for r in rows)]
-        weak = curve == "weak"
-        values = ", ".join(
-            f"{s.point.cell} "
-            f"{interval(s.efficiency, percent) if weak else interval(s.speedup, ratio)}"
-            for s in last
-        )
-        batch = f"{fixed} images per {'rank' if weak else 'step'}"
+        largest = max(s.point.world_size for s in rows)
+        last = [s for s in rows if s.point.world_size == largest]
+        if curve == "weak":
+            name, part = "Weak efficiency", "rank"
+            values = [f"{s.point.cell} {interval(s.efficiency, percent)}" for s in last]
+        else:
+            name, part = "Strong speed-up", "step"
+            values = [f"{s.point.cell} {interval(s.speedup, ratio)}" for s in last]
         base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
-        name = "Weak efficiency" if weak else "Strong speed-up"
-        conditions = "; ".join([batch, settings, *variant])
-        lines.append(
-            f"{name} at {ranks(last[0].point.world_size)} against {base} ({conditions}): {values}."
-        )
+        conditions = "; ".join([f"{fixed} images per {part}", settings, *variant])
+        where = f"{ranks(largest)} against {base} ({conditions})"
+        lines.append(f"{name} at {where}: {', '.join(values)}.")
     return lines

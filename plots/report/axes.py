@@ -11,22 +11,19 @@ from bench.backends import catalogue
 from bench.backends.catalogue import Look
 from bench.study.stats import Estimate
 
+Estimates = Sequence[Estimate]
+Frame = tuple[float, float]  # both ends of an axis
+Style = dict[str, Any]  # as matplotlib takes it
 _TRANSPORTS = ("", "mpi", "gloo", "nccl")  # the order of cells in legends and of rows
-# for a cell without a look of its own in the catalogue of backends
-_SPARE = tuple(
-    Look(colour=colour, marker=marker, marker_size=size, line_width=width)
-    for colour, marker, size, width in (
-        ("#999933", "h", 9.5, 2.2),
-        ("#882255", "*", 7.5, 1.9),
-        ("#44AA99", "p", 6.0, 1.7),
-    )
+_SPARE = (  # for cells without a look of their own in the catalogue of backends
+    Look(colour="#999933", marker="h", marker_size=9.5, line_width=2.2),
+    Look(colour="#882255", marker="*", marker_size=7.5, line_width=1.9),
+    Look(colour="#44AA99", marker="p", marker_size=6.0, line_width=1.7),
 )
 _LINES: dict[str, Any] = {"gloo": (0, (5, 2)), "nccl": (0, (5, 1.5, 1, 1.5))}  # by transport
 # times the largest value (or 1 over it, of the smallest): how far a bar may stretch an axis
 _LONGEST = 1.8
-_LOG_FROM = (
-    4  # from more than this ratio on, a linear axis crowds the small values and becomes logarithmic
-)
+_LOG_FROM = 4  # above this ratio a linear axis crowds the small values
 _DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST_STEPS = 8
@@ -45,10 +42,8 @@ def in_order(cells: Iterable[str]) -> list[str]:
     return [cell for cell in known if cell in there] + sorted(there - set(known))
 
 
-def look(cell: str, cells: Sequence[str]) -> dict[str, Any]:
-    """How a cell's line, markers and bars look; one that has no look of its own takes the next of
-    the spare ones.
-    """
+def look(cell: str, cells: Sequence[str]) -> Style:
+    """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, _, transport = cell.partition("/")
@@ -72,25 +67,20 @@ def is_log(values: Sequence[int]) -> bool:
     return max(values) / min(values) > _LOG_FROM
 
 
-def ends(values: Sequence[int]) -> tuple[float, float]:
-    """Ends of an axis on which each of these ranks or batches stands at its true place, with room
-    at both.
-    """
+def ends(values: Sequence[int]) -> Frame:
+    """Ends of an axis on which each rank count or batch stands at its true place, with room."""
     at = [math.log2(v) if is_log(values) else float(v) for v in sorted(set(values))]
     room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
     low, high = at[0] - room, at[-1] + room
     return (2**low, 2**high) if is_log(values) else (low, high)
 
 
-def bars(values: Sequence[Estimate]) -> list[list[float]] | None:
+def bars(values: Estimates) -> list[list[float]] | None:
     """Lengths below and above each value; None where no value has an interval to show."""
     if all(e.shown is None for e in values):
         return None
-    shown = [e.shown or (e.value, e.value) for e in values]
-    return [
-        [e.value - low for e, (low, _) in zip(values, shown, strict=True)],
-        [s[1] - e.value for e, s in zip(values, shown, strict=True)],
-    ]
+    lengths = [(e.value - e.shown[0], e.shown[1] - e.value) if e.shown else (0, 0) for e in values]
+    return [[below for below, _ in lengths], [above for _, above in lengths]]
 
 
 def dots(e: Estimate) -> tuple[float, ...]:
@@ -98,10 +88,8 @@ def dots(e: Estimate) -> tuple[float, ...]:
     return e.blocks if e.shown is None and e.n > 1 else ()
 
 
-def reach(estimates: Sequence[Estimate], *others: float) -> tuple[float, float]:
-    """Ends of a logarithmic axis that holds every value and block, and every bar that is not so
-    long as to flatten the values.
-    """
+def reach(estimates: Estimates, *others: float) -> Frame:
+    """Ends of a logarithmic axis with every value and block, and bars that do not flatten them."""
     values = [*(v for e in estimates for v in (e.value, *dots(e))), *others]
     low = min([*values, *(e.shown[0] for e in estimates if e.shown)])
     high = max([*values, *(e.shown[1] for e in estimates if e.shown)])
@@ -110,19 +98,15 @@ def reach(estimates: Sequence[Estimate], *others: float) -> tuple[float, float]:
     return low / room, high * room
 
 
-def cut(e: Estimate, low: float, high: float) -> list[float]:
-    """Ends of the frame at which an estimate's bar is cut."""
-    return (
-        []
-        if e.shown is None
-        else [end for end, out in ((low, e.shown[0] < low), (high, e.shown[1] > high)) if out]
-    )
+def cut(e: Estimate, frame: Frame) -> list[int]:
+    """At which ends of the frame an estimate's bar is cut: 0 is the low one, 1 the high one."""
+    if e.shown is None:
+        return []
+    return [end for end, out in enumerate((e.shown[0] < frame[0], e.shown[1] > frame[1])) if out]
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Marks of a logarithmic axis of ratios: round steps where it is short, else powers of two; 1
-    is among them if on it.
-    """
+    """Marks of a logarithmic axis of ratios, such as 1: round steps, else powers of two."""
     if high / low > _DOUBLE_FROM:
         return [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])

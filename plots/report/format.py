@@ -1,41 +1,35 @@
-"""How numbers are written in a report: rounding happens only here."""
+"""How texts, numbers and tables are written in a report: rounding happens only here."""
 
 from __future__ import annotations
 
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import pandas as pd
 
 from bench.study.stats import Estimate
+from plots.analyse.points import Point
 
-
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
+ratio = "{:.3f}".format
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Text of a log or a study as one line of printable characters; what is cut off is told apart
-    by a digest.
-    """
+    """Text of a log or a study as one printable line; a digest tells apart what is cut off."""
     head = " ".join(text[: 2 * limit].split())
     line = "".join(c if c.isprintable() else "?" for c in head)
     if len(text) <= 2 * limit and len(line) <= limit:
         return line
-    return (
-        f"{line[:limit]}... ({len(text):,} characters, "
-        f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]})"
-    )
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
 
 
 def escape(text: str) -> str:
-    """The same for Markdown: shown as it is, and never a tag, a link, a heading, emphasis or
-    mathematics.
-    """
+    """The same for Markdown: shown as it is, never a tag, link, heading, emphasis or formula."""
     line = html.escape(clean(text).replace("`", "'").replace("\\", "\\\\"), quote=False)
     line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
@@ -43,26 +37,20 @@ def escape(text: str) -> str:
 
 
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
-    """'64.7 % [62.3, 67.2]'; below six blocks the value and those it is the mean of, as an interval
-    would say nothing.
-    """
-    if e.shown is None:
-        return f"{form(e.value)} ({_too_few(e, form)})"
-    low, high = map(form, e.shown)
-    return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
-
-
-def _too_few(e: Estimate, form: Callable[[float], str]) -> str:
+    """'64.7 % [62.3, 67.2]'; below six blocks, where an interval says nothing, their own values."""
+    if e.shown is not None:
+        low, high = map(form, e.shown)
+        return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if e.n == 1:
-        return "n=1, no interval"
+        return f"{form(e.value)} (n=1, no interval)"
     if not e.blocks:  # of two groups that share no block
-        return f"n={e.n}, too few for an interval"
-    return f"n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)}"
+        return f"{form(e.value)} (n={e.n}, too few for an interval)"
+    return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
     """As `interval`, with n alone where there is none to show."""
-    return f"{form(e.value)} (n = {e.n})" if e.shown is None else interval(e, form)
+    return interval(e, form) if e.shown else f"{form(e.value)} (n = {e.n})"
 
 
 def count(n: int, noun: str) -> str:
@@ -75,17 +63,95 @@ def rate(x: float) -> str:
     return f"{x:,.0f}" if x >= 1000 else f"{x:.1f}" if x >= 10 else f"{x:.3g}"
 
 
-def ratio(x: float) -> str:
-    return f"{x:.3f}"
-
-
 def percent(x: float) -> str:
     return f"{100 * x:,.1f} %"
+
+
+def rule(x: float) -> str:
+    """A share that somebody fixed, such as a margin: '2 %'."""
+    return f"{100 * x:g} %"
 
 
 def ms(x: float) -> str:
     return f"{1000 * x:,.1f}"
 
 
-def p_value(x: float | None) -> str:
-    return "" if x is None else "<0.0001" if x < 1e-4 else f"{x:.4f}"
+def p_value(x: float) -> str:
+    return "<0.0001" if x < 1e-4 else f"{x:.4f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def show(value: Any) -> str:
+    """A value as it is; what there are several of, in a row; '-' for nothing."""
+    return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table, of rows of any type."""
+
+    of: str | Callable[[Any], Any]  # an attribute, such as 'point.cell', or what to make of a row
+    title: str = ""  # on the page; '' where the page does not have it
+    form: Callable[[Any], str] = show  # how the page writes a value that is not None
+    key: str | None = None  # in CSV and JSON; '' where only the page has it; None: the attribute's
+    sparse: bool = False  # the page leaves it out where no row says anything in it
+
+    @property
+    def name(self) -> str:
+        own = self.of.split(".")[-1] if isinstance(self.of, str) else ""
+        return own if self.key is None else self.key
+
+    def values(self, rows: Sequence[Any]) -> list[Any]:
+        """Unrounded."""
+        return list(map(attrgetter(self.of) if isinstance(self.of, str) else self.of, rows))
+
+
+def markdown(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+    """The table on the page."""
+    found = [(c, c.values(rows)) for c in columns if c.title]
+    there = [(c, v) for c, v in found if not c.sparse or any(x not in (None, ()) for x in v)]
+    cells = [["-" if v is None else c.form(v) for v in values] for c, values in there]
+    return table([c.title for c, _ in there], zip(*cells, strict=True))
+
+
+def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """The rows for JSON, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    kept = [c for c in columns if c.name]
+    cells = [map(plain, c.values(rows)) for c in kept]
+    return [dict(zip([c.name for c in kept], row, strict=True)) for row in zip(*cells, strict=True)]
+
+
+def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+    """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
+    found = [dict(_flat(record)) for record in records(columns, rows)]
+    names = None if found else [c.name for c in columns if c.name]
+    frame = pd.DataFrame(found, columns=names, dtype=object)
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in record.items():
+        if key in ("ci95", "ci90"):
+            value = dict(zip(("low", "high"), value or (None, None), strict=True))
+        if isinstance(value, dict):
+            yield from ((f"{key}_{part}", v) for part, v in _flat(value))
+        else:
+            yield key, "; ".join(map(str, value)) if isinstance(value, tuple | list) else value
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it."""
+    match value:
+        case Estimate(value=best, low=low, high=high, n=n):
+            return {"value": best, "low95": low, "high95": high, "n": n}
+        case Point():
+            return {**value._asdict(), "samples_per_step": value.samples_per_step}
+        case _:
+            return value

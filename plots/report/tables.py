@@ -8,162 +8,129 @@ from bench.study.stats import Estimate
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.points import NO_SETTINGS, describe
-from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
+from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
-from plots.report.columns import Column, column, known
-from plots.report.format import interval, ms, p_value, percent, rate, ratio
-from plots.report.verdicts import over, sentence
+from plots.report.answer import over, sentence
+from plots.report.format import Column, interval, ms, p_value, percent, rate, ratio, rule
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: interval(e, form)
 
 
-def _settings(settings: str) -> str:
-    return "-" if settings == NO_SETTINGS else settings
-
-
-def _flags(flags: tuple[str, ...]) -> str:
-    return "; ".join(flags) or "-"
-
-
 _POINT = (
-    column("point.cell", "cell"),
-    column("point.settings", "settings", _settings),
-    column("point.variant", "variant", when=known),
-    column("point.world_size", "ranks"),
+    Column("point.cell", "cell"),
+    Column("point.settings", "settings", lambda said: "-" if said == NO_SETTINGS else said),
+    Column("point.variant", "variant", sparse=True),
+    Column("point.world_size", "ranks"),
 )
-_BATCH = (
-    column("point.samples_per_rank", "images per rank"),
-    column("point.samples_per_step"),
-)
+_BATCH = (Column("point.samples_per_rank", "images per rank"), Column("point.samples_per_step"))
+
+_FLAGS = Column("flags", "flags", lambda flags: "; ".join(flags) or "-")
 
 THROUGHPUT = (
-    column("curve", "curve"),
+    Column("curve", "curve"),
     *_POINT,
     *_BATCH,
-    column("images_per_s", "images/s [95 %]", _estimate(rate)),
-    column("step_seconds", "step ms [95 %]", _estimate(ms)),
-    column("input_share", "waiting for input", percent, when=known),
-    column("images_per_s.n", "n", key=""),
-    column("runs", "runs"),
-    column("flags", "flags", _flags),
+    Column("images_per_s", "images/s [95 %]", _estimate(rate)),
+    Column("step_seconds", "step ms [95 %]", _estimate(ms)),
+    Column("input_share", "waiting for input", percent, sparse=True),
+    Column("images_per_s.n", "n", key=""),
+    Column("runs", "runs"),
+    _FLAGS,
 )
-
-
-def _named_baseline(s: Scaled) -> str:
-    return f"{s.kind}: {describe(s.baseline)}"
-
 
 SCALING = (
-    column("curve", "curve"),
+    Column("curve", "curve"),
     *_POINT,
-    column("point.samples_per_rank"),
-    column("point.samples_per_step"),
-    column("kind", key="baseline_kind"),
-    column("baseline"),
-    Column(key="", title="baseline", get=_named_baseline),
-    column("baseline_images_per_s", "baseline images/s", _estimate(rate)),
-    column("speedup", "speed-up [95 %]", _estimate(ratio)),
-    column("efficiency", "efficiency [95 %]", _estimate(percent)),
-    column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
-    column("paired", key="paired_by_block"),
-    column("efficiency.n", "n", key=""),
-    column("flags", "flags", _flags),
+    Column("point.samples_per_rank"),
+    Column("point.samples_per_step"),
+    Column("kind", key="baseline_kind"),
+    Column("baseline"),
+    Column(lambda s: f"{s.kind}: {describe(s.baseline)}", "baseline"),
+    Column("baseline_images_per_s", "baseline images/s", _estimate(rate)),
+    Column("speedup", "speed-up [95 %]", _estimate(ratio)),
+    Column("efficiency", "efficiency [95 %]", _estimate(percent)),
+    Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),
+    Column("paired", key="paired_by_block"),
+    Column("efficiency.n", "n", key=""),
+    _FLAGS,
 )
-
 
 _WHERE = (
-    column("reference"),
-    column("candidate"),
-    column("world_size", "ranks"),
-    column("samples_per_rank", "images per rank"),
-    column("samples_per_step"),
-    column("transport", "transport"),
-    column("settings", "settings"),
-    column("variant", "variant", when=known),
+    Column("reference"),
+    Column("candidate"),
+    Column("world_size", "ranks"),
+    Column("samples_per_rank", "images per rank"),
+    Column("samples_per_step"),
+    Column("transport", "transport"),
+    Column("settings", "settings"),
+    Column("variant", "variant", sparse=True),
 )
+
+
+def _shown90(c: Comparison) -> tuple[float, float] | None:
+    return c.paired.ci90 if c.paired.estimate.shown else None
 
 
 def ratios(a: Analysis) -> tuple[Column, ...]:
     """Every comparison with its verdict."""
-    margin = a.loaded.study.margin
+    margin, name = a.loaded.study.margin, over(a.reference, a.candidate)
 
-    def ci90(c: Comparison) -> tuple[float, float] | None:
-        return c.paired.ci90 if c.paired.estimate.shown else None
-
-    def verdict(c: Comparison) -> str:
-        return f"{'primary: ' if c.primary else ''}{sentence(c, margin, a.tests)}"
+    def said(c: Comparison) -> str:
+        return sentence(c, margin, a.tests)
 
     return (
         *_WHERE,
-        column("curves", "curves"),
-        column("paired.ratio"),
-        column(
-            "paired.estimate",
-            f"{over(a.reference, a.candidate)} [95 %]",
-            _estimate(ratio),
-            key="",
-        ),
-        column("paired.ci95"),
-        Column(
-            key="",
-            title="90 % interval",
-            get=ci90,
-            form=lambda ends: f"[{ratio(ends[0])}, {ratio(ends[1])}]",
-        ),
-        column("paired.ci90"),
-        column("paired.n", "n"),
-        column("paired.ratios"),
-        Column(key="margin", title="", get=lambda c: margin),
-        column("verdict"),
-        Column(key="verdict_text", title="", get=lambda c: sentence(c, margin, a.tests)),
-        Column(key="", title="verdict", get=verdict),
-        column("unequal", key="unequal_environments"),
-        column("primary"),
-        column("blocks_to_settle"),
+        Column("curves", "curves"),
+        Column("paired.ratio"),
+        Column("paired.estimate", f"{name} [95 %]", _estimate(ratio), key=""),
+        Column("paired.ci95"),
+        Column(_shown90, "90 % interval", lambda ends: f"[{ratio(ends[0])}, {ratio(ends[1])}]"),
+        Column("paired.ci90"),
+        Column("paired.n", "n"),
+        Column("paired.ratios"),
+        Column(lambda c: margin, key="margin"),
+        Column("verdict"),
+        Column(said, key="verdict_text"),
+        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict"),
+        Column("unequal", key="unequal_environments"),
+        Column("primary"),
+        Column("blocks_to_settle"),
     )
 
 
+_VISIBLE = f"blocks for {rule(VISIBLE_EFFECT)}"
 CHECKS = (
     *_WHERE,
-    column("paired.sd_log", "paired sd", percent),
-    column("half_width", key="half_width_ratio"),
-    Column(
-        key="",
-        title="half-width",
-        get=lambda c: c.half_width if c.paired.estimate.shown else None,
-        form=percent,
-    ),
-    column(
-        "blocks_for_visible_effect",
-        f"blocks for {100 * VISIBLE_EFFECT:g} %",
-        key="blocks_for_2_percent",
-    ),
-    column("paired.t"),
-    column("paired.t_p", "t test p", p_value),
-    column("holm_p", "Holm p", p_value),
-    column("paired.signflip_p", "sign flip p", p_value),
-    column("paired.wilcoxon_p", "Wilcoxon p", p_value),
+    Column("paired.sd_log", "paired sd", percent),
+    Column("half_width", key="half_width_ratio"),
+    Column(lambda c: c.half_width if c.paired.estimate.shown else None, "half-width", percent),
+    Column("blocks_for_visible_effect", _VISIBLE, key="blocks_for_2_percent"),
+    Column("paired.t"),
+    Column("paired.t_p", "t test p", p_value),
+    Column("holm_p", "Holm p", p_value),
+    Column("paired.signflip_p", "sign flip p", p_value),
+    Column("paired.wilcoxon_p", "Wilcoxon p", p_value),
 )
 
 GAINS = (
     *_POINT,
     *_BATCH,
-    column("baseline.variant", "over", key="baseline_variant"),
-    column("ratio", "images/s, ratio [95 %]", _estimate(ratio)),
-    column("ratio.n", "n", key=""),
+    Column("baseline.variant", "over", key="baseline_variant"),
+    Column("ratio", "images/s, ratio [95 %]", _estimate(ratio)),
+    Column("ratio.n", "n", key=""),
 )
 
 PIPELINES = (
-    column("dataset", "data set"),
-    column("samples_per_rank", "images per batch"),
-    column("num_workers", "data-loading processes"),
-    column("variant", "variant", when=known),
-    column("images_per_s", "images/s [95 %]", _estimate(rate)),
-    column("images_per_s.n", "n", key=""),
-    column("runs", "runs"),
+    Column("dataset", "data set"),
+    Column("samples_per_rank", "images per batch"),
+    Column("num_workers", "data-loading processes"),
+    Column("variant", "variant", sparse=True),
+    Column("images_per_s", "images/s [95 %]", _estimate(rate)),
+    Column("images_per_s.n", "n", key=""),
+    Column("runs", "runs"),
 )
 
 
@@ -172,33 +139,65 @@ def _missing_blocks(gap: Gap) -> str:
 
 
 GAPS = (
-    column("curve", "curve"),
+    Column("curve", "curve"),
     *_POINT,
     *_BATCH,
-    column("planned", "blocks planned", key="blocks_planned"),
-    Column(key="", title="with usable runs", get=lambda g: g.planned - len(g.missing)),
-    column("missing", key="blocks_missing"),
-    Column(key="", title="missing blocks", get=_missing_blocks),
+    Column("planned", "blocks planned", key="blocks_planned"),
+    Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
+    Column("missing", key="blocks_missing"),
+    Column(_missing_blocks, "missing blocks"),
 )
 
 
 def _median(e: Estimate) -> str:
-    return ms(e.value) if e.low is None or e.high is None else interval(e, ms)
+    return ms(e.value) if e.low is None else interval(e, ms)
 
 
 STEP_TIMES = (
     *_POINT,
     *_BATCH,
-    column("runs", "runs"),
-    column("steps_per_run", "steps per run"),
-    column("median_seconds", "median ms", _median),
-    column("p95_seconds", "p95 ms", _median),
-    column("p99_seconds", "p99 ms", _median),
-    column("outlier_steps", "outliers"),
-    column("not_steady_runs", "not steady"),
+    Column("runs", "runs"),
+    Column("steps_per_run", "steps per run"),
+    Column("median_seconds", "median ms", _median),
+    Column("p95_seconds", "p95 ms", _median),
+    Column("p99_seconds", "p99 ms", _median),
+    Column("outlier_steps", "outliers"),
+    Column("not_steady_runs", "not steady"),
 )
 
-NOT_COMPARED = (column("what"), column("reason"))
+NODES = (
+    Column("node", "node"),
+    Column("samples_per_step", "images per step"),
+    Column("images_per_s", "images/s, median", rate),
+    Column("relative", "of the median node", percent),
+    Column("score", "modified z", lambda z: f"{z:.1f}"),
+    Column("calibrations", "calibrations"),
+    Column("slow", "flag", lambda slow: "slow" if slow else "-"),
+)
+
+DRIFT = (
+    Column("job", "job"),
+    Column("allocation", "allocation"),
+    Column("nodes", "nodes"),
+    Column("ratio", "end / start", ratio),
+    Column("most_node", "node that changed most"),
+    Column("most_ratio", "its end / start", ratio),
+    Column("warn", "flag", lambda warn: "drift" if warn else "-"),
+)
+
+CALIBRATIONS = (
+    Column("job", "job"),
+    Column("allocation", "allocation"),
+    Column("when", " or ".join(WHEN)),
+    Column("node", "node", lambda node: node or "all"),
+    Column("host"),
+    Column(lambda one: one.samples_per_step if one.usable else None, key="samples_per_step"),
+    Column(lambda one: one.images_per_s if one.usable else None, key="images_per_s"),
+    Column("reason", "reason", lambda reason: " ".join(reason.split())),
+    Column("log"),
+)
+
+NOT_COMPARED = (Column("what"), Column("reason"))
 
 
 def _why(log: Unusable) -> str:
@@ -206,9 +205,9 @@ def _why(log: Unusable) -> str:
 
 
 LOGS = (
-    column("log", "log", lambda name: f"`{name}`"),
-    column("state", "state"),
-    column("reason"),
-    column("words"),
-    Column(key="", title="reason", get=_why),
+    Column("log", "log", lambda name: f"`{name}`"),
+    Column("state", "state"),
+    Column("reason"),
+    Column("words"),
+    Column(_why, "reason"),
 )

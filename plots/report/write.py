@@ -1,29 +1,119 @@
-"""The report of one study: read the logs, analyse them, write figures,
-report.md and summary.json.
-"""
+"""The report of one study: read the logs, analyse them, write figures, page, summary and tables."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import comparability
+from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import Loaded, load, tidy
-from plots.analyse.study import Analysis, analyse
+from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.read import calibrations
-from plots.report import answer, calibration_tables, figures, tables
-from plots.report.columns import csv
+from plots.report import answer, figures, tables
+from plots.report.format import csv, plain, records
 from plots.report.markdown import markdown
-from plots.report.summary import summary
 
-CALIBRATION = "calibration.csv"
-TABLES = ("runs.csv", "points.csv", "comparisons.csv")
+SCHEMA = 1  # of summary.json
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary"}
+
+
+def make(folder: Path, out: Path) -> list[str]:
+    """Analyse a study's folder and write figures/, report.md, summary.json and *.csv into `out`.
+
+    Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
+    """
+    loaded = load(folder)
+    if loaded.runs.empty:
+        raise UsageError(f"{folder}: {_nothing_trained(loaded)}")
+    a = analyse(loaded, calibrations.read(folder, comparability.facts))
+    drawn = figures.draw(a)
+    try:
+        _remove_stale(out, drawn)
+        pictures = figures.save(drawn, out / "figures")
+        texts = _texts(a, list(drawn))
+        for name, text in texts.items():  # names of files may hold what is no character
+            write_whole(out / name, text.encode(errors="replace"))
+    except OSError as error:
+        raise UsageError(f"{out}: {error.strerror}; choose another folder with --out") from error
+    return answer.terminal(a, out / "report.md", len(pictures) + len(texts) - 1)
+
+
+def _nothing_trained(loaded: Loaded) -> str:
+    if not loaded.pipelines.empty:
+        return "only logs of loader_only are usable, put training runs beside them"
+    counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
+    most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
+    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
+    return f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
+
+
+def _texts(a: Analysis, drawn: list[str]) -> dict[str, str]:
+    """Everything but the figures, by file name; the page, which speaks of the others, last."""
+    compared = (*tables.ratios(a), *tables.CHECKS)
+    calibrated = a.calibrated and {"calibration.csv": csv(tables.CALIBRATIONS, a.calibrated.all)}
+    return {
+        "summary.json": json.dumps(summary(a, drawn), indent=1) + "\n",
+        "runs.csv": tidy(a.loaded).to_csv(index=False, lineterminator="\n"),
+        "points.csv": csv(tables.THROUGHPUT, a.throughput),
+        "comparisons.csv": csv(compared, a.comparisons),
+        **(calibrated or {}),
+        "report.md": markdown(a, drawn),
+    }
+
+
+def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
+    """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    study, blocks = a.loaded.study, a.loaded.study.blocks or None
+    frame = a.loaded.runs.drop(columns=["facts", "curves", "loader_only"]).astype(object)
+    return {
+        "schema": SCHEMA,
+        "study": {
+            **study.model_dump(include=_OF_THE_STUDY),
+            "blocks": blocks,
+            "blocks_planned": blocks,
+            "blocks_usable": a.blocks,
+        },
+        "machine": machine(a.loaded.host),
+        "workload": workload(a),
+        "throughput": records(tables.THROUGHPUT, a.throughput),
+        "scaling": records(tables.SCALING, a.efficiency),
+        "comparisons": records((*tables.ratios(a), *tables.CHECKS), a.comparisons),
+        "gains": records(tables.GAINS, a.gains),
+        "not_compared": records(tables.NOT_COMPARED, a.not_compared),
+        "gaps": records(tables.GAPS, a.gaps),
+        "calibration": a.calibrated and _calibration(a.calibrated),
+        "pipelines": records(tables.PIPELINES, a.pipelines),
+        "step_times": records(tables.STEP_TIMES, a.step_times),
+        "equal_parameters": [asdict(d) for d in a.digests],
+        "varying": a.varying,
+        "runs": frame.where(frame.notna(), None).to_dict("records"),
+        "unusable": records(tables.LOGS, a.loaded.unusable),
+        "superseded": records(tables.LOGS, a.loaded.superseded),
+        "notes": list(a.loaded.notes),
+        "figures": drawn,
+    }
+
+
+def _calibration(c: Calibrated) -> dict[str, Any]:
+    return {
+        "slow_nodes": c.slow,
+        "nodes": records(tables.NODES, c.nodes),
+        "drift": plain(c.drift),
+        "drift_warning": c.drifts,
+        "jobs": records(tables.DRIFT, c.jobs),
+        "scaling": records(tables.SCALING, c.scaling),
+        "no_scaling": records(tables.NOT_COMPARED, c.missing),
+        "unusable": records(tables.CALIBRATIONS, [one for one in c.all if not one.usable]),
+    }
 
 
 class _Earlier(BaseModel):
@@ -32,68 +122,12 @@ class _Earlier(BaseModel):
     figures: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]]
 
 
-def make(folder: Path, out: Path) -> list[str]:
-    """Analyse a study's folder and write figures/, report.md, summary.json and the tables (.csv)
-    into `out`.
-
-    Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
-    """
-    loaded = load(folder)
-    if loaded.runs.empty and not loaded.pipelines.empty:
-        raise UsageError(
-            f"{folder}: all usable logs are of the input pipeline alone (loader_only); put "
-            f"training runs beside them"
-        )
-    if loaded.runs.empty:
-        raise UsageError(
-            f"{folder}: none of {len(loaded.unusable)} logs is usable: {_reasons(loaded)}"
-        )
-    a = analyse(loaded, calibrations.read(folder, comparability.facts))
-    try:
-        drawn = figures.draw(a)
-        _remove_stale(out, set(drawn))
-        written = figures.save(drawn, out / "figures")
-        written.append(
-            write_whole(out / "summary.json", json.dumps(summary(a, list(drawn)), indent=1) + "\n")
-        )
-        if a.calibrated:
-            text = csv(calibration_tables.CALIBRATIONS, a.calibrated.all)
-            written.append(write_whole(out / CALIBRATION, _bytes(text)))
-        written += [write_whole(out / name, _bytes(text)) for name, text in _tables(a).items()]
-        page = write_whole(out / "report.md", _bytes(markdown(a, list(drawn))))
-    except OSError as error:
-        raise UsageError(
-            f"{out}: cannot be written: {error.strerror}; choose another folder with --out"
-        ) from error
-    return answer.terminal(a, page, len(written))
-
-
-def _tables(a: Analysis) -> dict[str, str]:
-    """The tables for other programs, by file name."""
-    compared = csv((*tables.ratios(a), *tables.CHECKS), a.comparisons)
-    runs = tidy(a.loaded).to_csv(index=False, lineterminator="\n")
-    texts = (runs, csv(tables.THROUGHPUT, a.throughput), compared)
-    return dict(zip(TABLES, texts, strict=True))
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="replace")  # names of files may hold what is no character
-
-
-def _reasons(loaded: Loaded) -> str:
-    counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
-    most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
-    return "; ".join(most + ([f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []))
-
-
-def _remove_stale(out: Path, names: set[str]) -> None:
-    """A figure of an earlier report that this one no longer makes would contradict it; only files
-    we listed are removed.
-    """
+def _remove_stale(out: Path, names: Iterable[str]) -> None:
+    """Figures of an earlier report contradict this one; only what that listed is removed."""
     try:
         earlier = _Earlier.model_validate_json((out / "summary.json").read_bytes()).figures
     except (OSError, ValueError):  # not there, or not ours
         return
-    for name in set(earlier) - names:
+    for name in {*earlier} - {*names}:
         for ending in ("svg", "png"):
             (out / "figures" / f"{name}.{ending}").unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.read import calibrations
-from plots.report import calibration_tables, figures
+from plots.report import figures, markdown
 from tests.plots import logs
 
 ONE = {"single": (1, 1.0), "ddp/mpi": (1, 1.05)}
@@ -326,12 +326,10 @@ def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:
     logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1)
     calibrate(tmp_path, "1", 16, ("r1", "r2"))
     calibrate(tmp_path, "2", 32, ("r3", "r4"))
-    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith(
-        "Slow nodes: not judged of 4 ("
-    )
+    assert markdown.calibration(calibrated(tmp_path))[0].startswith("Slow nodes: not judged of 4 (")
     assert "Calibration: not judged below 4 nodes" in title(tmp_path, 16)
     calibrate(tmp_path, "3", 16, ("r5", "r6"))
-    assert calibration_tables.findings(calibrated(tmp_path))[0].startswith(
+    assert markdown.calibration(calibrated(tmp_path))[0].startswith(
         "Slow nodes: none of 4, 2 not judged ("
     )
     assert "Calibration: no slow node among 4" in title(tmp_path, 16)

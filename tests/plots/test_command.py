@@ -1,6 +1,4 @@
-"""The commands as a user meets them: the answer on the terminal, nothing littered or left over, one
-line where they refuse.
-"""
+"""The commands as a user meets them: the answer, nothing left over, one line of refusal."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,37 +27,28 @@ def many(folder: Path) -> Path:
     for p in (1, 2, 4, 8, 16, 32, 64):
         for batch in (16, 32, 64, 128):
             for cell, slower in (("ddp/mpi", 1.0), ("horovod/mpi", 1.05)):
-                logs.write(
-                    folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl",
-                    logs.config(cell, p, batch),
-                    0.1 * slower,
-                )
+                path = folder / "runs" / f"{cell[0]}-{p}-{batch}.jsonl"
+                logs.write(path, logs.config(cell, p, batch), 0.1 * slower)
     return folder
 
 
 def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = logs.study(tmp_path / "test", blocks=6)
     logs.study_toml(folder, blocks=8)
-    text = (folder / "study.toml").read_text()
-    (folder / "study.toml").write_text(
-        text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
-    )
+    with (folder / "study.toml").open("a") as file:
+        file.write('primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n')
     assert main(["report", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
-    (primary,) = [
-        c for c in json.loads((folder / "summary.json").read_text())["comparisons"] if c["primary"]
-    ]
+    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
+    (primary,) = [c for c in compared if c["primary"]]
     low, high = primary["ci95"]
     assert lines[0].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
     assert lines[0].endswith(" %); margin 2 %.")
-    assert lines[1].startswith(
-        "Primary: 1 rank, 16 images per rank, mpi (weak; shipped): ddp/mpi faster by "
-    )
-    assert (
-        f"Horovod / DDP = {primary['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %."
-        in lines[1]
-    )
+    where = "Primary: 1 rank, 16 images per rank, mpi (weak; shipped)"
+    assert lines[1].startswith(f"{where}: ddp/mpi faster by ")
+    ratio = f"{primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
+    assert f"Horovod / DDP = {ratio}, n = 6, margin 2 %." in lines[1]
     assert lines[2].startswith("2 ranks, ")
     assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 14 other files"
@@ -67,36 +57,26 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
 def test_many_comparisons_are_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs.write(
-        tmp_path / "runs" / "x.jsonl",
-        logs.config("single"),
-        0.1,
-        end={"status": "failed: loss is nan"},
-    )
+    failed = {"status": "failed: loss is nan"}
+    logs.write(tmp_path / "runs" / "x.jsonl", logs.config("single"), 0.1, end=failed)
     assert main(["report", str(many(tmp_path))]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     assert lines[0] == "Horovod against DDP: too few blocks at all 28 points; margin 2 %."
     assert lines[1].startswith("64 ranks, ")
     assert lines[3] == "Missing: 1 unusable log; 56 usable runs in 1 block."
-    head = (
-        (tmp_path / "report.md").read_text().split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
-    )
+    text = (tmp_path / "report.md").read_text()
+    head = text.split("## Answer\n\n")[1].splitlines()
     assert head[0] == f"- **{lines[0]}**"
     assert head[9] == "- The other 20 comparisons: see the table below."
-    assert "at 1 points" not in (tmp_path / "report.md").read_text()
+    assert "at 1 points" not in text
 
 
 def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
     for block, factor in enumerate((1.0, 4.0)):
-        logs.write(
-            tmp_path / "runs" / f"d{block}.jsonl",
-            logs.config("ddp/mpi", 2, block=block),
-            0.1 * factor,
-        )
-        logs.write(
-            tmp_path / "runs" / f"h{block}.jsonl", logs.config("horovod/mpi", 2, block=block), 0.1
-        )
+        for cell, seconds in (("ddp/mpi", 0.1 * factor), ("horovod/mpi", 0.1)):
+            path = tmp_path / "runs" / f"{cell[0]}{block}.jsonl"
+            logs.write(path, logs.config(cell, 2, block=block), seconds)
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
     assert "2.000 (n=2: 1.000, 4.000)" in text
@@ -151,17 +131,12 @@ def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
     folder = logs.study(tmp_path, blocks=1)
     assert main(["report", str(folder)]) == 0
     assert "several studies" not in (folder / "report.md").read_text()
-    logs.write(
-        folder / "runs" / "x.jsonl", logs.config("single", study="other", model="resnet18"), 0.1
-    )
-    logs.write(
-        folder / "runs" / "y.jsonl", logs.config("single", study=None, model="resnet18"), 0.1
-    )
+    for name, study in (("x", "other"), ("y", None)):
+        run = logs.config("single", study=study, model="resnet18")
+        logs.write(folder / "runs" / f"{name}.jsonl", run, 0.1)
     assert main(["report", str(folder)]) == 0
-    assert (
-        "**Note:** The runs are of several studies: test (10), other (1), none (1)."
-        in (folder / "report.md").read_text()
-    )
+    note = "**Note:** The runs are of several studies: test (10), other (1), none (1)."
+    assert note in (folder / "report.md").read_text()
 
 
 WITHOUT = """
@@ -199,15 +174,12 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     argv = [sys.executable, "-m", "plots", "report", str(tmp_path), "--out", str(tmp_path / "out")]
-    done = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, timeout=120, preexec_fn=limit
-    )
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 120}
+    done = subprocess.run(argv, cwd=ROOT, preexec_fn=limit, **how)
     assert done.returncode == 2
-    assert (
-        re.sub(r"/figures/[a-z0-9.-]+", "/F", done.stderr)
-        == f"error: {tmp_path / 'out'}/F cannot be written: File too large; make room, or choose "
-        f"another folder\n"
-    )
+    said = re.sub(r"/figures/[a-z0-9.-]+", "/F", done.stderr)
+    why = "cannot be written: File too large; make room, or choose another folder"
+    assert said == f"error: {tmp_path / 'out'}/F {why}\n"
     assert not [*tmp_path.rglob("*.tmp")]
 
 
@@ -220,9 +192,8 @@ def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
     os.mkfifo(pipe)
     # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
     argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", command, str(folder)]
-    with subprocess.Popen(
-        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as running:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, cwd=ROOT, **pipes) as running:
         writer = _opened(pipe, running)
         time.sleep(0.2)  # from opening to reading
         running.send_signal(signal.SIGINT)

@@ -1,7 +1,6 @@
-"""Figures show what the analysis says: looked at through the Figure objects, not through the
-existence of files.
-"""
+"""Figures show what the analysis says: looked at as Figure objects, not as files."""
 
+import itertools
 import math
 import re
 from pathlib import Path
@@ -64,13 +63,8 @@ def words(figure: Figure) -> str:
 
 
 def test_names_and_order(drawn: dict[str, Figure]) -> None:
-    assert list(drawn) == [
-        "ratio",
-        "weak-throughput",
-        "strong-throughput",
-        "weak-efficiency",
-        "strong-speedup",
-    ]
+    curves = ["weak-throughput", "strong-throughput", "weak-efficiency", "strong-speedup"]
+    assert list(drawn) == ["ratio", *curves]
 
 
 def test_throughput_has_every_point_its_interval_and_the_ideal(
@@ -83,11 +77,8 @@ def test_throughput_has_every_point_its_interval_and_the_ideal(
     found = bars(ax)
     assert list(found) == ["single", "ddp/mpi", "horovod/mpi"]
     for cell, container in found.items():
-        rows = [
-            t.images_per_s
-            for t in analysis.throughput
-            if t.curve == "weak" and t.point.cell == cell
-        ]
+        own = [t for t in analysis.throughput if (t.curve, t.point.cell) == ("weak", cell)]
+        rows = [t.images_per_s for t in own]
         assert values(container) == [e.value for e in rows]
         for drawn_ends, e in zip(ends(container), rows, strict=True):
             assert drawn_ends == pytest.approx((e.low, e.high))
@@ -105,13 +96,8 @@ def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figur
                 line = container.lines[0]
                 looks.setdefault(cell, set()).add((str(line.get_color()), str(line.get_marker())))
     assert all(len(found) == 1 for found in looks.values())
-    unique = set.union(*looks.values())
-    assert (
-        len({colour for colour, _ in unique})
-        == len({marker for _, marker in unique})
-        == len(looks)
-        == 3
-    )
+    colours, markers = zip(*set.union(*looks.values()), strict=True)
+    assert len(set(colours)) == len(set(markers)) == len(looks) == 3
 
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
@@ -120,9 +106,7 @@ Place = tuple[float, float]
 
 
 def equal_cells(folder: Path, cells: tuple[str, ...], blocks: int) -> Analysis:
-    """Weak, strong and batch curves on which every cell is as fast as the others in every block,
-    bit for bit.
-    """
+    """Weak, strong and batch curves; in every block all cells are as fast, bit for bit."""
     points = [("weak", p, 16) for p in RANKS] + [("strong", p, 1024 // p) for p in RANKS]
     points += [("batch", 2, batch) for batch in RANKS]
     for block in range(blocks):
@@ -130,29 +114,16 @@ def equal_cells(folder: Path, cells: tuple[str, ...], blocks: int) -> Analysis:
             for curve, p, batch in points:
                 if cell == "single" and p > 1:
                     continue
-                run = logs.config(
-                    cell,
-                    p,
-                    batch,
-                    block,
-                    curves=(curve,),
-                    windows=1,
-                    steps_per_window=1,
-                    seed=block,
-                )
+                short: dict[str, Any] = {"windows": 1, "steps_per_window": 1, "seed": block}
+                run = logs.config(cell, p, batch, block, curves=(curve,), **short)
                 name = f"{block}-{curve}-{cell.replace('/', '-')}-{p}-{batch}.jsonl"
-                logs.write(
-                    folder / name,
-                    run,
-                    0.1 * batch / 16 * (1 + 0.02 * math.log2(p)) * (1 + 0.07 * block),
-                )
+                seconds = 0.1 * batch / 16 * (1 + 0.02 * math.log2(p)) * (1 + 0.07 * block)
+                logs.write(folder / name, run, seconds)
     return analyse(load(folder))
 
 
 def places(ax: Axes) -> dict[str, list[list[Place]]]:
-    """Where everything of each cell is drawn, by colour: lines, markers, caps, bars, dots and
-    arrows, in pixels.
-    """
+    """Where everything of each cell is drawn, by colour, in pixels."""
     found: dict[str, list[list[Place]]] = {}
     for line in ax.get_lines():
         at = line.get_transform().transform(np.column_stack([xs(line), ys(line)]))
@@ -160,9 +131,8 @@ def places(ax: Axes) -> dict[str, list[list[Place]]]:
     for bar in ax.collections:
         assert isinstance(bar, LineCollection)
         ends = [bar.get_transform().transform(segment) for segment in bar.get_segments()]
-        found.setdefault(to_hex(tuple(np.ravel(bar.get_color()))), []).extend(
-            [(float(x), float(y)) for x, y in end] for end in ends
-        )
+        own = found.setdefault(to_hex(tuple(np.ravel(bar.get_color()))), [])
+        own += [[(float(x), float(y)) for x, y in end] for end in ends]
     return {colour: sorted(marks) for colour, marks in found.items()}
 
 
@@ -171,35 +141,23 @@ def places(ax: Axes) -> dict[str, list[list[Place]]]:
 def test_equal_cells_stand_at_the_same_place(
     tmp_path: Path, cells: tuple[str, ...], blocks: int
 ) -> None:
-    """A shift sideways beside a slope of one reads as a difference in speed: nothing is drawn
-    beside its ranks or batch.
-    """
-    drawn = {
-        k: v
-        for k, v in figures.draw(equal_cells(tmp_path, cells, blocks)).items()
-        if not k.startswith("ratio")
-    }
-    assert [name.split("-")[0] + "-" + name.split("-")[-1] for name in drawn] == [
-        "weak-throughput", "strong-throughput", "batch-throughput",
-        "weak-efficiency", "strong-speedup"
-    ]  # fmt: skip
+    """A shift sideways beside a slope of one reads as a difference in speed."""
+    drawn = figures.draw(equal_cells(tmp_path, cells, blocks))
+    del drawn["ratio"]
+    kinds = ["weak-throughput", "strong-throughput", "batch-throughput"]
+    kinds += ["weak-efficiency", "strong-speedup"]
+    assert [f"{name.split('-')[0]}-{name.split('-')[-1]}" for name in drawn] == kinds
     for name, figure in drawn.items():
         for ax in figure.axes:
             found = places(ax)
             marks = [found[to_hex(look(cell, cells)["color"])] for cell in cells]
             assert all(one == marks[0] for one in marks), name
-            assert len(marks[0]) >= 1 + len(RANKS) - (ax is figure.axes[-1]), (
-                name
-            )  # a line, and bars or dots
-            single = found.get("#000000", [])
-            assert all(any(at in mark for mark in marks[0]) for point in single for at in point), (
-                name
-            )
+            # a line, and bars or dots
+            assert len(marks[0]) >= 1 + len(RANKS) - (ax is figure.axes[-1]), name
+            for at in itertools.chain(*found.get("#000000", [])):  # `single`
+                assert any(at in mark for mark in marks[0]), name
             for line in ax.get_lines():
-                assert set(xs(line)) <= {*RANKS} or to_hex(line.get_color()) == "#666666", (
-                    name,
-                    xs(line),
-                )
+                assert set(xs(line)) <= {*RANKS} or to_hex(line.get_color()) == "#666666", name
             assert ax.get_xscale() == "log"
 
 
@@ -207,28 +165,22 @@ MANY = (*FOUR, "ddp/nccl", "horovod/nccl", "single")
 
 
 def test_marks_that_coincide_can_all_be_seen() -> None:
-    """What is drawn first is larger, and open where another framework's filled marker may lie in
-    it; caps differ as well.
-    """
+    """What is drawn first is larger, and open where another's filled marker may lie in it."""
     looks = [look(cell, MANY) for cell in MANY]
     for key in ("color", "marker", "markersize", "capsize", "linewidth", "zorder"):
         assert len({one[key] for one in looks}) == len(looks), key
     by_size = sorted(looks, key=lambda one: one["markersize"])
     assert by_size == sorted(looks, key=lambda one: -one["zorder"])
     assert min(np.diff([one["markersize"] for one in by_size])) >= 1
-    assert all(
-        (look(cell, MANY)["markerfacecolor"] == "none") == cell.startswith("ddp") for cell in MANY
-    )
+    for cell in MANY:
+        assert (look(cell, MANY)["markerfacecolor"] == "none") == cell.startswith("ddp")
 
 
 def test_half_and_double_are_equally_far_from_one(tmp_path: Path) -> None:
     for world_size, slower in ((1, 2.0), (2, 0.5)):
         for cell, factor in (("ddp/mpi", 1.0), ("horovod/mpi", slower)):
-            logs.write(
-                tmp_path / f"{cell[0]}{world_size}.jsonl",
-                logs.config(cell, world_size),
-                0.1 * factor,
-            )
+            path = tmp_path / f"{cell[0]}{world_size}.jsonl"
+            logs.write(path, logs.config(cell, world_size), 0.1 * factor)
     (ax,) = figures.draw(analyse(load(tmp_path)))["ratio"].axes
     half, one, double = (ax.transData.transform((x, 0))[0] for x in (0.5, 1, 2))
     assert one - half == pytest.approx(double - one)
@@ -260,20 +212,13 @@ def test_efficiency_shows_both_baselines_side_by_side(
 ) -> None:
     common, own = drawn["weak-efficiency"].axes
     assert "T(1)/T(p)" in common.get_ylabel()
-    expected = {
-        s.point.cell: s.efficiency.value
-        for s in analysis.efficiency
-        if s.curve == "weak" and s.point.world_size == 2 and s.kind == "common"
-    }
+    weak = [s for s in analysis.efficiency if (s.curve, s.kind) == ("weak", "common")]
+    expected = {s.point.cell: s.efficiency.value for s in weak if s.point.world_size == 2}
     assert {cell: values(c)[-1] for cell, c in bars(common).items()} == expected
     assert all(values(c)[0] == 1.0 for c in bars(own).values())
-    base = next(
-        s for s in analysis.efficiency if s.curve == "weak" and s.kind == "common"
-    ).baseline_images_per_s.value
-    assert (
-        f"Common baseline: single, 1 rank, 16 images per step: {base:.1f} images/s"
-        in drawn["weak-efficiency"].get_supxlabel()
-    )
+    base = f"{weak[0].baseline_images_per_s.value:.1f} images/s"
+    said = f"Common baseline: single, 1 rank, 16 images per step: {base}"
+    assert said in drawn["weak-efficiency"].get_supxlabel()
 
 
 def test_speedup_has_an_ideal_of_p(drawn: dict[str, Figure]) -> None:
@@ -291,9 +236,8 @@ def test_ratio_marks_one_and_the_margin(analysis: Analysis, drawn: dict[str, Fig
     assert len(ax.containers) == len(analysis.comparisons) == 3
     notes = [t.get_text() for t in ax.texts if isinstance(t, Annotation)]
     for c in analysis.comparisons:
-        assert any(
-            t.startswith(f"{c.paired.ratio:.3f} [") and "n = 6\nDDP faster" in t for t in notes
-        )
+        (note,) = [t for t in notes if t.startswith(f"{c.paired.ratio:.3f} [")]
+        assert "n = 6\nDDP faster" in note
     assert "Horovod against DDP: DDP faster at all 3 points" in words(drawn["ratio"])
 
 
@@ -310,27 +254,16 @@ def test_nothing_written_overlaps_or_leaves_the_page(drawn: dict[str, Figure]) -
         renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
         figure.draw(renderer)
         page = figure.bbox.padded(1)
-        written = [
-            t
-            for t in [
-                *figure.texts,
-                *(t for ax in figure.axes for t in (*ax.texts, ax.title, ax.xaxis.label)),
-            ]
-            if t.get_text()
-        ]
+        texts = (t for ax in figure.axes for t in (*ax.texts, ax.title, ax.xaxis.label))
+        written = [t for t in (*figure.texts, *texts) if t.get_text()]
         boxes = [t.get_window_extent(renderer) for t in written]
         for text, box in zip(written, boxes, strict=True):
             assert page.x0 <= box.x0, (name, text)
             assert box.x1 <= page.x1, (name, text)
             assert page.y0 <= box.y0, (name, text)
             assert box.y1 <= page.y1, (name, text)
-        for i, a in enumerate(boxes):
-            for j in range(i):
-                assert not a.padded(-1).overlaps(boxes[j].padded(-1)), (
-                    name,
-                    written[i],
-                    written[j],
-                )
+        for (one, a), (other, b) in itertools.combinations(zip(written, boxes, strict=True), 2):
+            assert not a.padded(-1).overlaps(b.padded(-1)), (name, one, other)
 
 
 def test_one_block_draws_points_without_bars(tmp_path: Path) -> None:
@@ -346,18 +279,12 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
         for cell in ("single", "ddp/mpi", "ddp/gloo", "horovod/gloo"):
             for p in (1,) if cell == "single" else (1, 2, 4, 8, 16):
                 run = logs.config(cell, p, 8, settings=settings)
-                logs.write(
-                    tmp_path / f"{settings}-{cell.replace('/', '-')}-{p}.jsonl", run, 0.1 + 0.01 * p
-                )
+                name = f"{settings}-{cell.replace('/', '-')}-{p}.jsonl"
+                logs.write(tmp_path / name, run, 0.1 + 0.01 * p)
     drawn = figures.draw(analyse(load(tmp_path)))
-    assert list(drawn) == [
-        "ratio-matched",
-        "ratio-shipped",
-        "weak-matched-throughput",
-        "weak-shipped-throughput",
-        "weak-matched-efficiency",
-        "weak-shipped-efficiency",
-    ]
+    names = ["weak-matched-throughput", "weak-shipped-throughput"]
+    names += ["weak-matched-efficiency", "weak-shipped-efficiency"]
+    assert list(drawn) == ["ratio-matched", "ratio-shipped", *names]
     (ax,) = drawn["weak-shipped-throughput"].axes
     assert ax.get_yscale() == "log"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]
@@ -368,26 +295,18 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
 def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
     for batch in (8, 16):
         for p in (1, 2):
-            logs.write(
-                tmp_path / f"{batch}-{p}.jsonl", logs.config("ddp/mpi", p, batch), 0.01 * batch
-            )
+            run = logs.config("ddp/mpi", p, batch)
+            logs.write(tmp_path / f"{batch}-{p}.jsonl", run, 0.01 * batch)
     drawn = figures.draw(analyse(load(tmp_path)))
-    assert list(drawn) == [
-        "weak-8-throughput",
-        "weak-16-throughput",
-        "weak-8-efficiency",
-        "weak-16-efficiency",
-    ]
+    kinds = ("throughput", "efficiency")
+    assert list(drawn) == [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
     assert [len(xs(c.lines[0])) for c in bars(drawn["weak-8-throughput"].axes[0]).values()] == [2]
 
 
 def test_batch_sweep(tmp_path: Path) -> None:
     for batch in (4, 8, 32):
-        logs.write(
-            tmp_path / f"{batch}.jsonl",
-            logs.config("ddp/mpi", 2, batch, curves=("batch",)),
-            0.05 + 0.01 * batch,
-        )
+        run = logs.config("ddp/mpi", 2, batch, curves=("batch",))
+        logs.write(tmp_path / f"{batch}.jsonl", run, 0.05 + 0.01 * batch)
     (ax,) = figures.draw(analyse(load(tmp_path)))["batch-throughput"].axes
     assert ax.get_xlabel() == "images per rank"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["4", "8", "32"]
@@ -403,40 +322,30 @@ def test_drawing_again_gives_the_same_bytes(analysis: Analysis, tmp_path: Path) 
 
 
 def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> None:
-    """Two blocks of different speed: t intervals of one degree of freedom span orders of
-    magnitude.
-    """
+    """Of two blocks of different speed: t intervals would span orders of magnitude."""
     for block, factor in enumerate((1.0, 2.0)):
         for cell in ("ddp/mpi", "horovod/mpi"):
             for p in (1, 2):
                 more = factor if cell == "ddp/mpi" else 1.0
-                logs.write(
-                    tmp_path / f"{block}-{cell[0]}-{p}.jsonl",
-                    logs.config(cell, p, block=block),
-                    0.1 * more,
-                )
+                run = logs.config(cell, p, block=block)
+                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * more)
     drawn = figures.draw(analyse(load(tmp_path)))
     (ax,) = drawn["weak-throughput"].axes
     found = bars(ax)["ddp/mpi"]
     assert len(found.lines[2]) == 0
-    dots = [
-        line
-        for line in ax.get_lines()
-        if line.get_linestyle() == "None" and line.get_marker() == "o"
-    ]
+    rings = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    dots = [line for line in rings if line.get_linestyle() == "None"]
     at_two = [ys(line) for line in dots if xs(line) == [2, 2]]
     assert at_two[0] == pytest.approx([320, 160])
     assert max(values(found)) < ax.get_ylim()[1] < 2 * 320
     foot = drawn["weak-throughput"].get_supxlabel()
     assert "n = 2 blocks; dots: single blocks, as fewer than 6 bear no interval" in foot
     assert "Student" not in foot
-    assert "Images/s at 2 ranks, weak scaling: n = 2, too few blocks for an interval" in words(
-        drawn["weak-throughput"]
-    )
+    title = "Images/s at 2 ranks, weak scaling: n = 2, too few blocks for an interval"
+    assert title in words(drawn["weak-throughput"])
     (ax,) = drawn["ratio"].axes
-    assert [xs(line) for line in ax.get_lines() if line.get_marker() == "o"] == [
-        pytest.approx([1, 2])
-    ] * 2
+    blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
+    assert blocks == [pytest.approx([1, 2])] * 2
     assert any(t.get_text().startswith("1.414 (n = 2)\ntoo few") for t in ax.texts)
 
 
@@ -445,25 +354,19 @@ def test_an_arrow_where_the_frame_cuts_an_interval(tmp_path: Path) -> None:
         for cell in ("ddp/mpi", "horovod/mpi"):
             for p in (1, 2):
                 wild = 6.0 ** (block % 2 * 2 - 1) if p == 2 and cell == "horovod/mpi" else 1.0
-                logs.write(
-                    tmp_path / f"{block}-{cell[0]}-{p}.jsonl",
-                    logs.config(cell, p, block=block),
-                    0.1 * wild,
-                )
+                run = logs.config(cell, p, block=block)
+                logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * wild)
     drawn = figures.draw(analyse(load(tmp_path)))
     (ax,) = drawn["ratio"].axes
     arrows = {line.get_marker(): line for line in ax.get_lines() if line.get_marker() in (4, 5)}
-    assert {marker: xs(line)[0] for marker, line in arrows.items()} == {
-        4: ax.get_xlim()[0],
-        5: ax.get_xlim()[1],
-    }
+    found = {marker: xs(line)[0] for marker, line in arrows.items()}
+    assert found == dict(zip((4, 5), ax.get_xlim(), strict=True))
     (ax,) = drawn["weak-throughput"].axes
     (up,) = [line for line in ax.get_lines() if line.get_marker() == 6]
     assert (xs(up), ys(up)) == ([2], [ax.get_ylim()[1]])
+    note = "Arrows: the interval goes on; the tables have its end."
     for name in ("ratio", "weak-throughput"):
-        assert (
-            "Arrows: the interval goes on; the tables have its end." in drawn[name].get_supxlabel()
-        )
+        assert note in drawn[name].get_supxlabel()
 
 
 def test_titles_have_numbers_for_people_and_their_intervals(drawn: dict[str, Figure]) -> None:
@@ -471,32 +374,18 @@ def test_titles_have_numbers_for_people_and_their_intervals(drawn: dict[str, Fig
         title = drawn[name].texts[0].get_text()
         assert len(re.findall(r"\[[\d.,]+, [\d.,]+\]", title)) == 2, title
     for figure in drawn.values():
-        legend = [
-            t.get_text()
-            for ax in figure.axes
-            if (found := ax.get_legend())
-            for t in found.get_texts()
-        ]
-        assert not any(
-            re.search(r"\de[+-]\d", text)
-            for text in [words(figure), figure.get_supxlabel(), *legend]
-        )
+        legends = [found for ax in figure.axes if (found := ax.get_legend())]
+        legend = [t.get_text() for found in legends for t in found.get_texts()]
+        for text in [words(figure), figure.get_supxlabel(), *legend]:
+            assert not re.search(r"\de[+-]\d", text)
 
 
 def test_names_are_drawn_as_they_are(tmp_path: Path) -> None:
-    """Dollars are no mathematics, and the longest name that a log may hold leaves the page
-    readable.
-    """
+    """Dollars are no mathematics, and the longest name of a log leaves the page readable."""
     for p in (1, 2):
-        host = logs.host(
-            p, ranks=[{"rank": r, "hostname": "n", "cpu": "$\\bad$ \x07"} for r in range(p)]
-        )
-        logs.write(
-            tmp_path / f"{p}.jsonl",
-            logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 4000),
-            0.1,
-            provenance=host,
-        )
+        ranks = [{"rank": r, "hostname": "n", "cpu": "$\\bad$ \x07"} for r in range(p)]
+        run = logs.config("ddp/mpi", p, dataset="x.y:" + "z" * 4000)
+        logs.write(tmp_path / f"{p}.jsonl", run, 0.1, provenance=logs.host(p, ranks=ranks))
     drawn = figures.draw(analyse(load(tmp_path)))
     figures.save(drawn, tmp_path)
     assert "$\\bad$ ?" in drawn["weak-throughput"].get_supxlabel()

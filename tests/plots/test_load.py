@@ -17,7 +17,7 @@ from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.bundle import check
 from plots.read import calibrations, runs
-from plots.report.summary import summary
+from plots.report.write import summary
 from tests.plots import logs, mutations
 
 ROOT = Path(__file__).parents[2]

@@ -10,14 +10,8 @@ from plots.__main__ import main
 from tests.bench.fourth import FOURTH
 from tests.plots import logs
 
-CELLS = {
-    "single": 1.0,
-    "ddp/mpi": 1.0,
-    "ddp/gloo": 1.25,
-    "horovod/mpi": 1.25,
-    "horovod/gloo": 1.5,
-    "fourth/gloo": 1.2,
-}
+CELLS = {"ddp/mpi": 1.0, "ddp/gloo": 1.25, "horovod/mpi": 1.25, "horovod/gloo": 1.5}
+CELLS |= {"single": 1.0, "fourth/gloo": 1.2}
 
 
 @pytest.fixture(autouse=True)
@@ -27,17 +21,13 @@ def _fourth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[dict[str, object]]]:
     """The page, and the comparisons of summary.json."""
-    measured = {
-        c: slower
-        for c, slower in CELLS.items()
-        if c == "single" or c.startswith((reference, candidate))
-    }
+    wanted = ("single", reference, candidate)
+    measured = {cell: slower for cell, slower in CELLS.items() if cell.startswith(wanted)}
     logs.study(folder, blocks=6, cells=measured, sd=0.002)
     logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
     assert main(["report", str(folder)]) == 0
-    return (folder / "report.md").read_text(), json.loads((folder / "summary.json").read_text())[
-        "comparisons"
-    ]
+    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
+    return (folder / "report.md").read_text(), compared
 
 
 @pytest.mark.parametrize(

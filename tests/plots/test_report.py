@@ -1,7 +1,6 @@
-"""The report and the command line: numbers agree with summary.json, reasons are printed, no torch
-is needed.
-"""
+"""The report and its command: numbers agree with summary.json, reasons are said, without torch."""
 
+import itertools
 import json
 import math
 import re
@@ -23,24 +22,15 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study with blemishes: one failed run, one superseded attempt, one crash after complete
-    data.
-    """
+    """With blemishes: a failed run, a superseded attempt, a crash after complete data."""
     folder = logs.study(tmp_path_factory.mktemp("results") / "test", blocks=6)
     logs.study_toml(folder, blocks=8)
-    logs.write(
-        folder / "runs" / "x.jsonl",
-        logs.config("single", block=6),
-        0.1,
-        end={"status": "failed: loss | is nan"},
-    )
-    logs.write(
-        folder / "runs" / "x.attempt-1.jsonl", logs.config("single", block=6), 0.1, windows=1
-    )
-    append_event(
-        folder / "runs" / "0-weak-single-1.jsonl", "exit", code=139, timed_out=False, limit_s=60.0
-    )
-    assert main(["report", str(folder)]) == 0
+    runs, run = folder / "runs", logs.config("single", block=6)
+    logs.write(runs / "x.jsonl", run, 0.1, end={"status": "failed: loss | is nan"})
+    logs.write(runs / "x.attempt-1.jsonl", run, 0.1, windows=1)
+    crashed = runs / "0-weak-single-1.jsonl"
+    append_event(crashed, "exit", code=139, timed_out=False, limit_s=60.0)
+    report(folder)
     return folder
 
 
@@ -53,34 +43,30 @@ def page(folder: Path) -> str:
     return (folder / "report.md").read_text()
 
 
+def report(folder: Path) -> str:
+    """Make it, and give the page."""
+    assert main(["report", str(folder)]) == 0
+    return page(folder)
+
+
 def rows(text: str, heading: str) -> list[list[str]]:
     """Cells of the first table under a heading."""
     lines = text.split(f"## {heading}\n")[1].splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    table = [line for line in lines[start:] if line][
-        : next((i for i, x in enumerate(lines[start:]) if not x.startswith("|")), None)
-    ]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
+    table = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in [*table][2:]]
 
 
 def test_the_answer_comes_first(study: Path) -> None:
     text = page(study)
-    assert text.startswith(
-        "# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n- **Horovod "
-        "against DDP: "
-    )
-    assert "- **Horovod against DDP: DDP faster at all 3 points (by " in text
+    head = "# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n"
+    assert text.startswith(f"{head}- **Horovod against DDP: DDP faster at all 3 points (by ")
     for c in summary(study)["comparisons"]:
-        line = next(
-            x
-            for x in text.splitlines()
-            if f"**{c['world_size']} rank" in x and f"{c['samples_per_rank']} images per rank" in x
-        )
-        assert c["verdict_text"] in line
-        assert (
-            f"= {c['ratio']:.3f} [{c['ci95'][0]:.3f}, {c['ci95'][1]:.3f}], n = 6, margin 2 %"
-            in line
-        )
+        where = f"{c['samples_per_rank']} images per rank"
+        lines = [x for x in text.splitlines() if f"**{c['world_size']} rank" in x and where in x]
+        assert c["verdict_text"] in lines[0]
+        low, high = c["ci95"]
+        assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6, margin 2 %" in lines[0]
     assert "Blocks planned: 8; blocks with usable runs: 6." in text
 
 
@@ -97,15 +83,12 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
     assert len(printed) == len(values["scaling"]) == 12
     for row, s in zip(printed, values["scaling"], strict=True):
         e = s["efficiency"]
-        assert (
-            row[7] == f"{100 * e['value']:.1f} % [{100 * e['low95']:.1f}, {100 * e['high95']:.1f}]"
-        )
+        value, low, high = (f"{100 * e[end]:.1f}" for end in ("value", "low95", "high95"))
+        assert row[7] == f"{value} % [{low}, {high}]"
         assert row[4].startswith(f"{s['baseline_kind']}: {s['baseline']['cell']}")
     printed = rows(text, "Step times")
-    assert [row[1] for row in printed if row[0] == "single"] == [
-        "-",
-        "-",
-    ]  # settings do not split what exchanges nothing
+    # settings do not split what exchanges nothing
+    assert [row[1] for row in printed if row[0] == "single"] == ["-", "-"]
     for row, s in zip(printed, values["step_times"], strict=True):
         e = s["median_seconds"]
         assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
@@ -113,38 +96,34 @@ def test_numbers_agree_with_the_summary(study: Path) -> None:
 
 def test_tables_for_other_programs_hold_what_the_summary_does(study: Path) -> None:
     values = summary(study)
-    for name, key in (("runs", "runs"), ("points", "throughput"), ("comparisons", "comparisons")):
-        table = pd.read_csv(study / f"{name}.csv")
-        assert len(table) == len(values[key]) > 0
-        column = {"runs": "images_per_s", "points": "images_per_s_value", "comparisons": "ratio"}
-        expected = [row[column[name].removesuffix("_value")] for row in values[key]]
-        expected = [e["value"] if isinstance(e, dict) else e for e in expected]
-        assert table[column[name]].tolist() == expected
+    expected = {
+        ("runs", "images_per_s"): [row["images_per_s"] for row in values["runs"]],
+        ("points", "images_per_s_value"): [
+            row["images_per_s"]["value"] for row in values["throughput"]
+        ],
+        ("comparisons", "ratio"): [row["ratio"] for row in values["comparisons"]],
+    }
+    for (name, column), found in expected.items():
+        assert pd.read_csv(study / f"{name}.csv")[column].tolist() == found != []
 
 
 def test_the_summary_is_not_rounded_and_follows_from_the_runs(study: Path) -> None:
     values = summary(study)
 
     def log_rates(cell: str) -> list[float]:
-        point = [
-            r
-            for r in values["runs"]
-            if (r["cell"], r["world_size"], r["samples_per_rank"]) == (cell, 1, 16)
-        ]
-        return [math.log(r["images_per_s"]) for r in sorted(point, key=lambda r: r["block"])]
+        point = {"cell": cell, "world_size": 1, "samples_per_rank": 16}
+        found = [r for r in values["runs"] if point.items() <= r.items()]
+        return [math.log(r["images_per_s"]) for r in sorted(found, key=lambda r: r["block"])]
 
-    ratio = math.exp(
-        sum(b - a for a, b in zip(log_rates("ddp/mpi"), log_rates("horovod/mpi"), strict=True)) / 6
-    )
+    pairs = zip(log_rates("ddp/mpi"), log_rates("horovod/mpi"), strict=True)
+    ratio = math.exp(sum(b - a for a, b in pairs) / 6)
     (c,) = [c for c in values["comparisons"] if (c["world_size"], c["samples_per_rank"]) == (1, 16)]
     assert c["ratio"] == pytest.approx(ratio, rel=1e-12)
     assert c["ratio"] != round(c["ratio"], 6)
 
 
 def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A difference that Holm's correction takes away is taken away in every place: p = 0.045 of one
-    comparison of three.
-    """
+    """What Holm's correction takes away is gone everywhere: p = 0.045 of one of three."""
     unresolved = [0.1, -0.1] * 3
     planted = {(1, 16): [0.1, 0.02, 0.09, -0.02, 0.08, 0.03], (1, 32): unresolved}
     for (world_size, batch), d in (planted | {(2, 16): unresolved}).items():
@@ -154,12 +133,9 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
                 run = logs.config(cell, world_size, batch, block)
                 logs.write(tmp_path / "runs" / name, run, 0.1 * factor)
     logs.study_toml(tmp_path)
-    assert main(["report", str(tmp_path)]) == 0
-    (c,) = [
-        c
-        for c in summary(tmp_path)["comparisons"]
-        if c["samples_per_rank"] == 16 and c["n"] and c["world_size"] == 1
-    ]
+    report(tmp_path)
+    point = {"samples_per_rank": 16, "world_size": 1}
+    (c,) = [c for c in summary(tmp_path)["comparisons"] if point.items() <= c.items()]
     assert (c["t_p"] < 0.05 < c["holm_p"], c["verdict"]) == (True, "not after Holm")
     said = f"{c['verdict_text']}."
     assert said.endswith("(not after Holm's correction over 3 comparisons).")
@@ -188,52 +164,35 @@ def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) ->
         "c": ("srun: error: r[1-2]: tasks 0-1: Exited with exit code 3", []),
     }
     for name, (line, more) in ends.items():
-        path = logs.write(
-            tmp_path / "runs" / f"{name}.jsonl", logs.config("ddp/mpi", 2, block=9), 0.1, windows=1
-        )
+        run = logs.config("ddp/mpi", 2, block=9)
+        path = logs.write(tmp_path / "runs" / f"{name}.jsonl", run, 0.1, windows=1)
         if name == "a":
             append_event(path, "error", rank=0, message="RuntimeError: peer")
-        append_event(
-            path, "exit", code=3, timed_out=False, interrupted=False, limit_s=60, said=[line, *more]
-        )
-    logs.write(
-        tmp_path / "runs" / "d.jsonl", logs.config("ddp/mpi", 2), 0.1, provenance=logs.host(1)
-    )
-    assert main(["report", str(tmp_path)]) == 0
+        ended: dict[str, Any] = {"code": 3, "timed_out": False, "interrupted": False, "limit_s": 60}
+        append_event(path, "exit", **ended, said=[line, *more])
+    run = logs.config("ddp/mpi", 2)
+    logs.write(tmp_path / "runs" / "d.jsonl", run, 0.1, provenance=logs.host(1))
+    report(tmp_path)
+    said = f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"
     assert rows(page(tmp_path), "Logs") == [
-        [
-            "`a.jsonl`",
-            "node lost",
-            f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;",
-        ],
+        ["`a.jsonl`", "node lost", said],
         ["`b.jsonl`", "out of memory", ends["b"][0]],
         ["`c.jsonl`", "failed", "exit code 3: rank 0,1: Exited with exit code 3"],
         ["`d.jsonl`", "wrong world", "provenance of 1 ranks, asked for 2"],
     ]
-    assert summary(tmp_path)["unusable"][0]["words"] == [
-        "rank 0: RuntimeError: peer",
-        "rank 1: Killed <9>",
-    ]
+    last_words = ["rank 0: RuntimeError: peer", "rank 1: Killed <9>"]
+    assert summary(tmp_path)["unusable"][0]["words"] == last_words
 
 
 def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: Path) -> None:
     shutil.copytree(study / "runs", tmp_path / "runs")
-    text = (study / "study.toml").read_text()
-    (tmp_path / "study.toml").write_text(
-        text + 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
-    )
-    assert main(["report", str(tmp_path)]) == 0
-    text = page(tmp_path)
-    assert (
-        text.split("## Answer\n")[1]
-        .splitlines()[2]
-        .startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
-    )
-    assert [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")] == [
-        True,
-        False,
-        False,
-    ]
+    primary = 'primary = { curve = "weak", world_size = 1, batch_per_rank = 16 }\n'
+    (tmp_path / "study.toml").write_text((study / "study.toml").read_text() + primary)
+    text = report(tmp_path)
+    second = text.split("## Answer\n")[1].splitlines()[2]
+    assert second.startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
+    marked = [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")]
+    assert marked == [True, False, False]
     assert "all comparisons of this page but the primary one" in text
     assert "primary" not in page(study)
     assert [c["primary"] for c in summary(tmp_path)["comparisons"]] == [True, False, False]
@@ -250,7 +209,7 @@ def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 path = folder / "runs" / f"{cell.replace('/', '-')}-{world_size}-{compiled}.jsonl"
                 logs.write(path, run, 0.1 * world_size, input_seconds=[0.125] * world_size)
     logs.write(folder / "runs" / "loader.jsonl", logs.config("single", loader_only=True), 0.002)
-    assert main(["report", str(folder)]) == 0
+    report(folder)
     return folder
 
 
@@ -259,9 +218,8 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
     assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
     assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
     assert "takes away the overlap of the backward pass" in text
-    assert [row[3] for row in rows(text, "Throughput")] == ["compile=False"] * 5 + [
-        "compile=True"
-    ] * 5
+    labels = [row[3] for row in rows(text, "Throughput")]
+    assert labels == ["compile=False"] * 5 + ["compile=True"] * 5
     assert values["figures"][:2] == ["ratio-compile-false", "ratio-compile-true"]
     for name in values["figures"]:
         drawn = (variants / "figures" / f"{name}.svg").read_text()
@@ -280,35 +238,27 @@ def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study
 def test_the_site_stands_beside_the_machine(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1)
     logs.study_toml(tmp_path, blocks=1)
-    assert main(["report", str(tmp_path)]) == 0
-    assert "(four emulated nodes)" not in page(tmp_path)
-    with (tmp_path / "study.toml").open("r+") as file:
-        text = file.read()
-        file.seek(0)
-        file.write('site = "four emulated nodes"\n' + text)
-    assert main(["report", str(tmp_path)]) == 0
-    assert "1 node (four emulated nodes). Training: resnet50" in page(tmp_path)
+    assert "(four emulated nodes)" not in report(tmp_path)
+    study = tmp_path / "study.toml"
+    study.write_text('site = "four emulated nodes"\n' + study.read_text())
+    assert "1 node (four emulated nodes). Training: resnet50" in report(tmp_path)
 
 
 def test_a_study_that_is_compiled_throughout_says_so(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1, compile=True)
-    assert main(["report", str(tmp_path)]) == 0
+    report(tmp_path)
     assert "Training: resnet50, synthetic data, 32 px, float32, compile=True." in page(tmp_path)
     assert "| variant |" not in page(tmp_path)
 
 
 def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -> None:
-    """The one process has nothing to compress: no variant, one figure, and its speed is what
-    efficiency is against.
-    """
+    """One process has nothing to compress: no variant, and its speed is what efficiency is of."""
     (tmp_path / "runs").mkdir()
     logs.write(tmp_path / "runs" / "single.jsonl", logs.config("single"), 0.1)
     for cell in ("ddp/mpi", "horovod/mpi"):
-        logs.write(
-            tmp_path / "runs" / f"{cell[0]}.jsonl", logs.config(cell, 2, compression="fp16"), 0.125
-        )
-    assert main(["report", str(tmp_path)]) == 0
-    text = page(tmp_path)
+        run = logs.config(cell, 2, compression="fp16")
+        logs.write(tmp_path / "runs" / f"{cell[0]}.jsonl", run, 0.125)
+    text = report(tmp_path)
     assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
     assert "`compression=fp16` rounds gradients on the way" in text
     assert [row[7] for row in rows(text, "Scaling")] == ["80.0 % (n=1, no interval)"] * 2
@@ -317,9 +267,8 @@ def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -
 
 
 def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
-    printed = rows(
-        page(variants), "Throughput"
-    )  # windows of five steps: 0.5 s on one rank, 1 s on two
+    # windows of five steps: 0.5 s on one rank, 1 s on two
+    printed = rows(page(variants), "Throughput")
     assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
     assert [row[8] for row in printed if row[4] == "2"] == ["12.5 %"] * 4
     assert "for input" not in page(study)
@@ -330,9 +279,8 @@ def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) 
         ["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]
     ]
     assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
-    assert "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs" in page(
-        variants
-    )
+    counted = "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs"
+    assert counted in page(variants)
     assert "pipeline" not in page(study)
 
 
@@ -347,20 +295,14 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
 ) -> None:
     folder = logs.study(tmp_path / "test", blocks=6)
     for path in (folder / "runs").glob("*horovod*"):
-        own = (
-            '"backend_env": {"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"}, "env": {"MV2_USE_GDR": '
-            '"0", "MV2_USE_CUDA": "1", '
-        )
-        logs.edit(path, '"env": {', own)
-    assert main(["report", str(folder)]) == 0
-    text = page(folder)
+        own = '"MV2_USE_GDR": "0", "MV2_USE_CUDA": "1"'
+        logs.edit(path, '"env": {', f'"backend_env": {{{own}}}, "env": {{{own}, ')
+    text = report(folder)
     said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"
-    assert text.split("## Answer\n\n")[1].startswith(
-        f"- **The environments are not equal:** {said}, as the site asks; every ratio"
-    )
-    assert {
-        row[-1].endswith("; in unequal environments") for row in rows(text, "Horovod against DDP")
-    } == {True}
+    first = f"- **The environments are not equal:** {said}, as the site asks; every ratio"
+    assert text.split("## Answer\n\n")[1].startswith(first)
+    for row in rows(text, "Horovod against DDP"):
+        assert row[-1].endswith("; in unequal environments")
     assert "agrees on everything but the framework, and the environment where it says so." in text
     assert all(c["unequal_environments"] == [said] for c in summary(folder)["comparisons"])
     assert "unequal" not in page(study)
@@ -387,26 +329,24 @@ def test_every_figure_is_shown_and_there(study: Path) -> None:
 def test_a_second_report_changes_no_byte(study: Path, tmp_path: Path) -> None:
     assert main(["report", str(study), "--out", str(tmp_path / "again")]) == 0
     for path in (tmp_path / "again").rglob("*.*"):
-        assert path.read_bytes() == (study / path.relative_to(tmp_path / "again")).read_bytes(), (
-            path.name
-        )
+        first = study / path.relative_to(tmp_path / "again")
+        assert path.read_bytes() == first.read_bytes(), path.name
 
 
 def test_figures_that_no_longer_belong_are_removed(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1)
-    assert main(["report", str(tmp_path)]) == 0
+    report(tmp_path)
     (tmp_path / "figures" / "mine.svg").write_text("not ours")
     for path in (tmp_path / "runs").glob("*strong*"):
         path.unlink()
-    assert main(["report", str(tmp_path)]) == 0
+    report(tmp_path)
     assert not (tmp_path / "figures" / "strong-throughput.svg").exists()
     assert (tmp_path / "figures" / "mine.svg").exists()
 
 
 def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1)
-    assert main(["report", str(tmp_path)]) == 0
-    text = page(tmp_path)
+    text = report(tmp_path)
     assert "n=1, no interval, no verdict" in text
     assert "margin of 2 % is an assumption" in text
     assert all("(n=1, no interval)" in row[5] for row in rows(text, "Throughput"))
@@ -415,9 +355,8 @@ def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
 def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
     """A real log, alone, without block, study file or a launcher's exit event."""
     real = (ROOT / "tests" / "fixtures" / "run-schema-1.jsonl").read_text()
-    (tmp_path / "run.jsonl").write_text(
-        "\n".join(line for line in real.splitlines() if '"exit"' not in line)
-    )
+    kept = [line for line in real.splitlines() if '"exit"' not in line]
+    (tmp_path / "run.jsonl").write_text("\n".join(kept))
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 0
     assert "squeezenet1_1" in page(tmp_path)
     assert summary(tmp_path)["runs"][0]["exit_code"] is None
@@ -426,34 +365,27 @@ def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
 
 def test_a_study_of_one_cell_still_reports(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=2, cells={"single": 1.0})
-    assert main(["report", str(tmp_path)]) == 0
+    report(tmp_path)
     assert "Horovod against DDP: not compared" in page(tmp_path)
 
 
 def test_no_usable_log_names_the_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    run = logs.config("single")
     for i in range(3):
-        logs.write(
-            tmp_path / f"{i}.jsonl",
-            logs.config("single"),
-            0.1,
-            end={"status": "failed: loss is nan"},
-        )
-    logs.write(tmp_path / "4.jsonl", logs.config("single"), 0.1, windows=1)
+        logs.write(tmp_path / f"{i}.jsonl", run, 0.1, end={"status": "failed: loss is nan"})
+    logs.write(tmp_path / "4.jsonl", run, 0.1, windows=1)
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert (
-        "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: killed or "
-        "still running" in error
-    )
+    assert "none of 4 logs is usable: 3 x exit code 0: loss is nan; 1 x no end event: " in error
 
 
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
-        (["report", "/nowhere"], "no such folder"),
+        (["report", "/nowhere"], "'/nowhere' does not exist"),
         (["report"], "Missing argument 'STUDY'"),
         (["reprot", "x"], "Did you mean 'report'?"),
         (["report", "x", "--ot", "y"], "--out"),
@@ -508,9 +440,8 @@ print('heavy:', *sorted(heavy), file=sys.stderr)
 
 
 def python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *argv], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    argv = (sys.executable, "-c", code, *argv)
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
 def test_a_report_is_made_where_torch_is_not_installed(study: Path, tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
-"""Figures of one study as SVG and PNG: the only files that know matplotlib, and they compute no
-number.
-"""
+"""Figures of one study as SVG and PNG: only here is matplotlib known, and no number computed."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,9 @@ from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
 from plots.analyse.points import NO_SETTINGS
 from plots.analyse.study import Analysis
-from plots.report.figures import nodes, ratio, scaling, throughput
-from plots.report.figures.style import STYLE, Row
+from plots.report.figures import curves, nodes, ratio
+from plots.report.figures.curves import Row
+from plots.report.figures.style import STYLE
 
 _LONGEST_NAME = 120  # of a file
 
@@ -27,28 +26,26 @@ _LONGEST_NAME = 120  # of a file
 def draw(a: Analysis) -> dict[str, Figure]:
     """All figures the study has points for, by file name without ending."""
     with matplotlib.rc_context(STYLE):
-        figures: dict[str, Figure] = {}
-        pages = sorted({(c.variant, c.settings) for c in a.comparisons})
-        for page in pages:
-            figures[_file_name("ratio", page, pages)] = ratio.draw(
-                a, [c for c in a.comparisons if (c.variant, c.settings) == page]
-            )
-        for name, rows in _groups(a.throughput).items():
-            if len({r.point for r in rows}) > 1:
-                figures[name + "-throughput"] = throughput.draw(a, rows)
-        for name, scaled in _groups(a.efficiency).items():
-            weak = scaled[0].curve == "weak"
-            figures[name + ("-efficiency" if weak else "-speedup")] = scaling.draw(a, scaled, weak)
-        batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
-        for batch in dict.fromkeys(batches):
-            figures[_file_name("calibration", batch, batches)] = nodes.draw(a, batch[0])
-        return figures
+        return dict(_each(a))
+
+
+def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
+    """A new figure is declared here: for which rows it is drawn, and its name."""
+    for page, name in _names("ratio", sorted({(c.variant, c.settings) for c in a.comparisons})):
+        yield name, ratio.draw(a, [c for c in a.comparisons if (c.variant, c.settings) == page])
+    for name, found in _series(a.throughput):
+        if len({r.point for r in found}) > 1:
+            yield f"{name}-throughput", curves.throughput(a, found)
+    for name, scaled in _series(a.efficiency):
+        ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
+        yield f"{name}-{ending}", curves.scaling(a, scaled)
+    batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
+    for (batch,), name in _names("calibration", batches):
+        yield name, nodes.draw(a, batch)
 
 
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
-    """Write each figure as .svg and .png, without dates, so that the same numbers give the same
-    bytes.
-    """
+    """Write each figure as .svg and .png, without dates: the same numbers give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):
@@ -60,37 +57,30 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     return written
 
 
-def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by figure: one curve, one variant, one settings, one fixed batch (or rank count);
-    `single` joins every settings.
+def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Rows by figure: of one curve, variant, settings and fixed size; `single` joins every one."""
+
+    def key(r: Row) -> tuple[tuple[str, ...], str, int]:
+        return r.point.variant, r.point.settings, r.point.fixed(r.curve)
+
+    for curve in dict.fromkeys(r.curve for r in rows):
+        on = [r for r in rows if r.curve == curve]
+        for own, name in _names(curve, [key(r) for r in on if r.point.settings != NO_SETTINGS]):
+            both = own, (without_exchange(own[0]), NO_SETTINGS, own[2])
+            yield name, [r for r in on if key(r) in both]
+
+
+def _names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Each different key with its file's name: 'weak', or with what tells it from the others of
+    that name: 'weak-compile-true-matched-16'.
     """
-
-    def key(r: Row) -> tuple[str, tuple[str, ...], str, int]:
-        return r.curve, r.point.variant, r.point.settings, r.point.fixed(r.curve)
-
-    keys = list(dict.fromkeys(key(r) for r in rows if r.point.settings != NO_SETTINGS))
-    groups: dict[str, list[Row]] = {}
-    for k in keys:
-        both = k, (k[0], without_exchange(k[1]), NO_SETTINGS, k[3])
-        groups[_file_name(k[0], k[1:], [other[1:] for other in keys if other[0] == k[0]])] = [
-            r for r in rows if key(r) in both
-        ]
-    return groups
-
-
-def _file_name(name: str, key: tuple[Any, ...], keys: Iterable[tuple[Any, ...]]) -> str:
-    """'weak', or with what tells it from the study's other figures of that name:
-    'weak-compile-true-matched-16'.
-    """
-    differing = [
-        str(part)
-        for part, others in zip(key, zip(*keys, strict=True), strict=True)
-        if len(set(others)) > 1
-    ]
-    slug = "-".join(
-        [name, *(re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing)]
-    )
-    if len(slug) <= _LONGEST_NAME:
-        return slug
-    digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
-    return f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
+    keys = list(dict.fromkeys(keys))
+    varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
+    for key in keys:
+        differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
+        words = [re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing]
+        slug = "-".join([name, *words])
+        if len(slug) > _LONGEST_NAME:
+            digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
+            slug = f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
+        yield key, slug

@@ -7,24 +7,15 @@ from matplotlib.figure import Figure
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
-from plots.report.axes import bars, cut, dots, look, ratio_ticks, reach, transport_order
-from plots.report.figures.captions import caption, cut_note
-from plots.report.figures.style import GREY, draw_arrows, draw_dots
-from plots.report.format import ratio, short
-from plots.report.verdicts import label, sides, tally
+from plots.report.answer import label, sides, tally
+from plots.report.axes import look, ratio_ticks, reach, transport_order
+from plots.report.figures.style import GREY, caption, mark, name_rows
+from plots.report.format import ratio, rule, short
 
 
 def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     """Forest plot: one row per point, the margin shaded, 1 marked."""
-    rows = sorted(
-        rows,
-        key=lambda c: (
-            transport_order(c.transport),
-            CURVES.index(c.curves[0]),
-            c.world_size,
-            c.samples_per_rank,
-        ),
-    )
+    rows = sorted(rows, key=_order)
     figure = Figure(figsize=(7.2, 1.9 + 0.36 * len(rows)))
     ax = figure.subplots()
     margin, found = a.loaded.study.margin, [c.paired.estimate for c in rows]
@@ -33,37 +24,32 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     frame = reach(found, 1 / (1 + margin), 1 + margin)
     for i, (c, e) in enumerate(zip(rows, found, strict=True)):
         style = look(c.candidate, [c.candidate]) | {"markersize": 6, "capsize": 3}
-        ax.errorbar([e.value], [i], xerr=bars([e]), **style)
-        draw_dots(ax, [(block, i) for block in dots(e)], style)
-        draw_arrows(
-            ax,
-            [(end, i) for end in cut(e, *frame)],
-            [("x", int(end == frame[1])) for end in cut(e, *frame)],
-            style,
-        )
+        mark(ax, [i], [e], frame, style, axis="x")
         text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
     ax.set_xscale("log")  # half and double are equally far from 1
     ax.minorticks_off()
     ax.set_xticks(ratio_ticks(*frame), [f"{t:g}" for t in ratio_ticks(*frame)])
     ax.set_xlim(*frame)
-    names = [
-        f"{'primary: ' if c.primary else ''}{ranks(c.world_size)}, {c.samples_per_rank} per rank\n"
-        f"{c.transport}: {', '.join(c.curves)}"
-        for c in rows
-    ]
-    ax.set_yticks(range(len(rows)), names, fontsize=8)
-    ax.set_ylim(len(rows) - 0.4, -0.6)
+    name_rows(ax, [_name(c) for c in rows], fontsize=8)
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
     ax.set_xlabel(
         f"images/s of {candidate} over images/s of {reference}{transport}, paired by block\n"
         f"(left of 1: {reference} faster; right: {candidate})"
     )
-    ax.grid(visible=True, axis="x")
-    ax.grid(visible=False, axis="y")
     work = ", ".join([workload(a), *rows[0].variant])
-    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {100 * margin:g} %"
+    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows)}"
-    caption(a, figure, title, subtitle, found, cut_note(found, frame))
+    caption(a, figure, title, subtitle, [], found, frame)
     return figure
+
+
+def _order(c: Comparison) -> tuple[object, ...]:
+    curve = CURVES.index(c.curves[0])
+    return transport_order(c.transport), curve, c.world_size, c.samples_per_rank
+
+
+def _name(c: Comparison) -> str:
+    point = f"{ranks(c.world_size)}, {c.samples_per_rank} per rank"
+    return f"{'primary: ' if c.primary else ''}{point}\n{c.transport}: {', '.join(c.curves)}"

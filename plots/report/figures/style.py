@@ -1,19 +1,20 @@
-"""How every figure looks: style, axes at their true places, and marks with intervals."""
+"""What every figure looks like and says: marks with intervals, axes, legend, titles and foot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
 
-from bench.study.stats import Estimate
-from plots.analyse.scaling import Scaled, Throughput, size
-from plots.report.axes import bars, cut, dots, ends, in_order, is_log, look, reach
+from bench.study.stats import MIN_BLOCKS
+from plots.analyse.study import Analysis, machine
+from plots.report.axes import Estimates, Frame, Style, bars, cut, dots, ends, is_log
+from plots.report.format import clean
 
 GREY = "#666666"
-
-
 STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
     "font.size": 9,
@@ -27,25 +28,32 @@ STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "figure.constrained_layout.use": True,
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
+GUIDE: Any = {"color": GREY, "linewidth": 1.1, "zorder": 1}  # lines that are no measurement
+_ARROWS = {"x": (4, 5), "y": (7, 6)}  # matplotlib's carets at the low and the high end of an axis
 
 
-_ARROWS = {
-    ("x", 0): 4,
-    ("x", 1): 5,
-    ("y", 0): 7,
-    ("y", 1): 6,
-}  # matplotlib's carets, by axis and end: left, right, down, up
+def mark(
+    ax: Axes, at: Sequence[float], values: Estimates, frame: Frame, style: Style, axis: str = "y"
+) -> ErrorbarContainer:
+    """Values along `axis` with intervals, or dots for few blocks; arrows where the frame cuts."""
+
+    def place(where: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
+        return (where, values) if axis == "y" else (values, where)
+
+    bare = {"color": style["color"], "zorder": style["zorder"], "ls": "none"}
+    dot = {"marker": "o", "markersize": 0.3 * style["markersize"] + 1.5, "markeredgewidth": 0}
+    arrow = {"markersize": 4 + 0.4 * style["markersize"], "clip_on": False}
+    x, y = place(at, [e.value for e in values])
+    drawn = ax.errorbar(x, y, **{f"{axis}err": bars(values), **style})
+    for where, e in zip(at, values, strict=True):
+        if blocks := dots(e):
+            ax.plot(*place([where] * len(blocks), blocks), **bare, **dot)
+        for end in cut(e, frame):
+            ax.plot(*place([where], [frame[end]]), marker=_ARROWS[axis][end], **bare, **arrow)
+    return drawn
 
 
-Row = TypeVar("Row", Throughput, Scaled)
-
-
-def cells_of(rows: Iterable[Throughput | Scaled]) -> list[str]:
-    """The cells of some rows, in the order of a legend."""
-    return in_order(r.point.cell for r in rows)
-
-
-def scale_axes(ax: Axes, values: Sequence[int], frame: tuple[float, float], log_y: bool) -> None:
+def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> None:
     """Ranks or batches at their true places on the x axis; ticks and limits of both."""
     if is_log(values):
         ax.set_xscale("log", base=2)
@@ -59,86 +67,59 @@ def scale_axes(ax: Axes, values: Sequence[int], frame: tuple[float, float], log_
     ax.set_ylim(*frame)
 
 
-def frame_of(estimates: Sequence[Estimate], log_y: bool, *others: float) -> tuple[float, float]:
-    """Ends of the y axis, which starts at 0 unless it is logarithmic."""
-    low, high = reach(estimates, *others)
-    return (low, high) if log_y else (0, 1.04 * high)
+def name_rows(ax: Axes, names: Sequence[str], **style: Any) -> None:
+    """Rows from top to bottom on the y axis, and a grid for values along the other."""
+    ax.set_yticks(range(len(names)), names, **style)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.grid(visible=True, axis="x")
+    ax.grid(visible=False, axis="y")
 
 
-def draw_series(
-    ax: Axes,
-    rows: Sequence[Row],
-    cells: Sequence[str],
-    frame: tuple[float, float],
-    y: Callable[[Row], Estimate],
+def legend(ax: Axes, values: Mapping[str, str] | None = None, heading: str = "") -> None:
+    """To the right of the axes; `values`, which `heading` explains, stand below cells' names."""
+    axes: list[Axes] = ax.get_figure(root=True).axes  # type: ignore[union-attr]
+    found = [each.get_legend_handles_labels() for each in axes]
+    there = {name: handle for both in found for handle, name in zip(*both, strict=True)}
+    names = sorted(there, key=lambda name: name.startswith("ideal"))
+    texts = [f"{name}\n{values[name]}" if values and name in values else name for name in names]
+    place: Any = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "alignment": "left"}
+    size: Any = {"title_fontsize": 8, "fontsize": 8, "handlelength": 2.6}
+    ax.legend([there[name] for name in names], texts, title=heading or None, **place, **size)
+
+
+def add_titles(
+    a: Analysis, figure: Figure, title: str, subtitle: str, notes: Sequence[str], counted: str
 ) -> None:
-    """One line for each cell, with its intervals, or with single blocks where they are few; every
-    mark at its true place.
-    """
-    for cell in cells:
-        own = sorted(
-            (r for r in rows if r.point.cell == cell), key=lambda r: size(r.curve, r.point)
-        )
-        if own:
-            at = [size(r.curve, r.point) for r in own]
-            mark(ax, at, [y(r) for r in own], frame, look(cell, cells), cell)
+    """Finding on top, conditions below it, at the foot notes, the machine and what was counted."""
+    title, subtitle, height = clean(title, 160), clean(subtitle, 200), figure.get_figheight()
+    points = 72 * 0.97 * figure.get_figwidth()
+    fits = points / (0.64 * len(title))  # a bold letter is 0.64 of its size wide
+    figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=min(11, fits), fontweight="bold")
+    fits = points / (0.53 * len(subtitle))
+    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=min(9, fits), color=GREY)
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
+    foot = [*notes, f"{clean(machine(a.loaded.host), 120)}. {counted}."]
+    text = "\n".join(clean(line, 250) for line in foot)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=7, color=GREY)
 
 
-def mark(
-    ax: Axes,
-    at: Sequence[float],
-    values: Sequence[Estimate],
-    frame: tuple[float, float],
-    style: dict[str, Any],
-    label_: str,
+def caption(
+    a: Analysis,
+    figure: Figure,
+    title: str,
+    subtitle: str,
+    notes: Sequence[str],
+    estimates: Estimates,
+    frame: Frame,
 ) -> None:
-    """Values over `at`, their intervals, single blocks as dots, and an arrow where the frame cuts
-    an interval.
-    """
-    drawn = ax.errorbar(at, [e.value for e in values], yerr=bars(values), label=label_, **style)
-    drawn.lines[0].set_clip_on(False)  # a marker at the frame is whole
-    for x, e in zip(at, values, strict=True):
-        draw_dots(ax, [(x, block) for block in dots(e)], style)
-        draw_arrows(
-            ax,
-            [(x, end) for end in cut(e, *frame)],
-            [("y", int(end == frame[1])) for end in cut(e, *frame)],
-            style,
-        )
-
-
-def draw_dots(ax: Axes, at: Sequence[tuple[float, float]], style: dict[str, Any]) -> None:
-    if at:
-        few = {"markersize": 0.3 * style["markersize"] + 1.5, "markeredgewidth": 0}
-        ax.plot(
-            *zip(*at, strict=True),
-            marker="o",
-            color=style["color"],
-            ls="none",
-            zorder=style["zorder"],
-            **few,
-        )
-
-
-def draw_arrows(
-    ax: Axes,
-    at: Sequence[tuple[float, float]],
-    ways: Sequence[tuple[str, int]],
-    style: dict[str, Any],
-) -> None:
-    for (x, y), way in zip(at, ways, strict=True):
-        whole = {"markersize": 4 + 0.4 * style["markersize"], "clip_on": False}
-        ax.plot(
-            [x],
-            [y],
-            marker=_ARROWS[way],
-            color=style["color"],
-            ls="none",
-            zorder=style["zorder"],
-            **whole,
-        )
-
-
-def draw_ideal(ax: Axes, values: Sequence[int], one: float) -> None:
-    at = sorted(set(values))
-    ax.plot(at, [one * v for v in at], "--", color=GREY, linewidth=1.1, label="ideal", zorder=1)
+    """As `add_titles`, the foot ending with n and how to read the bars."""
+    n = sorted({e.n for e in estimates})
+    said = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
+    said[0] += ": one block, no interval" if n[-1] == 1 else " blocks"
+    if any(e.shown for e in estimates):
+        said.append("bars: 95 % Student t interval over blocks, on logs")
+    if any(map(dots, estimates)):
+        said.append(f"dots: single blocks, as fewer than {MIN_BLOCKS} bear no interval")
+    if any(cut(e, frame) for e in estimates):
+        notes = [*notes, "Arrows: the interval goes on; the tables have its end."]
+    add_titles(a, figure, title, subtitle, notes, "; ".join(said))

@@ -1,0 +1,150 @@
+"""What every cell does along a curve: images/s, weak efficiency and strong speed-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import TypeVar
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bench.study.stats import Estimate
+from plots.analyse.points import NO_SETTINGS, ranks
+from plots.analyse.scaling import Scaled, Throughput, size
+from plots.analyse.study import Analysis, workload
+from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
+from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
+from plots.report.format import percent, rate, short
+
+Row = TypeVar("Row", Throughput, Scaled)
+_IMAGES_PER_S = attrgetter("images_per_s")
+
+
+def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
+    """Images/s of every cell, and of as many single processes."""
+    curve, batch = rows[0].curve, rows[0].curve == "batch"
+    figure = Figure(figsize=(7.2, 3.9))
+    ax = figure.subplots()
+    values, shown = [size(curve, r.point) for r in rows], [r.images_per_s for r in rows]
+    alone = [r.images_per_s.value for r in rows if r.point.cell == "single" and not batch]
+    log_y = not batch and is_log(values)
+    frame = _frame(shown, log_y, *(base * max(values) for base in alone[:1]))
+    notes = [
+        "To compare cells use the paired ratio: these bars hold the machine's drift between "
+        "blocks, which pairing removes."
+    ]
+    _draw_series(ax, rows, rows, frame, _IMAGES_PER_S)
+    if alone:
+        _draw_ideal(ax, values, alone[0])
+        notes.append(f"Ideal: ranks x {rate(alone[0])} images/s of the single process.")
+    scale_axes(ax, values, frame, log_y)
+    ax.set_xlabel("images per rank" if batch else "ranks")
+    ax.set_ylabel("throughput (images/s)")
+    place, last = _at_largest(rows, _IMAGES_PER_S)
+    legend(ax, {cell: short(e, rate) for cell, e in last.items()}, f"images/s at {place}")
+    title = f"Images/s at {place}{'' if batch else f', {curve} scaling'}{_finding(last, rate)}"
+    caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
+    return figure
+
+
+def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
+    """Against the common baseline, and beside it each cell's own, which tells another story."""
+    weak = rows[0].curve == "weak"
+    y = attrgetter("efficiency" if weak else "speedup")
+    form = percent if weak else "{:.2f}".format
+    common, shown = [r for r in rows if r.kind == "common"], [y(r) for r in rows]
+    own = [r for r in rows if r.kind == "own"] + _anchors(rows)
+    figure = Figure(figsize=(8.4, 3.9))
+    panels = figure.subplots(1, 2, sharey=True)
+    values = [1, *(r.point.world_size for r in rows)]
+    log_y = not weak and is_log(values)
+    frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
+    headings = ("against one plain process", common), ("against its own one rank", own)
+    for ax, (heading, there) in zip(panels, headings, strict=True):
+        _draw_series(ax, there, rows, frame, y)
+        if weak:
+            ax.axhline(1, ls="--", label="ideal", **GUIDE)
+        else:
+            _draw_ideal(ax, values, 1.0)
+        scale_axes(ax, values, frame, log_y)
+        ax.set_title(heading if there else f"{heading}: not measured", fontsize=9)
+        ax.set_xlabel("ranks")
+    panels[0].set_ylabel(f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)")
+    if weak:
+        panels[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+    place, last = _at_largest(common or rows, y)
+    against = "against one\nplain process" if common else "against\nits own one rank"
+    legend(panels[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
+    base = _baseline(common[0]) if common else "No usable common baseline."
+    name = "Weak efficiency" if weak else "Strong speed-up"
+    title = f"{name} at {place}{_finding(last, form)}"
+    caption(a, figure, title, _conditions(a, rows), [base], shown, frame)
+    return figure
+
+
+def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
+    """Each cell against itself at one rank, 1 by definition: where its line is measured from."""
+    one = Estimate(value=1.0, low=None, high=None, n=1)
+    own = {r.baseline: r for r in rows if r.kind == "own"}
+    return [replace(r, point=baseline, efficiency=one, speedup=one) for baseline, r in own.items()]
+
+
+def _baseline(row: Scaled) -> str:
+    b, speed = row.baseline, rate(row.baseline_images_per_s.value)
+    where = f"{b.cell}, {ranks(b.world_size)}, {b.samples_per_step} images per step"
+    return f"Common baseline: {where}: {speed} images/s."
+
+
+def _frame(estimates: Estimates, log_y: bool, *others: float) -> Frame:
+    """Ends of the y axis, which starts at 0 unless it is logarithmic."""
+    low, high = reach(estimates, *others)
+    return (low, high) if log_y else (0, 1.04 * high)
+
+
+def _draw_series(
+    ax: Axes, rows: Sequence[Row], every: Sequence[Row], frame: Frame, y: Callable[[Row], Estimate]
+) -> None:
+    """One line for each cell of `every` that has rows; every mark at its true place."""
+    cells = in_order(r.point.cell for r in every)
+    for cell in cells:
+        own = {size(r.curve, r.point): y(r) for r in rows if r.point.cell == cell}
+        if own:
+            at = sorted(own)
+            style = {**look(cell, cells), "label": cell}
+            drawn = mark(ax, at, [own[x] for x in at], frame, style)
+            drawn.lines[0].set_clip_on(False)  # a marker at the frame is whole
+
+
+def _draw_ideal(ax: Axes, values: Sequence[int], one: float) -> None:
+    at = sorted(set(values))
+    ax.plot(at, [one * v for v in at], "--", label="ideal", **GUIDE)
+
+
+def _at_largest(
+    rows: Sequence[Row], y: Callable[[Row], Estimate]
+) -> tuple[str, dict[str, Estimate]]:
+    """The largest point in words, and each cell's value there."""
+    largest = max(size(r.curve, r.point) for r in rows)
+    place = f"{largest} images per rank" if rows[0].curve == "batch" else ranks(largest)
+    return place, {r.point.cell: y(r) for r in rows if size(r.curve, r.point) == largest}
+
+
+def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
+    curve, fixed = rows[0].curve, rows[0].point.fixed(rows[0].curve)
+    per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
+    what = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
+    settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
+    # the longest, as that of `single` says nothing of an exchange
+    variant: tuple[str, ...] = max((r.point.variant for r in rows), key=len)
+    work = ", ".join([workload(a), *variant])
+    return f"{what}; {work}; settings: {', '.join(settings)}"
+
+
+def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:
+    """Values at the largest point, where all have an interval and they do not crowd a title."""
+    if any(e.shown is None for e in last.values()):
+        return f": n = {max(e.n for e in last.values())}, too few blocks for an interval"
+    found = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())
+    return f": {found}" if len(last) <= 2 else ""
