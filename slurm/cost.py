@@ -126,10 +126,7 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
 
 
 def noise(
-    statuses: Iterable[RunStatus],
-    pairs: Pairs,
-    assumed: float | None,
-    of_site: float | None = None,
+    statuses: Iterable[RunStatus], pairs: Pairs, assumed: float | None, of_site: float | None = None
 ) -> Noise:
     """What the user says, else from this study's own finished pairs, else what the site file or
     this module assumes.

@@ -168,10 +168,7 @@ def exports(site: Site) -> dict[str, str]:
     which wins.
     """
     name = site.network.ifname
-    wire = {
-        "NCCL_SOCKET_IFNAME": name,
-        **dict.fromkeys(interface_variables(), name.split(",")[0]),
-    }
+    wire = {"NCCL_SOCKET_IFNAME": name, **dict.fromkeys(interface_variables(), name.split(",")[0])}
     return {**(wire if name else {}), **site.env}
 
 
