@@ -18,9 +18,7 @@ from bench.study.plan import Run
 from slurm.site import Site
 from slurm.tables import Layout
 
-PREFLIGHT_S = (
-    300  # limit of the look at the launch: loading torch on all nodes, and every transport once
-)
+PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 START_S = 60  # what a job usually takes before its first run
 CALIBRATIONS = 2
@@ -28,9 +26,7 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all of them: runs that share an allocation of `nodes`, in
-    their random order.
-    """
+    """One block at one node count, or at all: runs that share an allocation, in their order."""
 
     nodes: int
     block: int
@@ -40,40 +36,41 @@ class Job:
     @property
     def id(self) -> str:
         """Names the job's files; with the study's name in front, the job in the queue."""
-        return job_id(self.block, self.nodes if self.layout == "blocks" else None)
+        return _job_id(self.block, self.nodes if self.layout == "blocks" else None)
 
 
-def job_id(block: int, nodes: int | None) -> str:
-    """The job of a block at one node count; None: at all."""
+def _job_id(block: int, nodes: int | None) -> str:
     return f"{'all' if nodes is None else f'n{nodes:03d}'}-b{block:02d}"
+
+
+def ids_with(run: Run, site: Site) -> tuple[str, str]:
+    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
+    block, nodes = _place(run, site)
+    return _job_id(block, nodes), _job_id(block, None)
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
     """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged
-    if it names none.
+    if it names none. `nodes`, from the command line, goes before the study's own.
 
-    `nodes`, from the command line, goes before the study's own. Raises UsageError where the site
-    does not allow it.
+    Raises UsageError where the site does not allow it.
     """
     if not nodes and not study.needs_site:
         return study
-    changes: dict[str, Any] = {
-        "cells": tuple(_cell(cell, study, site) for cell in study.cells),
-        "site": site.title,
-    }
-    counts = tuple(nodes) or study.nodes or _powers(study, site)
-    if counts:
+    cells = tuple(_cell(cell, study, site) for cell in study.cells)
+    changes: dict[str, Any] = {"cells": cells, "site": site.title}
+    # 1, 2, 4, ... up to the study's and the site's limit
+    powers = min(study.up_to_nodes or 0, site.limits.max_nodes).bit_length()
+    if counts := tuple(nodes) or study.nodes or tuple(2**k for k in range(powers)):
         _check_nodes(counts, site)
         full = tuple(dict.fromkeys(count * site.ranks_per_node for count in sorted(counts)))
         changes |= {"nodes": (), "up_to_nodes": None}
-        # one rank as well: each framework's own one-rank run stands beside the common baseline
-        changes |= (
-            {"world_sizes": tuple(dict.fromkeys((1, *full)))} if study.weak or study.strong else {}
-        )
-        changes |= (
-            {"batch": study.batch.model_copy(update={"world_sizes": full})} if study.batch else {}
-        )
-    changes["run"] = {**_run(changes["cells"], study, site), **study.run}
+        if study.weak or study.strong:
+            # one rank as well: each framework's own one-rank run stands beside the common baseline
+            changes["world_sizes"] = tuple(dict.fromkeys((1, *full)))
+        if study.batch:
+            changes["batch"] = study.batch.model_copy(update={"world_sizes": full})
+    changes["run"] = {**_run(cells, study, site), **study.run}
     fitted = study.model_copy(update=changes)
     check_plan(fitted, source)
     return fitted
@@ -85,25 +82,19 @@ def _cell(cell: str, study: Study, site: Site) -> str:
     if site.transport == "none":
         raise UsageError(
             f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
-            f"{site.name!r} names none; "
-            f"write transport in the site file, or a cell such as '{cell}/gloo' in the study"
+            f"{site.name!r} names none; write transport in the site file, or a cell such as "
+            f"'{cell}/gloo' in the study"
         )
     return f"{cell}/{site.transport}"
 
 
-def _powers(study: Study, site: Site) -> tuple[int, ...]:
-    """1, 2, 4, ... up to the study's and the site's limit."""
-    most = min(study.up_to_nodes or 0, site.limits.max_nodes)
-    return tuple(2**k for k in range(most.bit_length()))
-
-
 def _check_nodes(counts: Iterable[int], site: Site) -> None:
+    most = site.limits.max_nodes
     for count in counts:
-        if not 1 <= count <= site.limits.max_nodes:
+        if not 1 <= count <= most:
             raise UsageError(
-                f"{count} nodes: site {site.name!r} allows 1 to {site.limits.max_nodes} "
-                f"(limits.max_nodes); choose fewer, "
-                "or correct the site file"
+                f"{count} nodes: site {site.name!r} allows 1 to {most} (limits.max_nodes); choose "
+                "fewer, or correct the site file"
             )
 
 
@@ -120,9 +111,7 @@ def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """The study file to keep beside the logs: the author's own text,
-    or what the site made of it.
-    """
+    """The study file to keep beside the logs: the author's own, or what the site made of it."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -158,27 +147,19 @@ def _place(run: Run, site: Site) -> tuple[int, int]:
     return run.config.block, nodes_of(run.config.world_size, site)
 
 
-def ids_with(run: Run, site: Site) -> tuple[str, str]:
-    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
-    block, nodes = _place(run, site)
-    return job_id(block, nodes), job_id(block, None)
-
-
 def nodes_of(world_size: int, site: Site) -> int:
     """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the
     site's limit.
     """
-    per_node = site.ranks_per_node
-    if world_size > per_node and world_size % per_node:
+    full, rest = divmod(world_size, site.ranks_per_node)
+    if full and rest:
+        less, more = full * site.ranks_per_node, (full + 1) * site.ranks_per_node
         raise UsageError(
-            f"world_size={world_size} does not fill nodes of {per_node} ranks (site "
-            f"{site.name!r}); "
-            f"use {world_size // per_node * per_node} or "
-            f"{math.ceil(world_size / per_node) * per_node}"
+            f"world_size={world_size} does not fill nodes of {site.ranks_per_node} ranks (site "
+            f"{site.name!r}); use {less} or {more}"
         )
-    nodes = math.ceil(world_size / per_node)
-    _check_nodes([nodes], site)
-    return nodes
+    _check_nodes([full or 1], site)
+    return full or 1
 
 
 def expected_s(job: Job, study: Study) -> int:
@@ -197,23 +178,15 @@ def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
     """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at
     most the site's limit.
     """
-    most = site.limits.max_minutes
-    least = math.ceil((START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
+    most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
+    least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (asked or most or least):
         raise UsageError(
             f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s "
-            f"and its surroundings; "
-            f"use --minutes {least} or more, or --time-limit-s with less"
+            f"and its surroundings; use --minutes {least} or more, or --time-limit-s with less"
         )
-    if asked is not None:
-        if most and asked > most:
-            raise UsageError(
-                f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use "
-                f"at most {most}"
-            )
-        return asked
-    seconds = (
-        PREFLIGHT_S + 1.5 * expected_s(job, study) + study.time_limit_s + site.policy.signal_lead_s
-    )
-    rounded = math.ceil(seconds / 300) * 5
-    return min(rounded, most) if most else rounded
+    if most and asked and asked > most:
+        rule = f"site {site.name!r} allows {most} (limits.max_minutes); use at most {most}"
+        raise UsageError(f"--minutes {asked}: {rule}")
+    needed = math.ceil((PREFLIGHT_S + 1.5 * expected_s(job, study) + tail_s) / 300) * 5
+    return asked or min(needed, most or needed)
