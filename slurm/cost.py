@@ -37,73 +37,54 @@ class Noise:
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
-    """All that is to be known before submitting: the site's provenance, jobs, node-hours, and what
-    they buy.
-    """
-    jobs, site = work.jobs, work.request.site
+    """All to be known before submitting: provenance, jobs, node-hours, and what they buy."""
+    jobs, site = work.jobs, work.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
     measured = noise(work.statuses, work.study.pairs, assumed, site.noise)
     bought = precision(work.blocks, node_hours(jobs, times), measured, work.study.margin)
     left = len({job.block for job in jobs})
-    rest = (
-        ""
-        if left == work.blocks
-        else f"; the node-h are those of the {left} blocks with runs to do"
-    )
+    if left != work.blocks:
+        bought += f"; the node-h are those of the {left} blocks with runs to do"
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
-    return [*said, *_dearer(jobs, times, site), bought + rest]
+    if site.policy.layout == "single":
+        said.append(_against_blocks(jobs, times, site))
+    return [*said, bought]
 
 
-def _dearer(jobs: Sequence[Job], times: Times, site: Site) -> list[str]:
-    """What the layout 'single' costs beside the other one: nodes idle, and are paid for, while
-    fewer are measured.
-    """
-    if site.policy.layout == "blocks":
-        return []
+def _against_blocks(jobs: Sequence[Job], times: Times, site: Site) -> str:
+    """Nodes idle in the layout 'single', and are paid for, while fewer are measured."""
     apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
-    hours = [_hours(node_hours(each, times)) for each in (jobs, apart)]
-    return [
-        f"layout 'single': about {hours[0]} node-h in {len(jobs)} jobs, against {hours[1]} in "
-        f"{len(apart)} with 'blocks'"
-    ]
+    here, there = (_hours(node_hours(each, times)) for each in (jobs, apart))
+    against = f"against {there} in {len(apart)} with 'blocks'"
+    return f"layout 'single': about {here} node-h in {len(jobs)} jobs, {against}"
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> list[str]:
     """One line for each node count, and the sum."""
+    asked = {job.id: minutes(job, study, request.site, request.minutes) for job in jobs}
     rows = []
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
-        asked = max(minutes(job, study, request.site, request.minutes) for job in members)
+        runs, most = sum(len(job.runs) for job in members), max(asked[job.id] for job in members)
         rows.append(
-            f"{nodes:5d} node(s): {len(members):3d} jobs, "
-            f"{sum(len(job.runs) for job in members):4d} runs, "
-            f"at most {asked} min each, about {_hours(node_hours(members, times))} node-h"
+            f"{nodes:5d} node(s): {len(members):3d} jobs, {runs:4d} runs, at most {most} min each, "
+            f"about {_hours(node_hours(members, times))} node-h"
         )
-    likely = node_hours(jobs, times)
-    most = sum(job.nodes * minutes(job, study, request.site, request.minutes) / 60 for job in jobs)
-    return [
-        *rows,
-        f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h "
-        f"({times.source})",
-    ]
+    likely = _hours(node_hours(jobs, times))
+    at_most = _hours(sum(job.nodes * asked[job.id] / 60 for job in jobs))
+    total = f"{len(jobs)} jobs, about {likely} node-h, at most {at_most} node-h ({times.source})"
+    return [*rows, total]
 
 
 def node_hours(jobs: Iterable[Job], times: Times) -> float:
-    """Node-hours that jobs are expected to take;
-    a calibration takes what a run of one rank does.
-    """
+    """Node-hours that jobs may well take; a calibration takes what a run of one rank does."""
     return sum(job.nodes * _seconds(job, times) / 3600 for job in jobs)
 
 
 def _seconds(job: Job, times: Times) -> float:
-    alone = job.runs[0].config.model_copy(
-        update={"backend": "single", "transport": "none", "world_size": 1}
-    )
-    return (
-        START_S
-        + sum(times.seconds(run.config) for run in job.runs)
-        + CALIBRATIONS * times.seconds(alone)
-    )
+    one_rank = {"backend": "single", "transport": "none", "world_size": 1}
+    calibrations = CALIBRATIONS * times.seconds(job.runs[0].config.model_copy(update=one_rank))
+    return START_S + sum(times.seconds(run.config) for run in job.runs) + calibrations
 
 
 def _hours(value: float) -> str:
@@ -137,19 +118,12 @@ def noise(
     measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done], pairs)
     if measured is not None:
         sd, blocks = measured
-        return Noise(
-            sd, f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
-        )
-    sd, where = (
-        (ASSUMED_NOISE, "as on shared machines")
-        if of_site is None
-        else (of_site, "by the site file")
-    )
-    return Noise(
-        sd,
-        f"a paired sd of {100 * sd:g} % assumed, {where}; --noise says otherwise, a pilot "
-        f"measures it",
-    )
+        source = f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
+        return Noise(sd, source)
+    sd = ASSUMED_NOISE if of_site is None else of_site
+    where = "as on shared machines" if of_site is None else "by the site file"
+    more = "--noise says otherwise, a pilot measures it"
+    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; {more}")
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:

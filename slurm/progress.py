@@ -1,26 +1,15 @@
-"""Follow the runs of a study by their logs, here or in Slurm's jobs, and show how it goes: a bar,
-or lines in a batch log.
-"""
+"""Show how the runs of a study go: a bar on a terminal, lines in a batch log."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 
-from bench.study.plan import Run
-from bench.study.status import RunStatus, duration, look, seconds_left
+from bench.study.status import duration
 
-_POLL_S = 1.0
-_LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
-
-Show = Callable[
-    [int, str, float | None], None
-]  # runs done, what goes on ('': nothing does), seconds left
+# runs done, what goes on ('': nothing does), seconds left
+Show = Callable[[int, str, float | None], None]
 
 
 def display(total: int) -> AbstractContextManager[Show]:
@@ -28,87 +17,34 @@ def display(total: int) -> AbstractContextManager[Show]:
     return _bar(total) if sys.stdout.isatty() else _lines(total)
 
 
-def follow(
-    job: subprocess.Popen[bytes],
-    caught: Sequence[int],
-    statuses: Sequence[RunStatus],
-    todo: Sequence[Run],
-    expected_run_s: int | None,
-) -> None:
-    """Watch the logs until the job ends, and pass a caught signal on once. The logs are the truth,
-    whoever runs them.
-    """
-    with display(len(statuses)) as show:
-        _watch(job, caught, statuses, todo, expected_run_s, show)
-
-
-def _watch(
-    job: subprocess.Popen[bytes],
-    caught: Sequence[int],
-    statuses: Sequence[RunStatus],
-    todo: Sequence[Run],
-    expected_run_s: int | None,
-    show: Show,
-) -> None:
-    finished = [status for status in statuses if status.state == "ok"]
-    waiting, told = list(todo), False
-    while True:
-        ended = job.poll() is not None
-        while waiting and _has_ended(waiting[0].log):
-            finished.append(look(waiting.pop(0), job_is_running=False))
-        current = waiting[0].id if waiting and not ended else ""
-        if caught and not told and not ended:
-            job.terminate()  # before anything is shown: the terminal may be gone
-            told = True
-        left_s = seconds_left(waiting, finished, expected_run_s)
-        show(len(finished), current and f"{'stopping' if told else 'now'} {current}", left_s)
-        if ended:
-            return
-        time.sleep(_POLL_S)
-
-
-def _has_ended(log: Path) -> bool:
-    """Whether the job script has added its last line; the whole log is read only then."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
-            return b'"event": "exit"' in file.read()
-    except FileNotFoundError:
-        return False
-
-
 @contextmanager
 def _lines(total: int) -> Iterator[Show]:
-    """For a batch log: a line whenever there is news."""
     last = (0, "")
 
     def show(done: int, current: str, left_s: float | None) -> None:
         nonlocal last
-        if current and (news := (done, current)) != last:
+        if current and (done, current) != last:  # another estimate alone is no news
             print(f"{done}/{total} runs done, {current}, {_left(left_s)}", flush=True)
-            last = news
+            last = (done, current)
 
     yield show
 
 
 @contextmanager
 def _bar(total: int) -> Iterator[Show]:
-    """For a terminal: one bar, redrawn only when there is news,
-    because the ranks need the cores.
-    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Progress(*columns, auto_refresh=False) as progress:
         task = progress.add_task("", total=total)
-        shown = ""
+        last = (0, "")
 
         def show(done: int, current: str, left_s: float | None) -> None:
-            nonlocal shown
+            nonlocal last
             text = f"{current}, {_left(left_s)}" if current else ""
-            if (news := f"{done} {text}") != shown:
+            if (done, text) != last:  # redrawn only then: the ranks need the cores
                 progress.update(task, completed=done, description=text, refresh=True)
-                shown = news
+                last = (done, text)
 
         yield show
 

@@ -125,7 +125,9 @@ def _fill(template: Path, **values: object) -> str:
     except jinja2.TemplateError as error:
         frames = traceback.extract_tb(error.__traceback__)
         places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename.endswith(".j2")]
-        raise UsageError(f"{(places or [template])[-1]}: {error}; correct the template") from None
+        raise UsageError(
+            f"{places[-1] if places else template}: {error}; correct the template"
+        ) from None
 
 
 @functools.cache
@@ -193,6 +195,6 @@ def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
         config, known = run.config, fixed[run.point]
         parts = (known[name] if name in known else config.to_words(name) for name in names)
         words = [run.id, str(config.world_size), *(word for part in parts for word in part)]
-        empty = {"index": config.block, "seed": config.seed, "runs": []}
+        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "runs": []}
         blocks.setdefault(config.block, empty)["runs"].append(shlex.join(words))
     return list(blocks.values())

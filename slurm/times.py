@@ -4,8 +4,9 @@ study assumes.
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,24 +18,13 @@ from bench.study.status import RunStatus
 from slurm.fit import assumed_s
 
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
-_WORK = (
-    "model",
-    "dataset",
-    "image_size",
-    "device",
-    "precision",
-    "compile",
-    "warmup_steps",
-    "windows",
-    "steps_per_window",
-)
+_WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
+_STEPS = ("warmup_steps", "windows", "steps_per_window")
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One run that ended ok: what it was, and the seconds it took from its launcher's start to its
-    end.
-    """
+    """A run that ended ok, and the seconds from its launcher's start to its end."""
 
     config: RunConfig
     wall_s: float
@@ -44,7 +34,7 @@ class Timed:
 class Times:
     """Seconds that a run may well take, and a phrase that says where they are from."""
 
-    known: tuple[Timed, ...]
+    known: list[Timed]
     assumed_s: float
     source: str
 
@@ -63,61 +53,45 @@ def _point(config: RunConfig) -> tuple[object, ...]:
 
 
 def _work(config: RunConfig) -> tuple[object, ...]:
-    return tuple(getattr(config, name) for name in _WORK)
+    return tuple(getattr(config, name) for name in (*_WORK, *_STEPS))
 
 
 def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
     """From the study's own runs if any has ended, else from those of other studies of equal work,
     else of any work.
     """
-    own = [
-        Timed(s.run.config, s.wall_s) for s in statuses if s.state == "ok" and s.wall_s is not None
-    ]
-    if own:
-        return _measured(study, own, "")
+    ended = [(s.run.config, s.wall_s) for s in statuses if s.state == "ok"]
+    own = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
+    there = [] if own else list(others)
     works = {_work(s.run.config) for s in statuses}
-    there = list(others)
-    if alike := [timed for timed in there if _work(timed.config) in works]:
-        return _measured(study, alike, f" of {_names(alike)}")
-    if there:
-        return _measured(study, there, f" of {_names(there)}, which is other work")
-    basis = (
-        "" if study.expected_run_s else ": half of time_limit_s, the study names no expected_run_s"
-    )
-    return Times((), assumed_s(study), f"{assumed_s(study)} s a run assumed{basis}")
-
-
-def _measured(study: Study, known: Sequence[Timed], where: str) -> Times:
-    median = statistics.median(timed.wall_s for timed in known)
+    alike = [timed for timed in there if _work(timed.config) in works]
+    assumed, known = assumed_s(study), own or alike or there
+    if not known:
+        half = ": half of time_limit_s, the study names no expected_run_s"
+        return Times(
+            [], assumed, f"{assumed} s a run assumed{'' if study.expected_run_s else half}"
+        )
+    names = ", ".join(sorted({timed.config.study or "?" for timed in known}))
+    where = "" if own else f" of {names}" if alike else f" of {names}, which is other work"
     runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"
-    return Times(
-        tuple(known), assumed_s(study), f"run time {median:.0f} s measured in {runs}{where}"
-    )
-
-
-def _names(known: Sequence[Timed]) -> str:
-    return ", ".join(sorted({timed.config.study or "?" for timed in known}))
+    median = statistics.median(timed.wall_s for timed in known)
+    return Times(known, assumed, f"run time {median:.0f} s measured in {runs}{where}")
 
 
 def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
     """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
     for record in sorted(folder.parent.glob("*/jobs.jsonl")):
-        if record.parent == folder:
-            continue
         try:
             at_site = any(job.site == site for job in read_records(record))
         except (UsageError, OSError):  # not this study's fault
             continue
-        logs = (
-            log
-            for log in sorted((record.parent / "runs").glob("*.jsonl"))
-            if ".attempt-" not in log.name
-        )
-        yield from _timed(logs if at_site else ())
+        if at_site and record.parent != folder:
+            logs = sorted((record.parent / "runs").glob("*.jsonl"))
+            yield from _timed(log for log in logs if ".attempt-" not in log.name)
 
 
 def _timed(logs: Iterable[Path]) -> Iterator[Timed]:
-    for _, log in zip(range(_MOST_LOGS), logs, strict=False):
+    for log in itertools.islice(logs, _MOST_LOGS):
         try:
             run = read_run(log)
             wall_s = run.exit.get("wall_s")

@@ -17,7 +17,8 @@ from bench.study.plan import Run
 from slurm.fit import Job
 from slurm.session import Asked, Work, not_comparable, open_work
 from slurm.slurm_commands import queue
-from slurm.submit import cancel_all, job_states, look_at_jobs, submit_missing
+from slurm.states import job_states, look_at_jobs
+from slurm.submit import cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
@@ -75,8 +76,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path)
 
 
+def submitted(asked: Asked, report: bool = True) -> list[str]:
+    return list(submit_missing(asked, report))
+
+
 def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  submitted as job 101, 7 runs",
         "n002-b00  submitted as job 102, 4 runs",
         "report  submitted as job 103, after 2 jobs",
@@ -114,7 +119,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert "SLURM_CONF" in names
     assert (cluster.folder / "study.toml").exists()
     # and again: nothing changes
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  pending as job 101",
         "n002-b00  pending as job 102",
         "report  pending as job 103",
@@ -123,7 +128,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
 
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n001-b00")
     runs = cluster.jobs()["n002-b00"].runs
     for run in runs[:-1]:
@@ -138,7 +143,7 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     )
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
-    assert submit_missing(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
+    assert submitted(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
     assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
     script = (cluster.folder / "job-n002-b00-002.sh").read_text()
     assert script.count("\nrun b") == 2
@@ -147,11 +152,11 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
 def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
     for job in list(cluster.jobs()):
         cluster.finish(job)
-    assert submit_missing(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
+    assert submitted(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
 
 
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
     assert cluster.states() == dict.fromkeys(
         ("n001-b00", "n002-b00", "report"), "vanished: it never began"
@@ -165,7 +170,7 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
         "report": "ended: COMPLETED",
     }
     assert {status.state for status in cluster.work().statuses} == {"planned"}
-    assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert submitted(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
 def test_a_run_that_went_with_its_job_has_the_jobs_end(
     cluster: Cluster, account: str, state: str
 ) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     start(begun := config_of(cluster, "n001-b00"))
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
     cluster.set_queue()
@@ -193,7 +198,7 @@ def test_a_run_that_went_with_its_job_has_the_jobs_end(
 
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.say(
         "n001-b00",
         {"event": "begin", "job": "5"},
@@ -208,7 +213,7 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
     cluster.say("n001-b00", {"event": "begin", "job": "55"})
     cluster.set_queue("55|renamed|RUNNING")
     assert cluster.states() == {"n001-b00": "running"}
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  running as job 55",
         "n002-b00  submitted as job 104, 4 runs",
         "report  submitted as job 105, after 2 jobs",
@@ -218,7 +223,7 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
 
 def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cluster) -> None:
     """The later one was submitted by hand and found the first at work."""
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING")
     refused: dict[str, object] = {
         "event": "end",
@@ -229,7 +234,7 @@ def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cl
         "n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused
     )
     assert cluster.states()["n001-b00"] == "running"
-    assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 101"
+    assert submitted(cluster.asked)[0] == "n001-b00  running as job 101"
 
 
 def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
@@ -240,12 +245,12 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     squeue = cluster.top / "bin" / "squeue"
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
-    submit_missing(asked)
+    submitted(asked)
     pending = [
         f"{job}  pending as job {n}"
         for job, n in (("n001-b00", 101), ("n002-b00", 102), ("report", 103))
     ]
-    assert submit_missing(asked) == pending
+    assert submitted(asked) == pending
     assert len(cancel_all(asked)) == 3
     assert (cluster.top / "scancel.said").read_text() == "".join(
         f"--clusters=moon {n}\n" for n in (103, 101, 102)
@@ -253,7 +258,7 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     (cluster.top / "squeue.down").touch()
     assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "submitted")
     cluster.say("n001-b00", {"event": "begin", "job": "101"})
@@ -261,7 +266,7 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
     with pytest.raises(
         UsageError, match="squeue does not answer, and without it a job might be submitted twice"
     ):
-        submit_missing(cluster.asked)
+        submitted(cluster.asked)
 
 
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
@@ -273,7 +278,7 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
         "56|another-n001-b00|RUNNING",
         f"57|small-n002-b00|PENDING|{gone}",
     )
-    assert submit_missing(cluster.asked)[:2] == [
+    assert submitted(cluster.asked)[:2] == [
         "n001-b00  running as job 55",
         "n002-b00  pending as job 57",
     ]
@@ -292,12 +297,12 @@ def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
         match="sbatch refused: sbatch: error: invalid partition specified: gpu; correct the site "
         "file",
     ):
-        submit_missing(cluster.asked)
+        submitted(cluster.asked)
     assert cluster.states() == {}
 
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue(
         "101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING"
     )
@@ -316,9 +321,9 @@ def queued(cluster: Cluster) -> list[str]:
 
 
 def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING", "103|small-report|PENDING")  # 102 has vanished
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  running as job 101",
         "n002-b00  submitted as job 105, 4 runs",
         "report  submitted as job 106, after 2 jobs",
@@ -328,14 +333,14 @@ def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster
         ["101", "102"],
         ["101", "105"],
     ]
-    assert submit_missing(cluster.asked)[-1] == "report  pending as job 106"
+    assert submitted(cluster.asked)[-1] == "report  pending as job 106"
 
 
 def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n002-b00")
     cluster.set_queue("101|small-n001-b00|PENDING", "103|small-report|PENDING")
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  pending as job 101",
         "report  pending as job 103",
     ]
@@ -343,22 +348,22 @@ def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> Non
 
 
 def test_a_report_that_runs_is_left_to_end(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("103|small-report|RUNNING")
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
     assert not (cluster.top / "scancel.said").exists()
 
 
 def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluster: Cluster) -> None:
     """Nobody knows for which jobs it waits."""
     cluster.set_queue("55|small-report|PENDING")
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
     assert (cluster.top / "scancel.said").read_text() == "55\n"
 
 
 def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
-    assert len(submit_missing(cluster.asked, report=False)) == 2
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
+    assert len(submitted(cluster.asked, report=False)) == 2
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
 
 
 def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Cluster) -> None:
@@ -381,7 +386,7 @@ def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Clust
 
 
 def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
@@ -394,11 +399,11 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
     assert code == 0
-    assert submit_missing(cluster.asked) == [f"report  {told}"]
+    assert submitted(cluster.asked) == [f"report  {told}"]
 
 
 def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
@@ -433,7 +438,7 @@ ODD = (
 
 @pytest.mark.parametrize("line", ODD)
 def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
     path = cluster.folder / "jobs" / "n001-b00.jsonl"
     path.write_bytes(b'{"event": "begin", "job": 101}\n' + line + b"\n")
@@ -441,7 +446,7 @@ def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) ->
 
 
 def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
     cluster.say("n001-b00", {"event": "end", "job": "101", "reason": "a\nfake: line"})
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
@@ -454,7 +459,7 @@ def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cl
             "env >", 'case "$*" in *afterany*) echo "sbatch: error: no" >&2; exit 1;; esac\nenv >'
         )
     )
-    lines = submit_missing(cluster.asked)
+    lines = submitted(cluster.asked)
     assert lines[-1] == (
         "report  not submitted: sbatch refused: sbatch: error: no; correct the site file or the "
         "options, then submit again; "
@@ -483,7 +488,7 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
     )
     site.write_text(text.replace("[limits]\n", f"[limits]\nmax_submitted = {most}\n"))
     cluster.asked = replace(cluster.asked, site=str(site))
-    lines = submit_missing(cluster.asked)
+    lines = submitted(cluster.asked)
     assert lines[-1].startswith(last)
     assert len(queued(cluster)) == most
 
@@ -527,7 +532,7 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
     source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
     asked = Asked(str(source), "testcluster", tmp_path / "results")
     assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
-    first = open_work(replace(asked, nodes=(2,)))
+    first = open_work(replace(asked, nodes="2"))
     first.folder.runs.mkdir(parents=True)
     first.folder.keep_study(first.text)
     assert open_work(asked).study.world_sizes == (1, 4)
@@ -535,7 +540,7 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
         UsageError,
         match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now",
     ):
-        open_work(replace(asked, nodes=(1,)))
+        open_work(replace(asked, nodes="1"))
 
 
 def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:
@@ -589,7 +594,7 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True
@@ -616,7 +621,7 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 
 
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n001-b00")
     with pytest.raises(SystemExit):
         fail(cluster.jobs()["n002-b00"].runs[0].config)
@@ -730,7 +735,7 @@ def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> No
     code, _, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", **env)
     assert code == 2
     assert err.startswith(
-        "error: there is no sbatch on this machine; submit on the cluster's login node, or write "
-        "the scripts here"
+        "error: there is no sbatch on this machine; use the cluster's login node, or write the "
+        "scripts here"
     )
     assert not cluster.folder.exists()

@@ -125,8 +125,8 @@ BAD: list[tuple[str, str, int, str]] = [
         "max_minutes = 60",
         'max_minutes = 60\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
         25,
-        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; drop one of "
-        "the two",
+        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; drop one "
+        "of the two",
     ),
     (
         "max_minutes = 60",
