@@ -1,6 +1,4 @@
-"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs,
-and what has become of them.
-"""
+"""python -m slurm COMMAND STUDY: from a study to run logs, and what has become of them."""
 
 from __future__ import annotations
 
@@ -43,10 +41,7 @@ Command = Callable[..., Any]
 
 
 def _options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
-    """Give a command, in place of its first parameter, the options of these fields of `Asked`.
-
-    A command for a `cluster` must be told the site.
-    """
+    """Give a command these fields of `Asked` for its first parameter; `cluster`: site is a must."""
     fields = dict(inspect.signature(Asked, eval_str=True).parameters)
     if cluster:
         fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
@@ -171,9 +166,7 @@ def run(asked: Asked) -> int:
 
 
 def _check_machine(work: Work) -> None:
-    """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not
-    one study.
-    """
+    """Raise UsageError where runs were made elsewhere: blocks of two machines are no study."""
     this = socket.gethostname()
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if elsewhere and not work.site.hostfile:
@@ -309,9 +302,7 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake in one line, 128 + n stopped
-    by signal n.
-    """
+    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")

@@ -1,23 +1,25 @@
-"""What a study costs before it is submitted: jobs, node-hours, and the half-width to expect of its
-intervals.
-"""
+"""What a study costs before it is submitted, and the half-width to expect of its intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from bench.config import RunConfig, UsageError
 from bench.record import read_run
 from bench.study.definition import Study
+from bench.study.jobs import read_records
 from bench.study.plan import Point, Run
 from bench.study.status import RunStatus
 from slurm.directives import Request
-from slurm.fit import CALIBRATIONS, START_S, Job, minutes
+from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
 from slurm.fit import jobs as made_of
 from slurm.session import Work
 from slurm.site import Site
-from slurm.times import Times, of_other_studies, run_times
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -26,6 +28,9 @@ Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison,
 # of freedom), all on shared machines of two cores. Nodes of one's own may do better, which a pilot
 # shows; a price that promises too much costs a study.
 ASSUMED_NOISE = 0.058
+_MOST_LOGS = 200  # of another study: enough for a median, and read in a second
+_WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
+_STEPS = ("warmup_steps", "windows", "steps_per_window")
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,7 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
 def noise(
     statuses: Iterable[RunStatus], pairs: Pairs, assumed: float | None, of_site: float | None = None
 ) -> Noise:
-    """What the user says, else from this study's own finished pairs, else what the site file or
-    this module assumes.
-    """
+    """What the user says, else of this study's own pairs, else of the site or as assumed here."""
     if assumed is not None:
         return Noise(assumed, f"a paired sd of {100 * assumed:g} % assumed")
     done = [status.run for status in statuses if status.state == "ok"]
@@ -127,10 +130,7 @@ def noise(
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:
-    """Pooled sd over blocks of ln(candidate / reference), and the most blocks a comparison has.
-
-    None where none has two.
-    """
+    """Pooled sd over blocks of ln(candidate / reference) and the most blocks; None of one block."""
     from bench.study.stats import pooled_sd
 
     logs = {(run.point, run.config.block): math.log(rate) for run, rate in rates}
@@ -142,3 +142,73 @@ def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, 
                 by_point.setdefault(point, []).append(log - logs[other])
     sd = pooled_sd(by_point.values())
     return None if sd is None else (sd, max(map(len, by_point.values())))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run that ended ok, and the seconds from its launcher's start to its end."""
+
+    config: RunConfig
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that a run may well take, and a phrase that says where they are from."""
+
+    known: list[Timed]
+    assumed_s: float
+    source: str
+
+    def seconds(self, config: RunConfig) -> float:
+        """Median of the same point, else of as many ranks, else of all, else the assumption."""
+        same = [t.wall_s for t in self.known if _point(t.config) == _point(config)]
+        ranks = [t.wall_s for t in self.known if t.config.world_size == config.world_size]
+        every = [t.wall_s for t in self.known]
+        return statistics.median(same or ranks or every or [self.assumed_s])
+
+
+def _point(config: RunConfig) -> tuple[object, ...]:
+    return config.cell, config.settings, config.world_size, config.samples_per_rank, *_work(config)
+
+
+def _work(config: RunConfig) -> tuple[object, ...]:
+    return tuple(getattr(config, name) for name in (*_WORK, *_STEPS))
+
+
+def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
+    """From the study's own runs, else from those of others of equal work, else of any work."""
+    ended = [(s.run.config, s.wall_s) for s in statuses if s.state == "ok"]
+    own = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
+    there = [] if own else list(others)
+    works = {_work(s.run.config) for s in statuses}
+    alike = [timed for timed in there if _work(timed.config) in works]
+    assumed, known = assumed_s(study), own or alike or there
+    if not known:
+        half = ": half of time_limit_s, the study names no expected_run_s"
+        return Times(
+            [], assumed, f"{assumed} s a run assumed{'' if study.expected_run_s else half}"
+        )
+    names = ", ".join(sorted({timed.config.study or "?" for timed in known}))
+    where = "" if own else f" of {names}" if alike else f" of {names}, which is other work"
+    runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"
+    median = statistics.median(timed.wall_s for timed in known)
+    return Times(known, assumed, f"run time {median:.0f} s measured in {runs}{where}")
+
+
+def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
+    """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
+    for record in sorted(folder.parent.glob("*/jobs.jsonl")):
+        try:
+            at_site = any(job.site == site for job in read_records(record))
+        except (UsageError, OSError):  # not this study's fault
+            continue
+        if not at_site or record.parent == folder:
+            continue
+        logs = sorted((record.parent / "runs").glob("*.jsonl"))
+        for log in [log for log in logs if ".attempt-" not in log.name][:_MOST_LOGS]:
+            with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged log
+                run = read_run(log)
+                wall_s = run.exit.get("wall_s")
+                if run.state == "ok" and run.config is not None and isinstance(wall_s, int | float):
+                    yield Timed(run.config, float(wall_s))

@@ -1,6 +1,4 @@
-"""What is asked of a scheduler and a launcher: options and variables that follow from the site,
-each said once.
-"""
+"""Options and variables for a scheduler and a launcher, as they follow from the site."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ _REPORT_MINUTES = 10
 
 @dataclass(frozen=True)
 class Request:
-    """A site, and what the command line changes of it for these jobs; `minutes` of None: as much as
-    a job needs.
-    """
+    """A site, and what the command line says for its jobs; `minutes` of None: as a job needs."""
 
     site: Site
     account: str = ""
@@ -152,9 +148,7 @@ def own_env(site: Site) -> dict[str, list[str]]:
 
 
 def reaching_all_hosts(site: Site) -> Site:
-    """The site with mpirun's arguments for a hostfile: it gives other machines no variable that it
-    is not told of.
-    """
+    """The site with mpirun told of its hostfile, and of every variable that all hosts need."""
     if not site.hostfile:
         return site
     env = exports(site)

@@ -1,6 +1,4 @@
-"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time; pure
-functions of values.
-"""
+"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time."""
 
 from __future__ import annotations
 
@@ -16,7 +14,6 @@ from bench.study.definition import Study
 from bench.study.files import check_plan
 from bench.study.plan import Run
 from slurm.site import Site
-from slurm.tables import Layout
 
 PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
@@ -26,27 +23,25 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all: runs that share an allocation, in their order."""
+    """One block at one node count, or at all: runs that share an allocation, in their order.
 
+    `id` names the job's files; with the study's name in front, the job in the queue.
+    """
+
+    id: str
     nodes: int
     block: int
     runs: tuple[Run, ...]
-    layout: Layout = "blocks"
-
-    @property
-    def id(self) -> str:
-        """Names the job's files; with the study's name in front, the job in the queue."""
-        return _job_id(self.block, self.nodes if self.layout == "blocks" else None)
-
-
-def _job_id(block: int, nodes: int | None) -> str:
-    return f"{'all' if nodes is None else f'n{nodes:03d}'}-b{block:02d}"
 
 
 def ids_with(run: Run, site: Site) -> tuple[str, str]:
     """The jobs that a run may be part of, of either layout: it must never be in two at once."""
     block, nodes = _place(run, site)
-    return _job_id(block, nodes), _job_id(block, None)
+    return _job_id(block, nodes), _job_id(block, 0)
+
+
+def _job_id(block: int, nodes: int) -> str:
+    return f"{f'n{nodes:03d}' if nodes else 'all'}-b{block:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
@@ -125,20 +120,17 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
-    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones.
-
-    In the layout 'single' a job is as wide as its widest run: what is left of a block may fit fewer
-    nodes.
-    """
-    layout = site.policy.layout
+    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
         block, nodes = _place(run, site)
-        grouped.setdefault((block, nodes if layout == "blocks" else 0), []).append(run)
-    return [
-        Job(max(_place(run, site)[1] for run in members), block, tuple(members), layout)
-        for (block, _), members in sorted(grouped.items())
-    ]
+        grouped.setdefault((block, nodes if site.policy.layout == "blocks" else 0), []).append(run)
+    made = []
+    for (block, nodes), members in sorted(grouped.items()):
+        # of all counts as wide as the widest run: what is left of a block may fit fewer nodes
+        width = max(_place(run, site)[1] for run in members)
+        made.append(Job(_job_id(block, nodes), width, block, tuple(members)))
+    return made
 
 
 def _place(run: Run, site: Site) -> tuple[int, int]:
@@ -148,9 +140,7 @@ def _place(run: Run, site: Site) -> tuple[int, int]:
 
 
 def nodes_of(world_size: int, site: Site) -> int:
-    """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the
-    site's limit.
-    """
+    """Nodes that a world fills. Raises UsageError where one is half full, or they are too many."""
     full, rest = divmod(world_size, site.ranks_per_node)
     if full and rest:
         less, more = full * site.ranks_per_node, (full + 1) * site.ranks_per_node
@@ -163,9 +153,7 @@ def nodes_of(world_size: int, site: Site) -> int:
 
 
 def expected_s(job: Job, study: Study) -> int:
-    """Seconds a job may well take before any run has ended: what it asks for must not depend on
-    where it is rendered.
-    """
+    """Seconds expected of a job by the study alone: a script must not depend on earlier runs."""
     return START_S + (len(job.runs) + CALIBRATIONS) * assumed_s(study)
 
 
@@ -175,9 +163,7 @@ def assumed_s(study: Study) -> int:
 
 
 def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
-    """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at
-    most the site's limit.
-    """
+    """Time to ask for: half as much again as expected, and room for one run that hangs."""
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (asked or most or least):

@@ -85,9 +85,7 @@ def _caught() -> Iterator[list[int]]:
 
 
 def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
-    """Watch the logs until the job ends, and pass a caught signal on once. The logs are the truth,
-    whoever runs them.
-    """
+    """Watch the logs until the job ends, and pass a caught signal on once."""
     finished = [status for status in work.statuses if status.state == "ok"]
     waiting, told = list(work.todo), False
     while True:

@@ -1,6 +1,4 @@
-"""A site file to start from: every key explained, filled in from what sinfo and scontrol say of the
-cluster, if they are here.
-"""
+"""A site file to start from: every key explained, filled in from sinfo and scontrol."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ def write_skeleton(name: str) -> Path:
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
-    """Values by dotted key from what sinfo and scontrol say: of the widest partition with GPUs,
-    else of the default one.
-    """
+    """Values by dotted key: of the widest partition with GPUs, else of the default one."""
     rows = [line.strip().split("|") for line in sinfo.splitlines()]
     rows = [row for row in rows if len(row) == 7 and all(map(str.isdecimal, row[1:5]))]
     if not rows:
@@ -87,9 +83,7 @@ def _minutes(limit: str) -> int | None:
 
 
 def skeleton(name: str, facts: Mapping[str, Any]) -> str:
-    """The text of a site file that is valid as it stands; what nobody filled in is commented out
-    with its default.
-    """
+    """The text of a valid site file; what is not known is commented out with its default."""
     values = {"name": name, "scheduler": "slurm", "launch": "srun", "title": f"the cluster {name}"}
     guesses = {"node.cores": 64, "limits.max_nodes": 1, "transport": "gloo"}
     filled = f"filled in from sinfo and scontrol on {date.today()}"

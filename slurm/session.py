@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
+from typer.models import OptionInfo
 
 from bench.config import UsageError
 from bench.study.definition import MAX_BLOCKS, MAX_SECONDS, Study
@@ -23,11 +24,17 @@ from slurm.render import render_batch, render_job, render_report
 from slurm.site import Site
 from slurm.tables import Layout
 
+Count = int | None
+
 
 def _results(text: str | Path) -> Path:
     if not str(text):
         raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
     return Path(text)
+
+
+def _up_to(most: int, text: str) -> OptionInfo:
+    return Option(min=1, max=most, help=text)
 
 
 @dataclass(frozen=True)
@@ -36,43 +43,21 @@ class Asked:
     before. Each command takes the options of some of these fields.
     """
 
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")
-    ]
-    site: Annotated[
-        str, typer.Option(help="where to run: a name in slurm/sites, or the path of your own file")
-    ] = "local"
+    study: Annotated[str, Argument(metavar="STUDY", help="a study file, or a shipped study's name")]
+    site: Annotated[str, Option(help="a name in slurm/sites, or the path of your own")] = "local"
     results: Annotated[
-        Path,
-        typer.Option(metavar="FOLDER", parser=_results, help="folder that holds one per study"),
+        Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
     ] = RESULTS
-    blocks: Annotated[
-        int | None,
-        typer.Option(min=1, max=MAX_BLOCKS, help="blocks in all; default: as planned or added"),
-    ] = None
-    nodes: Annotated[
-        str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")
-    ] = None
-    time_limit_s: Annotated[
-        int | None,
-        typer.Option(min=1, max=MAX_SECONDS, help="seconds a run may take, instead of the study's"),
-    ] = None
-    minutes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MAX_SECONDS // 60, help="minutes a job asks for; default: as needed"
-        ),
-    ] = None
-    account: Annotated[
-        str, typer.Option(help="project that is charged, where the site wants one")
-    ] = ""
+    blocks: Annotated[Count, _up_to(MAX_BLOCKS, "in all; default: as planned or added")] = None
+    nodes: Annotated[str | None, Option(metavar="1,2,4", help="instead of the study's own")] = None
+    time_limit_s: Annotated[Count, _up_to(MAX_SECONDS, "seconds a run may take")] = None
+    minutes: Annotated[Count, _up_to(MAX_SECONDS // 60, "of each job; default: as needed")] = None
+    account: Annotated[str, Option(help="project that is charged, where the site wants one")] = ""
     layout: Annotated[
-        Layout | None,
-        typer.Option(help="'blocks': a job for each node count; 'single': one for all of a block"),
+        Layout | None, Option(help="'blocks': a job per node count; 'single': one of a whole block")
     ] = None
     noise: Annotated[
-        float | None,
-        typer.Option(min=0, max=10, help="paired sd to price with, 0.01 is 1 %; default: measured"),
+        float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
     ] = None
 
     def words(self) -> list[str]:
@@ -155,9 +140,7 @@ def _numbers(nodes: str | None) -> tuple[int, ...]:
 
 
 def short(path: Path, follow: bool = True) -> Path:
-    """Relative to where we are if it lies below: job scripts and logs then hold no path of this
-    machine. Without `follow`, a link stands for itself: a virtual environment's Python is one.
-    """
+    """Relative if it lies below us, so that scripts name no path of this machine."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
 

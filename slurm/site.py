@@ -1,6 +1,4 @@
-"""Site: how a machine or cluster starts the ranks of a run, and what its scheduler must be asked
-for.
-"""
+"""Site: how a machine starts the ranks of a run, and what its scheduler must be asked for."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ _Rule = tuple[bool, str, str]  # whether it is broken, the key to change, the me
 
 
 class Site(Table):
-    """One machine or cluster. Every cell starts under the same line: another would be a
-    difference.
-    """
+    """One machine or cluster, with the same launch line for every cell: a fair comparison."""
 
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")
     title: Line = Field(min_length=1, description="what the machine is, in a few words")
@@ -142,31 +138,10 @@ def _request_rules(s: Site) -> Iterator[_Rule]:
     most, lead_s = s.limits.max_minutes, s.policy.signal_lead_s
     message = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run; use less"
     yield most is not None and most * 60 <= 2 * lead_s, "policy.signal_lead_s", message
-    for key, name in _asked_for(s):
-        rule = f"asks for --{name}, which directives.forbidden rules out; drop one of the two"
-        yield name in s.directives.forbidden, key, f"{key.rstrip('.0123456789')} {rule}"
     for index, option in enumerate(s.access.extra):
         fits = re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option)
         message = f"""{option!r} is not of the form '--name=value' or '--name="a value"'"""
         yield not fits, f"access.extra.{index}", f"access.extra: {message}"
-
-
-def _asked_for(s: Site) -> Iterator[tuple[str, str]]:
-    """Every option of sbatch that a key of the file makes, with that key."""
-    for name in ("account", "partition", "qos", "constraint", "reservation", "clusters"):
-        if getattr(s.access, name):
-            yield f"access.{name}", name
-    for index, option in enumerate(s.access.extra):
-        yield f"access.extra.{index}", option.removeprefix("--").partition("=")[0]
-    if s.cpu.hint:
-        yield "cpu.hint", "hint"
-    if s.node.gpus:
-        yield "gpu.request", s.gpu.request
-    if s.policy.exclusive:
-        yield "policy.exclusive", "exclusive"
-    yield "policy.requeue", "requeue" if s.policy.requeue else "no-requeue"
-    if s.policy.no_kill:
-        yield "policy.no_kill", "no-kill"
 
 
 def _env_rules(s: Site) -> Iterator[_Rule]:

@@ -20,9 +20,7 @@ _CHANGES_OURS = ("SLURM_", "SBATCH_", "SRUN_", "SALLOC_")
 
 @dataclass(frozen=True)
 class Queued:
-    """One job in Slurm's queue: `state` in Slurm's own word, as in PENDING; `command`: the script,
-    where it tells.
-    """
+    """One job in Slurm's queue: `state` as in PENDING; `command`: its script, where it tells."""
 
     id: str
     name: str
@@ -74,9 +72,7 @@ def _on(clusters: str) -> list[str]:
 
 
 def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
-    """Slurm's last word on jobs that have left the queue, as in TIMEOUT; empty where it keeps no
-    accounts.
-    """
+    """Slurm's last word on jobs that left the queue, as in TIMEOUT; empty without accounts."""
     if not job_ids:
         return {}
     what = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]

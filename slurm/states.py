@@ -1,6 +1,4 @@
-"""What has become of a study's jobs, by Slurm's queue, their own words and Slurm's accounts; and
-waiting for them.
-"""
+"""What has become of a study's jobs, by Slurm's queue, their own words and its accounts."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.config import UsageError
-from bench.study.folder import StudyFolder
-from bench.study.jobs import JobEvent, read_events
+from bench.study.jobs import read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.directives import job_name
@@ -27,10 +24,7 @@ _IN_PROGRESS = ("running", "pending", "submitted")
 
 @dataclass(frozen=True)
 class JobState:
-    """What has become of one job: not submitted, submitted, pending, running, or how it ended.
-
-    No such word makes a run ok: only the run's own log does.
-    """
+    """Submitted, pending, running, or how a job ended; runs are ok by their own logs alone."""
 
     state: str
     id: str = ""
@@ -47,28 +41,23 @@ def require_scheduler(work: Work) -> None:
         raise UsageError(f"site {work.site.name!r} has no scheduler; run the study there: {cure}")
 
 
-def queue_of(work: Work) -> list[Queued] | None:
-    """This user's jobs where the site's go; None where Slurm cannot be asked."""
-    return slurm_commands.queue(work.site.access.clusters)
-
-
 def all_states(work: Work) -> dict[str, JobState]:
     """State of every job of the study, as far as Slurm and the jobs themselves tell."""
-    return job_states(work.folder, queue_of(work), work.site.access.clusters)
+    return job_states(work, slurm_commands.queue(work.site.access.clusters))
 
 
-def job_states(
-    folder: StudyFolder, queue: Sequence[Queued] | None, clusters: str = ""
-) -> dict[str, JobState]:
-    """State of every job that was submitted, by us or by hand, the last time it was; `queue` None:
-    Slurm cannot be asked.
+def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
+    """State of every job the last time it was submitted; `queue` None: Slurm cannot be asked.
 
     Where it was submitted more than once, one that is still in the queue goes before a later one
     that has left it.
     """
-    said = {path.stem: _events(path.read_bytes()) for path in folder.path.glob("jobs/*.jsonl")}
+    said = {
+        path.stem: [event for event in read_events(path.read_bytes()) if event.job]
+        for path in work.folder.path.glob("jobs/*.jsonl")
+    }
     ids = {job: {event.job for event in events} for job, events in said.items()}
-    for entry in folder.read_jobs():
+    for entry in work.folder.read_jobs():
         if entry.slurm_id:
             ids.setdefault(entry.job, set()).add(entry.slurm_id)
     queued = {q.id: q.state.lower() for q in queue or ()}
@@ -77,7 +66,7 @@ def job_states(
         job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known
     }
     gone = [job_id for job_id in last.values() if queue is not None and job_id not in queued]
-    accounts = slurm_commands.accounted(gone, clusters)
+    accounts = slurm_commands.accounted(gone, work.site.access.clusters)
 
     def state(job: str, job_id: str) -> str:
         """The queue's word first, then the job's own, then the accounts'."""
@@ -95,10 +84,6 @@ def job_states(
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
 
 
-def _events(text: bytes) -> list[JobEvent]:
-    return [event for event in read_events(text) if event.job]
-
-
 def said_by(work: Work, job: str, known: JobState) -> str:
     """What a job printed; '' where its output is not in the study's folder."""
     output = work.folder.path / "jobs" / f"{job_name(work.study, job)}-{known.id}.out"
@@ -111,9 +96,7 @@ def no_report(work: Work, report: JobState) -> str:
 
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
-    """States of the runs, where an unfinished one is running only while its own job is; those ok
-    are not read again.
-    """
+    """States of the runs; an unfinished one is running only while its own job is."""
     found = []
     for status in work.statuses:
         if status.state != "ok":
@@ -128,19 +111,17 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 
 
 def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
-    """Follow the study's jobs until none is in the queue, and show how it goes; the work as it then
-    stands.
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
 
-    Nothing is submitted. A job that Slurm starts again is followed on; a controller that does not
-    answer is waited for.
+    A job that Slurm starts again is followed on; a controller that does not answer is waited for.
     """
     work = open_work(asked)
     require_scheduler(work)
     slurm_commands.find("squeue")
     with display(len(work.statuses)) as show:
         while True:
-            queue = queue_of(work)
-            states = job_states(work.folder, queue, work.site.access.clusters)
+            queue = slurm_commands.queue(work.site.access.clusters)
+            states = job_states(work, queue)
             work = replace(work, statuses=look_at_jobs(work, states))
             counts = Counter(known.state for known in states.values() if known.in_progress)
             if queue is not None and not counts:
@@ -150,9 +131,7 @@ def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
 
 
 def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str, float | None]:
-    """Runs done, what the jobs do, and seconds left if as many go on running as do now; runs that
-    failed wait for the next submission.
-    """
+    """Runs done, what jobs do, and seconds left; failed runs wait for the next submission."""
     done = sum(status.state == "ok" for status in work.statuses)
     coming = [status.run for status in work.statuses if status.state in _COMING]
     failed = len(work.statuses) - done - len(coming)

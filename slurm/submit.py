@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,21 +10,17 @@ from typing import IO
 
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
-from slurm import slurm_commands
+from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
 from slurm.session import Asked, Work, open_work
-from slurm.shared import check_shared
+from slurm.site import Site
 from slurm.slurm_commands import Queued
-from slurm.states import (
-    REPORTED,
-    JobState,
-    all_states,
-    job_states,
-    no_report,
-    queue_of,
-    require_scheduler,
-)
+from slurm.states import REPORTED, JobState
+
+# in the environment, separated by ':': folders that all nodes see although they lie below such as
+# /tmp, of which every node has its own
+SHARED = "SHARED_FOLDERS"
 
 
 def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
@@ -42,19 +39,19 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
         texts = scripts(work)
         queue = _require_queue(work)
         _adopt(work, lock, queue)
-        states = job_states(work.folder, queue, work.site.access.clusters)
+        known = states.job_states(work, queue)
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
-        before = states.pop(REPORT, JobState(REPORTED))
-        after = [known.id for known in states.values() if known.in_progress]
+        before = known.pop(REPORT, JobState(REPORTED))
+        after = [job.id for job in known.values() if job.in_progress]
         at_work: set[str] = set()
         refused = None
         room = (work.site.limits.max_submitted or 10**6) - len(queue)
         for job in work.jobs:
-            if names := _at_work(job, work, states):
+            if names := _at_work(job, work, known):
                 for name in names:
                     if name not in at_work:
-                        yield f"{name}  {states[name].state} as job {states[name].id}"
+                        yield f"{name}  {known[name].state} as job {known[name].id}"
                 at_work |= set(names)
             elif room <= 0:
                 rule = f"the site takes {work.site.limits.max_submitted} jobs of a user"
@@ -74,7 +71,7 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
             pending = before.id if before.state == "pending" else ""
             yield f"{REPORT}  {_chain(work, lock, after, pending, room)}"
         elif report and not before.in_progress and before.state != REPORTED:
-            yield f"{REPORT}  {no_report(work, before)}"
+            yield f"{REPORT}  {states.no_report(work, before)}"
         elif not work.jobs:
             yield f"all {len(work.statuses)} runs are ok; nothing to submit"
     if refused:
@@ -82,41 +79,58 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
 
 
 def scripts(work: Work) -> dict[str, str]:
-    """The script of every job that is left to do, by the job's id. Raises UsageError where the site
-    or its file will not do.
-    """
-    require_scheduler(work)
+    """The script of every job left to do, by id. Raises UsageError where the site will not do."""
+    states.require_scheduler(work)
     work.folder.check_own()
     check_shared(work.site, work.folder.path)
     return {job.id: work.batch_script(job) for job in work.jobs}
 
 
+def check_shared(site: Site, results: Path) -> None:
+    """Raise UsageError where checkout, results or environment lie where every node has its own."""
+    needed = {"the checkout": Path.cwd(), "the results folder": results}
+    if site.setup.venv:
+        needed["the environment"] = Path(site.setup.venv)
+    shared = [Path(name) for name in os.environ.get(SHARED, "").split(os.pathsep) if name]
+    for what, path in needed.items():
+        whole = path.resolve()
+        below = [top for top in site.paths.node_local if whole.is_relative_to(Path(top).resolve())]
+        if below and not any(whole.is_relative_to(folder.resolve()) for folder in shared):
+            raise UsageError(
+                f"{what} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
+                "has its own: its jobs would not find it; move it to a folder that all nodes see, "
+                "or correct paths.node_local of the site file"
+            )
+
+
 def cancel_all(asked: Asked) -> list[str]:
     """Take every job of the study out of the queue; lines to print."""
     work = open_work(asked)
-    require_scheduler(work)
+    states.require_scheduler(work)
     lines = []
     # the report first: it would start once the jobs that it waits for are gone
-    for job, known in sorted(all_states(work).items(), key=lambda item: (item[0] != REPORT, item)):
-        if known.in_progress:
-            running = known.state == "running"
-            slurm_commands.cancel(known.id, running, work.site.access.clusters)
+    known = states.all_states(work)
+    for name in sorted(known, key=lambda name: (name != REPORT, name)):
+        job = known[name]
+        if job.in_progress:
+            running = job.state == "running"
+            slurm_commands.cancel(job.id, running, work.site.access.clusters)
             done = "told to stop" if running else "taken out of the queue"
-            lines.append(f"{job}  job {known.id} {done}")
+            lines.append(f"{name}  job {job.id} {done}")
     return lines or ["no job of this study is in the queue"]
 
 
 def _require_queue(work: Work) -> list[Queued]:
-    if (queue := queue_of(work)) is None:
+    if (queue := slurm_commands.queue(work.site.access.clusters)) is None:
         rule = "without it a job might be submitted twice; try again later"
         raise UsageError(f"squeue does not answer, and {rule}")
     return queue
 
 
-def _at_work(job: Job, work: Work, states: Mapping[str, JobState]) -> list[str]:
+def _at_work(job: Job, work: Work, known: Mapping[str, JobState]) -> list[str]:
     """Jobs in progress, of either layout, that hold runs of this one."""
     ids = dict.fromkeys(name for run in job.runs for name in ids_with(run, work.site))
-    return [name for name in ids if name in states and states[name].in_progress]
+    return [name for name in ids if name in known and known[name].in_progress]
 
 
 def _submit(work: Work, lock: IO[str], job: Job, text: str) -> str:
@@ -162,9 +176,7 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
 
 
 def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued]) -> None:
-    """Record jobs of ours that are queued but not on record: submitted by hand, or we were killed
-    after sbatch.
-    """
+    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch."""
     recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
     runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.site))
     names = {job_name(work.study, name): name for name in (*runs, REPORT)}
@@ -176,8 +188,6 @@ def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued]) -> None:
 
 
 def _of_another_folder(command: str, folder: StudyFolder) -> bool:
-    """Whether a queued script is one that `submit` keeps beside the logs of another study of this
-    name.
-    """
+    """Whether a script was kept by `submit` for another study of this name."""
     script = Path(command)
     return script.name.startswith("job-") and script.parent.resolve() != folder.path.resolve()

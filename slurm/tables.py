@@ -19,8 +19,6 @@ Count = Annotated[Int, Field(ge=1, le=2**20)]
 
 
 class Access(Table):
-    """Where jobs go and who pays."""
-
     account: Word = Field("", description="sbatch --account; the command line's --account wins")
     account_required: Bool = Field(False, description="refuse to render a job without an account")
     partition: Word = Field("", description="sbatch --partition")
@@ -32,14 +30,10 @@ class Access(Table):
 
 
 class Directives(Table):
-    """What the site's sbatch refuses."""
-
     forbidden: tuple[Word, ...] = Field((), description="options, without dashes, as in 'gres'")
 
 
 class Node(Table):
-    """One node as jobs may use it."""
-
     cores: Count | None = Field(None, description="physical cores for jobs; left out: unknown")
     threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
     gpus: Int = Field(
@@ -51,8 +45,6 @@ class Node(Table):
 
 
 class Gpu(Table):
-    """How a job asks for the node's GPUs and how ranks see them."""
-
     request: Ways = Field(
         "gpus-per-node", description="the option for them; 'none': nodes come with theirs"
     )
@@ -60,8 +52,6 @@ class Gpu(Table):
 
 
 class Cpu(Table):
-    """What a rank gets of the node's CPUs."""
-
     ranks_per_node: Count | None = Field(None, description="default: one per GPU")
     per_rank: Count = Field(1, description="--cpus-per-task of sbatch and srun")
     threads: Int | None = Field(
@@ -74,16 +64,12 @@ class Cpu(Table):
 
 
 class Network(Table):
-    """One wire for both frameworks."""
-
     ifname: Word = Field(
         "", description="interfaces for NCCL, comma-separated; Gloo takes the first; default: any"
     )
 
 
 class Setup(Table):
-    """What a job does before it can start Python."""
-
     purge: Bool = Field(False, description="module purge first")
     modules: tuple[Line, ...] = Field((), description="modules to load, in order")
     prologue: tuple[Line, ...] = Field((), description="lines of bash, after the modules")
@@ -96,16 +82,12 @@ class Setup(Table):
 
 
 class Limits(Table):
-    """What the site's queues allow."""
-
     max_nodes: Count = Field(1, description="nodes a job may have")
     max_minutes: Int | None = Field(None, ge=1, le=366 * 1440, description="of a job")
     max_submitted: Int | None = Field(None, ge=1, le=10**9, description="jobs a user may queue")
 
 
 class Paths(Table):
-    """Where things are; a relative path starts at the repository root, which all nodes must see."""
-
     data: Line = Field("data", description="folder with the data sets, for studies that name none")
     node_local: tuple[Line, ...] = Field(
         ("/tmp", "/var/tmp", "/dev/shm"),
@@ -114,8 +96,6 @@ class Paths(Table):
 
 
 class Policy(Table):
-    """How a job treats its allocation."""
-
     layout: Layout = Field(
         "blocks",
         description="'blocks': a job for each node count of a block; 'single': one for all",

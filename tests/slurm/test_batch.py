@@ -48,7 +48,7 @@ class Cluster:
         return {job.id: job for job in self.work().jobs}
 
     def states(self) -> dict[str, str]:
-        return {job: known.state for job, known in job_states(self.work().folder, queue()).items()}
+        return {job: known.state for job, known in job_states(self.work(), queue()).items()}
 
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "jobs.jsonl").read_text().splitlines()]
@@ -186,9 +186,7 @@ def test_a_run_that_went_with_its_job_has_the_jobs_end(
     cluster.set_queue()
     (cluster.top / "accounts").write_text(f"101|{account}\n")
     work = cluster.work()
-    states = {
-        s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work.folder, queue()))
-    }
+    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work, queue()))}
     assert begun.log_path is not None
     assert states.pop(begun.log_path) == (
         state,

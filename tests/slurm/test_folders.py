@@ -17,7 +17,7 @@ from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
 from slurm.render import render_job
-from slurm.shared import SHARED, check_shared
+from slurm.submit import SHARED, check_shared
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment

@@ -11,11 +11,10 @@ from pydantic import ValidationError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
-from slurm.cost import node_hours
+from slurm.cost import Times, node_hours, run_times
 from slurm.fit import fit, jobs, minutes, nodes_of
 from slurm.load import find_study, read_site
 from slurm.site import Site
-from slurm.times import Times, run_times
 from tests.slurm.studies import SMALL, changed
 from tests.slurm.test_batch_script import BatchJob
 

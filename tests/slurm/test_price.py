@@ -14,12 +14,22 @@ from bench.study.files import read_study
 from bench.study.plan import Run, plan
 from bench.study.stats import blocks_for_half_width, half_width
 from bench.study.status import look
-from slurm.cost import ASSUMED_NOISE, Noise, lines, node_hours, noise, paired_sd, precision, table
+from slurm.cost import (
+    ASSUMED_NOISE,
+    Noise,
+    Timed,
+    lines,
+    node_hours,
+    noise,
+    paired_sd,
+    precision,
+    run_times,
+    table,
+)
 from slurm.directives import Request
 from slurm.fit import fit, jobs
 from slurm.load import find_study, read_site
 from slurm.session import Asked, open_work
-from slurm.times import Timed, run_times
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, SMALL, small, write
 

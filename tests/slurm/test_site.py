@@ -141,18 +141,6 @@ BAD: list[tuple[str, str, int, str]] = [
         22,
         "env_per_backend.mxnet: a backend is one of ddp, horovod",
     ),
-    (
-        'partition = "gpu"',
-        'partition = "gpu"\nextra = ["--mem=0"]\n[directives]\nforbidden = ["mem"]',
-        9,
-        "access.extra asks for --mem, which directives.forbidden rules out; drop one of the two",
-    ),
-    (
-        "max_minutes = 60",
-        'max_minutes = 60\n[gpu]\nrequest = "gres"\n[directives]\nforbidden = ["gres"]',
-        23,
-        "gpu.request asks for --gres, which directives.forbidden rules out; drop one of the two",
-    ),
     ('name = "here"', 'name = "there"', 1, "name='there' must be the file's: 'here'"),
     ('title = "a cluster"\n', "", 1, "key 'title' is missing: what the machine is, in a few words"),
 ]
