@@ -57,10 +57,22 @@ class Cluster:
         (self.top / "queue").write_text("".join(line + "\n" for line in lines))
         (self.top / "gone").write_text("gone\n" * 2)  # numbers go on
 
-    def say(self, job: str, *events: dict[str, object]) -> None:
-        (self.folder / "jobs" / f"{job}.jsonl").write_text(
-            "".join(json.dumps(event) + "\n" for event in events)
-        )
+    def say(self, job: str, job_id: str, reason: str = "") -> None:
+        """That it began, and with a reason that it ended."""
+        events = [{"event": "begin", "job": job_id}]
+        events += [{"event": "end", "job": job_id, "reason": reason}] if reason else []
+        with (self.folder / "jobs" / f"{job}.jsonl").open("a") as file:
+            file.writelines(json.dumps(event) + "\n" for event in events)
+
+    def cli(self, verb: str, *words: str, **env: str) -> tuple[int, str, str]:
+        """A command on the study, in a process of its own."""
+        return self.call(verb, self.asked.study, "--site", "testcluster", *words, **env)
+
+    def call(self, *words: str, **env: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "slurm", *words, "--results", str(self.asked.results)]
+        whole = {**environment(self.top), **env}
+        done = subprocess.run(command, cwd=ROOT, env=whole, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
 
     def finish(self, job: str) -> None:
         for run in self.jobs()[job].runs:
@@ -136,11 +148,7 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     with pytest.raises(SystemExit):
         fail(runs[-1].config)
     cluster.set_queue()
-    cluster.say(
-        "n002-b00",
-        {"event": "begin", "job": "102"},
-        {"event": "end", "job": "102", "reason": "complete"},
-    )
+    cluster.say("n002-b00", "102", "complete")
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
     assert submitted(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
@@ -161,7 +169,7 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
     assert cluster.states() == dict.fromkeys(
         ("n001-b00", "n002-b00", "report"), "vanished: it never began"
     )
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    cluster.say("n001-b00", "101")
     assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
     (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n103|COMPLETED\n")
     assert cluster.states() == {
@@ -182,7 +190,7 @@ def test_a_run_that_went_with_its_job_has_the_jobs_end(
 ) -> None:
     submitted(cluster.asked)
     start(begun := config_of(cluster, "n001-b00"))
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    cluster.say("n001-b00", "101")
     cluster.set_queue()
     (cluster.top / "accounts").write_text(f"101|{account}\n")
     work = cluster.work()
@@ -197,18 +205,14 @@ def test_a_run_that_went_with_its_job_has_the_jobs_end(
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
     submitted(cluster.asked)
-    cluster.say(
-        "n001-b00",
-        {"event": "begin", "job": "5"},
-        {"event": "end", "job": "5", "reason": "complete"},
-    )
+    cluster.say("n001-b00", "5", "complete")
     cluster.set_queue()
     assert cluster.states()["n001-b00"] == "vanished: it never began"
 
 
 def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
     cluster.folder.joinpath("jobs").mkdir(parents=True)
-    cluster.say("n001-b00", {"event": "begin", "job": "55"})
+    cluster.say("n001-b00", "55")
     cluster.set_queue("55|renamed|RUNNING")
     assert cluster.states() == {"n001-b00": "running"}
     assert submitted(cluster.asked) == [
@@ -223,14 +227,8 @@ def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cl
     """The later one was submitted by hand and found the first at work."""
     submitted(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING")
-    refused: dict[str, object] = {
-        "event": "end",
-        "job": "130",
-        "reason": "refused: job 101 is at work on the same runs",
-    }
-    cluster.say(
-        "n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused
-    )
+    cluster.say("n001-b00", "101")
+    cluster.say("n001-b00", "130", "refused: job 101 is at work on the same runs")
     assert cluster.states()["n001-b00"] == "running"
     assert submitted(cluster.asked)[0] == "n001-b00  running as job 101"
 
@@ -259,7 +257,7 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
     submitted(cluster.asked)
     (cluster.top / "squeue.down").touch()
     assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "submitted")
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    cluster.say("n001-b00", "101")
     assert cluster.states()["n001-b00"] == "running"
     with pytest.raises(
         UsageError, match="squeue does not answer, and without it a job might be submitted twice"
@@ -371,7 +369,7 @@ def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Clust
         "exit 1;; esac\nenv >"
     )
     path.write_text(path.read_text().replace("env >", refusal))
-    code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("submit")
     assert code == 2
     assert out.splitlines()[-3:] == [
         "n001-b00  submitted as job 101, 7 runs",
@@ -388,12 +386,8 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say(
-        "report",
-        {"event": "begin", "job": "103"},
-        {"event": "end", "job": "103", "reason": "failed", "code": 2},
-    )
-    code, out, _ = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    cluster.say("report", "103", "failed")
+    code, out, _ = cluster.cli("wait")
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
     assert code == 0
@@ -405,32 +399,19 @@ def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say(
-        "report",
-        {"event": "begin", "job": "103"},
-        {"event": "end", "job": "103", "reason": "complete", "code": 0},
-    )
+    cluster.say("report", "103", "complete")
     (cluster.folder / "jobs" / "small-report-103.out").write_text(
         "DDP is faster by 3 %\nreport.md\n"
     )
-    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("wait")
     assert (code, err) == (0, "")
     assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
 
 
 ODD = (
-    *(
-        b'{"event": 1, "job": "101"}',
-        b'{"event": "end", "job": "x"}',
-        b'{"event": "end", "job": "9999999999999999999999"}',
-        b"[]",
-    ),
-    *(
-        b"[" * 100_000,
-        b'{"event": "end", "job": "101", "reason": ["x"]}',
-        b'\xff\x00{"',
-        b'{"event": "end", "job": "\\u0663"}',
-    ),
+    *(b'{"event": 1, "job": "101"}', b'{"event": "end", "job": "x"}', b"[]", b"[" * 100_000),
+    *(b'{"event": "end", "job": "9999999999999999999999"}', b'\xff\x00{"'),
+    *(b'{"event": "end", "job": "101", "reason": ["x"]}', b'{"event": "end", "job": "\\u0663"}'),
 )
 
 
@@ -446,7 +427,7 @@ def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) ->
 def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
     submitted(cluster.asked)
     cluster.set_queue()
-    cluster.say("n001-b00", {"event": "end", "job": "101", "reason": "a\nfake: line"})
+    cluster.say("n001-b00", "101", "a\nfake: line")
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
 
 
@@ -541,18 +522,8 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
         open_work(replace(asked, nodes="1"))
 
 
-def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "slurm", *words, "--results", str(cluster.asked.results)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**environment(cluster.top), **env}, capture_output=True, text=True
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
-    code, out, err = cli(
-        cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run"
-    )
+    code, out, err = cluster.cli("submit", "--dry-run")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "site 'testcluster': last run there on 2026-11-21",
@@ -572,10 +543,10 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
 
 
 def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
-    assert cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")[0] == 0
+    assert cluster.cli("submit")[0] == 0
     cluster.set_queue("101|small-n001-b00|RUNNING")
     start(unfinished := config_of(cluster, "n001-b00"))
-    code, out, err = cli(cluster, "status", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("status")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == [
@@ -624,7 +595,7 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     with pytest.raises(SystemExit):
         fail(cluster.jobs()["n002-b00"].runs[0].config)
     cluster.set_queue()
-    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("wait")
     assert (code, err) == (1, "")
     *jobs, first, failed, again = out.splitlines()
     names = ("n001-b00  job 101", "n002-b00  job 102", "report  job 103")
@@ -642,24 +613,18 @@ def config_of(cluster: Cluster, job: str) -> RunConfig:
 
 
 def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
-    code, out, err = cli(cluster, "render", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("render")
     assert code == 0
     assert "#SBATCH --job-name=small-n002-b00\n" in out
     assert (
         err.splitlines()[-1]
         == "this script: n002-b00; --job names another, --out FOLDER writes all"
     )
-    code, only, _ = cli(
-        cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00"
-    )
+    code, only, _ = cluster.cli("render", "--job", "n001-b00")
     assert "#SBATCH --job-name=small-n001-b00\n" in only
     assert (
-        cli(
-            cluster,
+        cluster.cli(
             "render",
-            cluster.asked.study,
-            "--site",
-            "testcluster",
             "--out",
             str(tmp_path / "out"),
         )[0]
@@ -677,52 +642,30 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (
-            ["submit", "local", "--site", "local"],
-            "site 'local' has no scheduler; run the study there: python -m slurm run local --site "
-            "local",
+            "submit local --site local",
+            "site 'local' has no scheduler; run the study there: python ",
         ),
         (
-            ["run", "weak", "--site", "generic"],
-            "site 'generic' hands out its nodes through Slurm; use: python -m slurm submit weak "
-            "--site generic",
+            "wait local --site local",
+            "site 'local' has no scheduler; run the study there: python -m",
         ),
         (
-            ["submit", "weak", "--site", "perlmutter"],
-            "site 'perlmutter' charges every job to an account; give --account NAME, or write "
-            "access.account",
+            "run weak --site generic",
+            "site 'generic' hands out its nodes through Slurm; use: python",
         ),
+        ("submit weak --site perlmutter", "site 'perlmutter' charges every job to an account; giv"),
+        ("render weak --site vista --nodes 65", "65 nodes: site 'vista' allows 1 to 64 (limits.ma"),
+        ("render weak --site vista --nodes two", "--nodes 'two' is no list of node counts; write "),
+        ("render weak --site vista --job n9", "--job n9: no such job is left to do; choose one of"),
+        ("render local --job n9", "--out, --job and --layout are for a cluster's jobs, and site '"),
         (
-            ["render", "weak", "--site", "vista", "--nodes", "65"],
-            "65 nodes: site 'vista' allows 1 to 64 (limits.max_nodes); choose fewer, or correct "
-            "the site file",
-        ),
-        (
-            ["render", "weak", "--site", "vista", "--nodes", "two"],
-            "--nodes 'two' is no list of node counts; write --nodes 1,2,4",
-        ),
-        (
-            ["render", "weak", "--site", "vista", "--job", "n9"],
-            "--job n9: no such job is left to do; choose one of n001-b00, n002-b00",
-        ),
-        (
-            ["render", "local", "--job", "n9"],
-            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; "
-            "leave them out",
-        ),
-        (
-            ["wait", "local", "--site", "local"],
-            "site 'local' has no scheduler; run the study there: python -m slurm run local",
-        ),
-        (
-            ["run", "smoke", "--site", "hostfile"],
-            "hosts.txt is not there: mpirun's hostfile, one line for each host",
+            "run smoke --site hostfile",
+            "hosts.txt is not there: mpirun's hostfile, one line for eac",
         ),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
-    cluster: Cluster, words: list[str], message: str
-) -> None:
-    code, out, err = cli(cluster, *words)
+def test_a_mistake_is_one_line_and_exit_code_2(cluster: Cluster, words: str, message: str) -> None:
+    code, out, err = cluster.call(*words.split())
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(f"error: {message}")
 
@@ -730,7 +673,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> None:
     (cluster.top / "empty").mkdir()
     env = {"PATH": str(cluster.top / "empty")}
-    code, _, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", **env)
+    code, _, err = cluster.cli("submit", **env)
     assert code == 2
     assert err.startswith(
         "error: there is no sbatch on this machine; use the cluster's login node, or write the "
