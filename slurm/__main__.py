@@ -75,13 +75,13 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+_VERSION = typer.Option(
+    "--version", help="print it and stop", callback=_show_version, is_eager=True
+)
+
+
 @app.callback()
-def _slurm(
-    show_version: Annotated[
-        bool,
-        typer.Option("--version", help="print it and stop", callback=_show_version, is_eager=True),
-    ] = False,
-) -> None: ...
+def _slurm(show_version: Annotated[bool, _VERSION] = False) -> None: ...
 
 
 @app.command()
@@ -89,9 +89,7 @@ def _slurm(
 def render(
     asked: Asked,
     out: Annotated[Path | None, typer.Option(help="folder for all jobs of a cluster")] = None,
-    job: Annotated[
-        str | None, typer.Option(help="a cluster's job, as in n004-b00; default: the largest")
-    ] = None,
+    job: Annotated[str | None, typer.Option(help="as n004-b00; default: the largest")] = None,
 ) -> None:
     """Print the job script of what is left to do.
 

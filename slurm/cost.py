@@ -185,10 +185,8 @@ def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Time
     alike = [timed for timed in there if _work(timed.config) in works]
     assumed, known = assumed_s(study), own or alike or there
     if not known:
-        half = ": half of time_limit_s, the study names no expected_run_s"
-        return Times(
-            [], assumed, f"{assumed} s a run assumed{'' if study.expected_run_s else half}"
-        )
+        half = "" if study.expected_run_s else ": half of time_limit_s, no expected_run_s is named"
+        return Times([], assumed, f"{assumed} s a run assumed{half}")
     names = ", ".join(sorted({timed.config.study or "?" for timed in known}))
     where = "" if own else f" of {names}" if alike else f" of {names}, which is other work"
     runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"

@@ -44,22 +44,19 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     else:
         ranks = {"ntasks-per-node": site.ranks_per_node, "cpus-per-task": site.cpu.per_rank}
     hours, rest = divmod(minutes(job, study, site, request.minutes), 60)
-    options = {
-        "job-name": job_name(study, job.id),
-        **_access(request),
-        "nodes": job.nodes,
+    asked = {
         **ranks,
         **_gpus(site),
         "time": f"{hours:02d}:{rest:02d}:00",
         "exclusive": site.policy.exclusive,
         # B: to the batch shell alone: ranks and the processes that load their data would die of it
         "signal": f"B:USR1@{site.policy.signal_lead_s}",
-        "open-mode": "append",
-        "output": "%x-%j.out",
+    }
+    ends = {
         "requeue" if site.policy.requeue else "no-requeue": True,
         "no-kill": site.policy.no_kill,
     }
-    return _allowed(options, site)
+    return _options(job_name(study, job.id), request, job.nodes, asked, ends)
 
 
 def report_directives(study: Study, request: Request) -> list[str]:
@@ -67,18 +64,8 @@ def report_directives(study: Study, request: Request) -> list[str]:
     site = request.site
     # a rank's memory comes with its CPUs
     cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
-    options = {
-        "job-name": job_name(study, REPORT),
-        **_access(request),
-        "nodes": 1,
-        "ntasks": 1,
-        **cpus,
-        "time": f"00:{report_minutes(site):02d}:00",
-        "open-mode": "append",
-        "output": "%x-%j.out",
-        "no-requeue": True,
-    }
-    return _allowed(options, site)
+    asked = {"ntasks": 1, **cpus, "time": f"00:{report_minutes(site):02d}:00"}
+    return _options(job_name(study, REPORT), request, 1, asked, {"no-requeue": True})
 
 
 def report_minutes(site: Site) -> int:
@@ -92,14 +79,19 @@ def _words(options: Mapping[str, object]) -> list[str]:
     return [f"--{name}" if value is True else f"--{name}={value}" for name, value in given]
 
 
-def _allowed(options: Mapping[str, object], site: Site) -> list[str]:
-    lines = [*_words(options), *site.access.extra]
+def _options(
+    name: str, request: Request, nodes: int, asked: Mapping[str, object], ends: Mapping[str, object]
+) -> list[str]:
+    site, first = request.site, {"job-name": name, **_access(request), "nodes": nodes}
+    output = {"open-mode": "append", "output": "%x-%j.out"}
+    lines = [*_words({**first, **asked, **output, **ends}), *site.access.extra]
     for line in lines:
-        if (name := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
-            raise UsageError(
-                f"site {site.name!r} forbids --{name} (directives.forbidden), and its file asks "
-                f"for {line}; take out the key that makes it, under access, gpu or policy"
+        if (option := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
+            rule = (
+                f"site {site.name!r} forbids --{option} (directives.forbidden), and its file asks"
             )
+            cure = "take out the key that makes it, under access, gpu or policy"
+            raise UsageError(f"{rule} for {line}; {cure}")
     return lines
 
 

@@ -87,10 +87,8 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
     most = site.limits.max_nodes
     for count in counts:
         if not 1 <= count <= most:
-            raise UsageError(
-                f"{count} nodes: site {site.name!r} allows 1 to {most} (limits.max_nodes); choose "
-                "fewer, or correct the site file"
-            )
+            rule = f"site {site.name!r} allows 1 to {most} (limits.max_nodes)"
+            raise UsageError(f"{count} nodes: {rule}; choose fewer, or correct the site file")
 
 
 def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
@@ -143,11 +141,9 @@ def nodes_of(world_size: int, site: Site) -> int:
     """Nodes that a world fills. Raises UsageError where one is half full, or they are too many."""
     full, rest = divmod(world_size, site.ranks_per_node)
     if full and rest:
-        less, more = full * site.ranks_per_node, (full + 1) * site.ranks_per_node
-        raise UsageError(
-            f"world_size={world_size} does not fill nodes of {site.ranks_per_node} ranks (site "
-            f"{site.name!r}); use {less} or {more}"
-        )
+        rule = f"does not fill nodes of {site.ranks_per_node} ranks (site {site.name!r})"
+        cure = f"use {world_size - rest} or {world_size - rest + site.ranks_per_node}"
+        raise UsageError(f"world_size={world_size} {rule}; {cure}")
     _check_nodes([full or 1], site)
     return full or 1
 
@@ -167,10 +163,9 @@ def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (asked or most or least):
-        raise UsageError(
-            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s "
-            f"and its surroundings; use --minutes {least} or more, or --time-limit-s with less"
-        )
+        rule = f"too few for one run of at most {study.time_limit_s} s and its surroundings"
+        cure = f"use --minutes {least} or more, or --time-limit-s with less"
+        raise UsageError(f"{asked or most} minutes are {rule}; {cure}")
     if most and asked and asked > most:
         rule = f"site {site.name!r} allows {most} (limits.max_minutes); use at most {most}"
         raise UsageError(f"--minutes {asked}: {rule}")

@@ -21,6 +21,7 @@ from slurm.site import Site
 if TYPE_CHECKING:
     import jinja2
 
+Runs = Sequence[Run]
 TEMPLATES = Path(__file__).parent / "templates"
 _CURE_HERE = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
 _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
@@ -31,12 +32,7 @@ _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 
 
 def render_job(
-    study: Study,
-    text: str,
-    site: Site,
-    runs: Sequence[Run],
-    folder: Path,
-    templates: Path = TEMPLATES,
+    study: Study, text: str, site: Site, runs: Runs, folder: Path, templates: Path = TEMPLATES
 ) -> str:
     """The job script of `runs`, in their order, to read, edit and run from the repository root.
 
@@ -44,15 +40,13 @@ def render_job(
     Raises UsageError on a placeholder that the template names and nobody fills.
     """
     site = directives.reaching_all_hosts(site)
-    shared = _shared(study, [run.config for run in _one_of_each(runs)])
     return _fill(
         templates / "job.sh.j2",
         **_around(study, site, folder, "run", _CURE_HERE),
-        **_runs(study, text, site, runs, shared),
+        **_runs(study, text, site, runs, None),
         directives=[],
         job=None,
         launch_args=site.mpirun_args,
-        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
     )
 
 
@@ -63,17 +57,18 @@ def render_batch(
 
     Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
     """
-    site, calibration = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
-    own = [name for name in study.fields if name not in shared]
-    plain = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+    site = request.site
+    # at the baseline's batch, else at the smallest of the job
+    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
+    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
+    calibration = calibration_of(study, batch, job.block)
     nodes = sorted({nodes_of(run.config.world_size, site) for run in job.runs})
     # what the doctor is asked besides the cells
     doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
     return _fill(
         templates / "job.sh.j2",
         **_around(study, site, folder, "submit", _CURE),
-        **_runs(study, text, site, job.runs, shared),
+        **_runs(study, text, site, job.runs, calibration),
         directives=directives.directives(study, request, job),
         job=job,
         counts=", ".join(map(str, nodes)),
@@ -81,8 +76,6 @@ def render_batch(
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
         launch_args=directives.step_args(site),
-        common=[shlex.join(calibration.to_words(name)) for name in shared],
-        calibration=shlex.join(_words(calibration, plain)),
         preflight=shlex.join(doctor),
         cells=sorted({run.point.cell for run in job.runs} - {"single"}),
     )
@@ -105,13 +98,23 @@ def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> di
 
 
 def _runs(
-    study: Study, text: str, site: Site, runs: Sequence[Run], shared: Sequence[str]
+    study: Study, text: str, site: Site, runs: Runs, calibration: RunConfig | None
 ) -> dict[str, object]:
+    """The runs and the calibration: what they share, and what each says on its own line."""
+    plain = [calibration] if calibration else []
+    configs = [*(run.config for run in _one_of_each(runs)), *plain]
+    # all that [run] says, defaults too, lest a later default change them; what `single` is left out
+    # of goes to each run's own line
+    names = ("study", *study.fields)
+    shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     own = [name for name in study.fields if name not in shared]
+    alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
         "own_env": directives.own_env(site),
+        "common": [shlex.join(configs[0].to_words(name)) for name in shared],
+        "calibration": shlex.join(word for config in plain for word in _words(config, alone)),
         "blocks": _blocks(runs, [*OWNED_FIELDS, *own]),
         "total": len(runs),
     }
@@ -153,13 +156,6 @@ def _words(config: RunConfig, names: Sequence[str]) -> list[str]:
     return [word for name in names for word in config.to_words(name)]
 
 
-def _calibration(study: Study, job: Job) -> RunConfig:
-    """At the baseline's batch, else at the smallest of the job."""
-    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
-    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
-    return calibration_of(study, batch, job.block)
-
-
 def _end_of(text: str) -> str:
     """A word that ends a here-document and is no line of the text."""
     word = "END_OF_STUDY"
@@ -168,20 +164,12 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
-    """The fields that all runs share: all that [run] says, defaults too, lest a later default
-    change them. What `single` is left out of goes to each run's own line.
-    """
-    names = ("study", *study.fields)
-    return [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
-
-
-def _one_of_each(runs: Sequence[Run]) -> list[Run]:
+def _one_of_each(runs: Runs) -> list[Run]:
     """One run of every point: its runs differ in fields of Role.PER_RUN alone."""
     return list({run.point: run for run in runs}.values())
 
 
-def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
+def _blocks(runs: Runs, fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     per_run = fields_with(Role.PER_RUN)

@@ -25,28 +25,22 @@ class Site(Table):
     name: str = Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="the file's without .toml")
     title: Line = Field(min_length=1, description="what the machine is, in a few words")
     status: Literal["active", "retired"] = Field("active", description="whether it takes jobs")
-    scheduler: Literal["none", "slurm"] = Field(
-        "none", description="who hands out nodes; 'none': the script runs where it is started"
-    )
+    scheduler: Literal["none", "slurm"] = Field("none", description="who hands out nodes")
     launch: Literal["mpirun", "srun", "ibrun"] = Field(description="the launcher of all cells")
     launch_args: tuple[str, ...] = Field((), description="further arguments of srun or ibrun")
     mpirun_args: tuple[str, ...] = Field((), description="arguments of mpirun before -n RANKS")
     hostfile: Line = Field("", description="mpirun's, where ranks run on other machines than this")
     mpi: Word = Field("", description="srun --mpi, of `srun --mpi=list`; default: the site's own")
-    transport: Transport = Field(
-        "none", description="what frameworks travel on if a study does not say: nccl, mpi, gloo"
-    )
+    transport: Transport = Field("none", description="where a study names none: nccl, mpi, gloo")
     slurm_min_version: Line = Field("", description="oldest Slurm for all this, for people")
-    verified_on: date | None = Field(
-        None, description="the day a study was last run there; left out: never"
-    )
+    verified_on: date | None = Field(None, description="the day a study was last run there")
     doc_date: Line = Field("", description="date or version of the documentation used")
     sources: tuple[Line, ...] = Field((), description="that documentation")
     notes: tuple[Line, ...] = Field((), description="printed into every job script")
     access: tables.Access = Field(tables.Access(), description="where jobs go and who pays")
     directives: tables.Directives = Field(tables.Directives(), description="what sbatch refuses")
     noise: Float | None = Field(
-        None, gt=0, le=1, description="paired sd to price with before a pilot, 0.02 is 2 %"
+        None, gt=0, le=1, description="paired sd for the price, 0.02 is 2 %"
     )
     node: tables.Node = Field(tables.Node(), description="one node")
     gpu: tables.Gpu = Field(tables.Gpu(), description="how GPUs are asked for")
@@ -129,12 +123,9 @@ def _count_rules(s: Site) -> Iterator[_Rule]:
 def _request_rules(s: Site) -> Iterator[_Rule]:
     kind, _, masks = s.cpu.bind.partition(":")
     given = len(masks.split(","))
-    message = f"cpu.bind names {given} masks for {s.ranks_per_node} ranks on a node"
-    yield (
-        kind in ("mask_cpu", "map_cpu") and given != s.ranks_per_node,
-        "cpu.bind",
-        f"{message}; give one for each",
-    )
+    wrong = kind in ("mask_cpu", "map_cpu") and given != s.ranks_per_node
+    message = f"cpu.bind names {given} masks for {s.ranks_per_node} ranks on a node; give each one"
+    yield wrong, "cpu.bind", message
     most, lead_s = s.limits.max_minutes, s.policy.signal_lead_s
     message = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run; use less"
     yield most is not None and most * 60 <= 2 * lead_s, "policy.signal_lead_s", message
@@ -152,9 +143,7 @@ def _env_rules(s: Site) -> Iterator[_Rule]:
         facts = CATALOGUE[backend]
         for name in variables:
             key, knobs = f"{table}.{name}", ", ".join(facts.knobs.get("tuned", ()))
-            message = (
-                f"{key}: {name} is also in env, which is for all backends; drop one of the two"
-            )
+            message = f"{key}: {name} is also in env, which is for all; drop one of the two"
             yield name in s.env, key, message
             message = f"{key}: {facts.short_label}'s settings are the study's: {knobs}"
             yield name.startswith(facts.env_prefixes), key, message

@@ -36,37 +36,27 @@ class Directives(Table):
 class Node(Table):
     cores: Count | None = Field(None, description="physical cores for jobs; left out: unknown")
     threads_per_core: Int = Field(1, ge=1, le=1024, description="CPUs of a core as Slurm counts")
-    gpus: Int = Field(
-        0, ge=0, le=1024, description="GPUs as Slurm counts (MI250X: 8 dies); 0: ranks use the CPU"
-    )
+    gpus: Int = Field(0, ge=0, le=1024, description="as Slurm counts them: an MI250X is two")
     gpu: Line = Field("", description="what the GPUs are, for people")
     vendor: Literal["none", "cuda", "rocm"] = Field("none", description="whose GPUs")
     interconnect: Line = Field("", description="what joins the nodes, for people")
 
 
 class Gpu(Table):
-    request: Ways = Field(
-        "gpus-per-node", description="the option for them; 'none': nodes come with theirs"
-    )
+    request: Ways = Field("gpus-per-node", description="option; 'none': nodes come with them")
     bind: Word = Field("", description="srun --gpu-bind; default: a rank sees all GPUs of its node")
 
 
 class Cpu(Table):
     ranks_per_node: Count | None = Field(None, description="default: one per GPU")
     per_rank: Count = Field(1, description="--cpus-per-task of sbatch and srun")
-    threads: Int | None = Field(
-        None, ge=1, le=4096, description="compute threads of a rank where the study does not say"
-    )
-    bind: Word = Field(
-        "", description="srun --cpu-bind, as 'cores' or 'mask_cpu:...' with a mask for each rank"
-    )
+    threads: Int | None = Field(None, ge=1, le=4096, description="where the study does not say")
+    bind: Word = Field("", description="srun --cpu-bind: 'cores', or 'mask_cpu:...' for each rank")
     hint: Word = Field("", description="sbatch --hint, as in 'nomultithread'")
 
 
 class Network(Table):
-    ifname: Word = Field(
-        "", description="interfaces for NCCL, comma-separated; Gloo takes the first; default: any"
-    )
+    ifname: Word = Field("", description="interfaces for NCCL, with commas; Gloo takes the first")
 
 
 class Setup(Table):
@@ -96,13 +86,8 @@ class Paths(Table):
 
 
 class Policy(Table):
-    layout: Layout = Field(
-        "blocks",
-        description="'blocks': a job for each node count of a block; 'single': one for all",
-    )
+    layout: Layout = Field("blocks", description="a job per node count of a block, or a single one")
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
     requeue: Bool = Field(False, description="start again after a preemption or a dead node")
     no_kill: Bool = Field(False, description="outlive a lost node: do the runs that need it not")
-    signal_lead_s: Int = Field(
-        120, ge=30, le=86_400, description="seconds before its end at which a job is told to stop"
-    )
+    signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")

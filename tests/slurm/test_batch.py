@@ -22,7 +22,7 @@ from slurm.submit import cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
-from tests.slurm.studies import ROOT, write
+from tests.slurm.studies import ROOT, SMALL, write
 
 
 class Cluster:
@@ -494,6 +494,17 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     }
 
 
+def test_a_run_that_failed_takes_no_pair_of_another_variant_with_it(tmp_path: Path) -> None:
+    source = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+    statuses = open_work(Asked(str(source), "testcluster", tmp_path)).statuses
+    wide = [s for s in statuses if s.run.point.cell != "single"]
+    done = [replace(s, state="failed" if s is wide[0] else "ok") for s in statuses]
+    again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
+    assert len(again) == 2
+    assert wide[0].run in again
+    assert {run.point.variant for run in again} == {wide[0].run.point.variant}
+
+
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n002-b00")
     assert {run.config.world_size for run in runs_again(cluster)} == {1, 2}
@@ -530,7 +541,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
-        "the study names no expected_run_s)",
+        "no expected_run_s is named)",
         "1 blocks = 0.1 node-h, no interval from one block on each ratio (a "
         "paired sd of 5.8 % assumed, as on "
         "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give "

@@ -89,7 +89,7 @@ BAD: list[tuple[str, str, int, str]] = [
         MORE,
         f'{MORE}\n[env]\nMV2_X = "1"\n[env_per_backend.horovod]\nMV2_X = "0"',
         25,
-        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all backends; drop one",
+        "env_per_backend.horovod.MV2_X: MV2_X is also in env, which is for all; drop one of the",
     ),
     (
         MORE,
