@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
-from typer.models import OptionInfo
 
 from bench.config import UsageError
 from bench.study.definition import MAX_BLOCKS, MAX_SECONDS, Study
@@ -33,7 +32,7 @@ def _results(text: str | Path) -> Path:
     return Path(text)
 
 
-def _up_to(most: int, text: str) -> OptionInfo:
+def _up_to(most: int, text: str) -> Any:
     return Option(min=1, max=most, help=text)
 
 
