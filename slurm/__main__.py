@@ -24,7 +24,7 @@ try:
     from bench.study.disk import write_whole
     from bench.study.status import count, table
     from slurm import here, states, submit
-    from slurm.directives import REPORT, report_minutes
+    from slurm.directives import REPORT, job_name, report_minutes
     from slurm.session import Asked, Work, open_work, short
     from slurm.states import JobState
 except ModuleNotFoundError as absent:
@@ -240,7 +240,9 @@ def wait(
     if work.todo:  # why, as far as the jobs know
         _say_jobs(known)
     elif report is not None and report.state == states.REPORTED:
-        print(states.said_by(work, REPORT, report), end="")  # the answer
+        output = work.folder.path / "jobs" / f"{job_name(work.study, REPORT)}-{report.id}.out"
+        if output.exists():
+            print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
     elif report is not None:
         print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
     return _close(work, ["resume", *asked.words()])

@@ -1,4 +1,4 @@
-"""Run a job script on this machine, follow its runs by their logs, and pass signals on to it."""
+"""Run a job script on this machine, and show how the runs of a study go, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from bench.config import UsageError
-from bench.study.status import look, seconds_left
-from slurm.progress import Show, display
+from bench.study.status import duration, look, seconds_left
 from slurm.session import Work
 
 _POLL_S = 1.0
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]  # Windows lacks one
+# runs done, what goes on ('': nothing does), seconds left
+Show = Callable[[int, str, float | None], None]
 
 
 def find_launcher(hostfile: str) -> None:
@@ -30,8 +31,7 @@ def find_launcher(hostfile: str) -> None:
     if hostfile and not Path(hostfile).is_file():
         form = "mpirun's hostfile, one line for each host, as in 'node1 slots=4'"
         raise UsageError(f"{hostfile} is not there: {form}; write it")
-    venv = Path(".venv/bin")
-    path = f"{venv.absolute()}{os.pathsep}{os.environ.get('PATH', '')}" if venv.is_dir() else None
+    path = f"{Path('.venv/bin').absolute()}{os.pathsep}{os.environ.get('PATH', '')}"
     name = os.environ.get("MPIRUN", "mpirun")
     if shutil.which(name, path=path) is None:
         cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
@@ -111,3 +111,44 @@ def _has_ended(log: Path) -> bool:
             return b'"event": "exit"' in file.read()
     except FileNotFoundError:
         return False
+
+
+def display(total: int) -> AbstractContextManager[Show]:
+    """How to show the progress of `total` runs where standard output goes to."""
+    return _bar(total) if sys.stdout.isatty() else _lines(total)
+
+
+@contextmanager
+def _lines(total: int) -> Iterator[Show]:
+    last = (0, "")
+
+    def show(done: int, current: str, left_s: float | None) -> None:
+        nonlocal last
+        if current and (done, current) != last:  # another estimate alone is no news
+            print(f"{done}/{total} runs done, {current}, {_left(left_s)}", flush=True)
+            last = (done, current)
+
+    yield show
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Show]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, auto_refresh=False) as progress:
+        task = progress.add_task("", total=total)
+        last = (0, "")
+
+        def show(done: int, current: str, left_s: float | None) -> None:
+            nonlocal last
+            text = f"{current}, {_left(left_s)}" if current else ""
+            if (done, text) != last:  # redrawn only then: the ranks need the cores
+                progress.update(task, completed=done, description=text, refresh=True)
+                last = (done, text)
+
+        yield show
+
+
+def _left(left_s: float | None) -> str:
+    return duration(left_s) + ("" if left_s is None else " left")

@@ -11,9 +11,8 @@ from bench.config import UsageError
 from bench.study.jobs import read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
-from slurm.directives import job_name
 from slurm.fit import ids_with
-from slurm.progress import display
+from slurm.here import display
 from slurm.session import Asked, Work, open_work
 from slurm.slurm_commands import Queued
 
@@ -82,12 +81,6 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
         return "vanished: " + ("it began and left no end" if own else "it never began")
 
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
-
-
-def said_by(work: Work, job: str, known: JobState) -> str:
-    """What a job printed; '' where its output is not in the study's folder."""
-    output = work.folder.path / "jobs" / f"{job_name(work.study, job)}-{known.id}.out"
-    return output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
 
 
 def no_report(work: Work, report: JobState) -> str:
