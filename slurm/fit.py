@@ -23,12 +23,9 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all: runs that share an allocation, in their order.
+    """One block at one node count, or at all: runs that share an allocation, in their order."""
 
-    `id` names the job's files; with the study's name in front, the job in the queue.
-    """
-
-    id: str
+    id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
     block: int
     runs: tuple[Run, ...]
@@ -45,10 +42,9 @@ def _job_id(block: int, nodes: int) -> str:
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged
-    if it names none. `nodes`, from the command line, goes before the study's own.
+    """The study with ranks, transports and devices in place of nodes and bare frameworks, if any.
 
-    Raises UsageError where the site does not allow it.
+    `nodes` goes before the study's own. Raises UsageError where the site does not allow it.
     """
     if not nodes and not study.needs_site:
         return study

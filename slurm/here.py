@@ -39,11 +39,9 @@ def find_launcher(hostfile: str) -> None:
 
 
 def execute(script: Path, lock: IO[str], work: Work) -> int | None:
-    """Run a job script under the study's lock and show how it goes; the signal that stopped it, or
-    None.
+    """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
 
-    The script gets a session of its own, so that Ctrl-C reaches it once, from here, as the SIGTERM
-    it forwards.
+    In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

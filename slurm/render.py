@@ -53,10 +53,7 @@ def render_job(
 def render_batch(
     study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES
 ) -> str:
-    """The Slurm script of one job, to read, edit and submit from the repository root.
-
-    Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
-    """
+    """The Slurm script of one job. Raises as `render_job`, and where the site forbids an option."""
     site = request.site
     # at the baseline's batch, else at the smallest of the job
     alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]

@@ -38,9 +38,7 @@ def _up_to(most: int, text: str) -> Any:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says; None and '' leave it to the study, the site or what was asked
-    before. Each command takes the options of some of these fields.
-    """
+    """What the command line says; every command takes some of these options."""
 
     study: Annotated[str, Argument(metavar="STUDY", help="a study file, or a shipped study's name")]
     site: Annotated[str, Option(help="a name in slurm/sites, or the path of your own")] = "local"
@@ -145,11 +143,9 @@ def short(path: Path, follow: bool = True) -> Path:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Sequence[tuple[str, str]]) -> list[Run]:
-    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block
-    that are.
+    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block.
 
-    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in
-    another state.
+    A pair is compared only if it ran in one allocation: others have other nodes, or other states.
     """
     reference_of = {candidate: reference for reference, candidate in pairs}
     groups: dict[object, list[RunStatus]] = {}

@@ -37,11 +37,10 @@ def find(program: str) -> None:
 
 
 def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ()) -> str:
-    """Submit one job script; its job id. Its output goes below `output`. Raises UsageError with
-    what sbatch said.
+    """Submit a job script that starts once the jobs `after` have ended, however they end; its id.
 
-    It starts once the jobs `after` have ended, however they ended. sbatch holds the study's `lock`
-    too: if we are killed, nobody else submits before it has ended and the job can be seen.
+    sbatch holds the study's `lock` too: if we are killed, nobody else submits before it has ended
+    and the job can be seen. Raises UsageError with what sbatch said.
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
@@ -54,11 +53,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """This user's jobs, pending and running; None where there is no squeue or it does not answer.
-
-    `clusters`: where jobs go if not to the default cluster, as for sbatch; squeue would not see
-    them there unasked.
-    """
+    """This user's jobs; None where squeue does not answer. `clusters`: where jobs go, if not here."""
     what = ["--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"]
     said = ask_cluster(["squeue", *_on(clusters), *what])
     if said is None:

@@ -48,8 +48,7 @@ def all_states(work: Work) -> dict[str, JobState]:
 def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
     """State of every job the last time it was submitted; `queue` None: Slurm cannot be asked.
 
-    Where it was submitted more than once, one that is still in the queue goes before a later one
-    that has left it.
+    Of several submissions one that is still in the queue goes before a later one that has left.
     """
     said = {
         path.stem: [event for event in read_events(path.read_bytes()) if event.job]

@@ -24,11 +24,10 @@ SHARED = "SHARED_FOLDERS"
 
 
 def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
-    """Submit every job that is neither in the queue nor done; lines to print, as it goes. Doing it
-    again changes nothing.
+    """Submit every job that is neither in the queue nor done, and with `report` one that reports
+    when they have ended; lines to print, as it goes. Doing it again changes nothing.
 
-    With `report`, a last job waits for all of them and writes the report. Where Slurm does not take
-    a job, those before it stay in the queue and are reported on; then raises UsageError.
+    Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     scripts(work := open_work(asked))  # every mistake comes out before anything is made
     slurm_commands.find("sbatch")
