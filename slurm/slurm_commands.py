@@ -53,7 +53,7 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
-    """This user's jobs; None where squeue does not answer. `clusters`: where jobs go, if not here."""
+    """This user's jobs, on these `clusters` if any are named; None where squeue does not answer."""
     what = ["--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"]
     said = ask_cluster(["squeue", *_on(clusters), *what])
     if said is None:
