@@ -1,18 +1,18 @@
-"""python -m slurm render | run | submit | wait | status | cancel STUDY: from a study to run logs,
-and what has become of them.
-"""
+"""python -m slurm COMMAND STUDY: from a study to run logs, and what has become of them."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import io
 import os
 import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from bench import version
 from bench.missing import give_up
@@ -21,86 +21,43 @@ try:
     import typer
 
     from bench.config import UsageError
-    from bench.study.definition import MAX_BLOCKS, MAX_SECONDS
     from bench.study.disk import write_whole
-    from bench.study.folder import RESULTS
     from bench.study.status import count, table
-    from slurm import slurm_commands, submit
-    from slurm.directives import REPORT, report_minutes
-    from slurm.session import Asked, Work, open_work, parse_nodes, short
-    from slurm.tables import Layout
+    from slurm import here, states, submit
+    from slurm.directives import REPORT, job_name, report_minutes
+    from slurm.session import Asked, Work, open_work, short
+    from slurm.states import JobState
 except ModuleNotFoundError as absent:
     give_up(absent)
 
 # in the environment: the command that goes on with a study, where it is not this one
 GO_ON = "STUDY_GO_ON"
-_COLOURS = {
-    "ok": "green",
-    "running": "cyan",
-    "planned": None,
-    "interrupted": "yellow",
-}  # any other is red
+_COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # else red
+_MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
-StudyArgument = Annotated[
-    str, typer.Argument(metavar="STUDY", help="a study file, or the name of a shipped study")
-]
-SiteOption = Annotated[
-    str,
-    typer.Option(help="where to run: the name of a file in slurm/sites, or the path of your own"),
-]
-BlocksOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=MAX_BLOCKS,
-        help="blocks in all; default: as many as the study plans, or as were added before",
-    ),
-]
+_RUNS = ("study", "site", "blocks", "results", "nodes", "time_limit_s")
+_JOBS = (*_RUNS, "minutes", "account", "layout", "noise")
+Command = Callable[..., Any]
 
 
-def _results(text: str | Path) -> Path:
-    if not str(text):
-        raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
-    return Path(text)
+def _options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
+    """Give a command these fields of `Asked` for its first parameter; `cluster`: site is a must."""
+    fields = dict(inspect.signature(Asked, eval_str=True).parameters)
+    if cluster:
+        fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
 
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            return command(Asked(**{name: given.pop(name) for name in names}), **given)
 
-ResultsOption = Annotated[
-    Path,
-    typer.Option(help="folder that holds one folder per study", parser=_results, metavar="FOLDER"),
-]
-NodesOption = Annotated[
-    str | None, typer.Option(metavar="1,2,4", help="node counts, instead of those of the study")
-]
-LimitOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=MAX_SECONDS, help="seconds a run may take, instead of the study's"),
-]
-MinutesOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, max=MAX_SECONDS // 60, help="minutes each job asks for; default: as it needs"
-    ),
-]
-LayoutOption = Annotated[
-    Layout | None,
-    typer.Option(
-        help="'blocks': a job for each node count; 'single': one for all of a block; default: the "
-        "site's",
-        show_default=False,
-    ),
-]
-AccountOption = Annotated[
-    str, typer.Option(help="project that is charged, where the site wants one")
-]
-NoiseOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=10,
-        help="paired sd to price with, 0.01 is 1 %; default: measured, else the site's",
-        show_default=False,
-    ),
-]
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        shared = [fields[name] for name in names]
+        called.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+        return called
+
+    return decorate
+
 
 app = typer.Typer(
     add_completion=False,
@@ -108,9 +65,7 @@ app = typer.Typer(
     help="Turn a study into job scripts; run or submit them, follow and resume them.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-site_app = typer.Typer(
-    add_completion=False, rich_markup_mode=None, help="Describe a cluster.", no_args_is_help=False
-)
+site_app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Describe a cluster.")
 app.add_typer(site_app, name="site")
 
 
@@ -120,76 +75,52 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-VersionOption = Annotated[
-    bool,
-    typer.Option(
-        "--version", help="print the version and stop", callback=_show_version, is_eager=True
-    ),
-]
+_VERSION = typer.Option(
+    "--version", help="print it and stop", callback=_show_version, is_eager=True
+)
 
 
 @app.callback()
-def _slurm(show_version: VersionOption = False) -> None: ...
+def _slurm(show_version: Annotated[bool, _VERSION] = False) -> None: ...
 
 
 @app.command()
+@_options(*_JOBS)
 def render(
-    study: StudyArgument,
-    site: SiteOption = "local",
-    blocks: BlocksOption = None,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-    time_limit_s: LimitOption = None,
-    minutes: MinutesOption = None,
-    account: AccountOption = "",
-    layout: LayoutOption = None,
-    noise: NoiseOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="folder to write all jobs of a cluster to")
-    ] = None,
-    job: Annotated[
-        str | None,
-        typer.Option(help="the job of a cluster to print, as in n004-b00; default: the largest"),
-    ] = None,
+    asked: Asked,
+    out: Annotated[Path | None, typer.Option(help="folder for all jobs of a cluster")] = None,
+    job: Annotated[str | None, typer.Option(help="as n004-b00; default: the largest")] = None,
 ) -> None:
     """Print the job script of what is left to do.
 
     That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the
     price, go to stderr.
     """
-    work = open_work(
-        Asked(study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout)
-    )
-    if work.request.site.scheduler == "slurm":
-        _render_jobs(work, noise, out, job)
-        return
-    if out or job or layout:
-        raise UsageError(
-            f"--out, --job and --layout are for a cluster's jobs, and site {site!r} has one "
-            f"script; leave them out"
-        )
+    work = open_work(asked)
+    local = work.site.scheduler == "none"
+    if local and (out or job or asked.layout):
+        rule = "--out, --job and --layout are for a cluster's jobs"
+        raise UsageError(f"{rule}, and site {asked.site!r} has one script; leave them out")
     _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
-    if work.todo:
+    if local and work.todo:
         _say(f"this script: {len(work.todo)} runs, {work.estimate}")
         print(work.script(), end="")
+    elif not local and work.jobs:
+        _render_jobs(work, asked.noise, out, job)
 
 
 def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | None) -> None:
-    _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
-    jobs = {job.id: job for job in work.jobs}
-    if not jobs:
-        return
-    chosen = jobs.get(only) if only else max(jobs.values(), key=lambda job: (job.nodes, -job.block))
-    if chosen is None:
-        raise UsageError(
-            f"--job {only}: no such job is left to do; choose one of {', '.join(jobs)}"
-        )
-    scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
-    scripts |= {REPORT: work.report_script()} if out else {}
     from slurm.cost import lines
 
-    for line in lines(work, noise):
-        _say(line)
+    jobs = {job.id: job for job in work.jobs}
+    chosen = jobs.get(only) if only else max(jobs.values(), key=lambda job: (job.nodes, -job.block))
+    if chosen is None:
+        choice = ", ".join(jobs)
+        raise UsageError(f"--job {only}: no such job is left to do; choose one of {choice}")
+    scripts = {job.id: work.batch_script(job) for job in (jobs.values() if out else [chosen])}
+    if out:
+        scripts[REPORT] = work.report_script()
+    _say("\n".join(lines(work, noise)))
     if out is None:
         _say(f"this script: {chosen.id}; --job names another, --out FOLDER writes all")
         print(scripts[chosen.id], end="")
@@ -201,28 +132,19 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-def run(
-    study: StudyArgument,
-    site: SiteOption = "local",
-    blocks: BlocksOption = None,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-    time_limit_s: LimitOption = None,
-) -> int:
+@_options(*_RUNS)
+def run(asked: Asked) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
     What failed, timed out or was interrupted before is done again; its logs are kept as
     ID.attempt-1.jsonl.
     """
-    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
     work = open_work(asked)  # every mistake comes out before anything is made
-    if work.request.site.scheduler != "none":
-        raise UsageError(
-            f"site {site!r} hands out its nodes through Slurm; use: python -m slurm submit "
-            f"{study} --site {site}"
-        )
+    if work.site.scheduler != "none":
+        cure = f"use: python -m slurm submit {asked.study} --site {asked.site}"
+        raise UsageError(f"site {asked.site!r} hands out its nodes through Slurm; {cure}")
     work.folder.check_own()
-    slurm_commands.find_launcher(work.request.site.hostfile)
+    here.find_launcher(work.site.hostfile)
     with work.folder.lock() as lock:
         work = open_work(asked, locked=True)
         _check_machine(work)
@@ -233,200 +155,135 @@ def run(
         for status in work.statuses:
             if status.state not in ("ok", "planned"):
                 work.folder.set_aside(status.run.log)
-        site_name = work.request.site.name
-        script = work.folder.add_job(
-            lock, work.script(), site=site_name, blocks=work.blocks, runs=len(work.todo)
-        )
-        print(
-            f"{work.study.name}: {len(work.todo)} runs on {work.request.site.title}, "
-            f"{work.estimate}; {script}",
-            flush=True,
-        )
-        stopped_by = slurm_commands.execute(
-            script, lock, work.statuses, work.todo, work.study.expected_run_s
-        )
-        return _close(
-            open_work(asked, locked=True), shlex.join(["run", *asked.words()]), stopped_by
-        )
+        facts = {"site": work.site.name, "blocks": work.blocks, "runs": len(work.todo)}
+        script = work.folder.add_job(lock, work.script(), **facts)
+        what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
+        print(f"{what}, {work.estimate}; {script}", flush=True)
+        stopped_by = here.execute(script, lock, work)
+        return _close(open_work(asked, locked=True), ["run", *asked.words()], stopped_by)
 
 
 def _check_machine(work: Work) -> None:
-    """Raise UsageError where the folder's runs were made elsewhere: blocks of two machines are not
-    one study.
-    """
-    if work.request.site.hostfile:
-        return
-    here = socket.gethostname()
-    elsewhere = {host for status in work.statuses for host in status.hosts} - {here}
-    if elsewhere:
-        raise UsageError(
-            f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}, and this is "
-            f"{here}: a study stays on one "
-            "machine; choose another --results"
-        )
+    """Raise UsageError where runs were made elsewhere: blocks of two machines are no study."""
+    this = socket.gethostname()
+    elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
+    if elsewhere and not work.site.hostfile:
+        found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
+        rule = "a study stays on one machine; choose another --results"
+        raise UsageError(f"{found}, and this is {this}: {rule}")
 
 
-def _close(work: Work, again: str, stopped_by: int | None) -> int:
+def _close(work: Work, again: Sequence[str], stopped_by: int | None = None) -> int:
     """Say how it ended and what goes on with it; 0 if every run is ok."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
     if work.todo:
-        print(f"go on with: {os.environ.get(GO_ON) or f'{_python()} -m slurm {again}'}")
-    if stopped_by is not None:
-        return 128 + stopped_by
-    return 1 if work.todo else 0
+        command = f"{_python()} -m slurm {shlex.join(again)}"
+        print(f"go on with: {os.environ.get(GO_ON) or command}")
+    return 128 + stopped_by if stopped_by is not None else int(bool(work.todo))
 
 
 def _python() -> str:
     """This Python as it is started from here: by its name if that finds it, else by its path."""
-    name = Path(sys.executable).name
-    return (
-        name
-        if shutil.which(name) == sys.executable
-        else shlex.quote(str(short(Path(sys.executable), follow=False)))
-    )
+    path = Path(sys.executable)
+    found = shutil.which(path.name) == sys.executable
+    return path.name if found else shlex.quote(str(short(path, follow=False)))
 
 
 @app.command("submit")
+@_options(*_JOBS, cluster=True)
 def submit_jobs(
-    study: StudyArgument,
-    site: SiteOption,
-    blocks: BlocksOption = None,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-    time_limit_s: LimitOption = None,
-    minutes: MinutesOption = None,
-    account: AccountOption = "",
-    layout: LayoutOption = None,
-    noise: NoiseOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print jobs and price; submit nothing")
-    ] = False,
-    no_report: Annotated[
-        bool,
-        typer.Option("--no-report", help="submit no job that reports when the others have ended"),
-    ] = False,
+    asked: Asked,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="submit no report job")] = False,
 ) -> None:
     """Submit a job for every block and node count of which runs are missing; also resumes.
 
     Jobs in the queue are left alone, so the same command may be given again at any time.
     """
-    asked = Asked(
-        study, site, results, blocks, _nodes(nodes), time_limit_s, minutes, account, layout
-    )
-    work = open_work(asked)
-    submit.scripts(work)  # a missing account or a forbidden option comes out before the price
     from slurm.cost import lines
 
-    for line in lines(work, noise) if work.jobs else []:
-        print(line)
-    if work.jobs and not no_report:
-        most = report_minutes(work.request.site)
-        print(
-            f"then, when all have ended, the report: 1 node, at most {most} min (--no-report "
-            f"leaves it out)"
-        )
+    work = open_work(asked)
+    submit.scripts(work)  # a missing account or a forbidden option comes out before the price
+    if work.jobs:
+        print(*lines(work, asked.noise), sep="\n")
+        if not no_report:
+            price = f"1 node, at most {report_minutes(work.site)} min"
+            print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
-    try:
-        said = submit.submit_missing(asked, not no_report)
-    except submit.Refused as refused:
-        print(*refused.lines, sep="\n", flush=True)
-        raise
-    print(*said, sep="\n", flush=True)
+    for line in submit.submit_missing(asked, not no_report):
+        print(line, flush=True)
 
 
-app.command(
-    "resume",
-    help="The same as submit: what is missing is submitted, what is in the queue is left alone.",
-)(submit_jobs)
+again = "The same as submit: what is missing is submitted, what is in the queue is left alone."
+app.command("resume", help=again)(submit_jobs)
 
 
 @app.command()
+@_options(*_RUNS, cluster=True)
 def wait(
-    study: StudyArgument,
-    site: SiteOption,
-    blocks: BlocksOption = None,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-    time_limit_s: LimitOption = None,
-    poll_s: Annotated[
-        float, typer.Option(min=0.1, help="seconds between two looks at the queue")
-    ] = 10,
+    asked: Asked,
+    poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between looks at the queue")] = 10,
 ) -> int:
     """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else
     with 1.
 
     Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
-    asked = Asked(study, site, results, blocks, _nodes(nodes), time_limit_s)
-    work = submit.wait_for_jobs(asked, poll_s)
-    states = submit.all_states(work)
-    report = states.get(REPORT)
+    work = states.wait_for_jobs(asked, poll_s)
+    known = states.all_states(work)
+    report = known.get(REPORT)
     if work.todo:  # why, as far as the jobs know
-        _say_jobs(states)
-    elif report is not None and report.state != submit.REPORTED:
-        print(
-            f"{REPORT}  job {report.id}  {report.state}; make it here: python -m plots report "
-            f"{work.folder.path}"
-        )
+        _say_jobs(known)
+    elif report is not None and report.state == states.REPORTED:
+        output = work.folder.path / "jobs" / f"{job_name(work.study, REPORT)}-{report.id}.out"
+        if output.exists():
+            print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
     elif report is not None:
-        print(submit.said_by(work, REPORT, report), end="")  # the answer
-    return _close(work, shlex.join(["resume", *asked.words()]), None)
+        print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
+    return _close(work, ["resume", *asked.words()])
 
 
 @app.command()
-def cancel(
-    study: StudyArgument,
-    site: SiteOption,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-) -> None:
+@_options("study", "site", "results", "nodes", cluster=True)
+def cancel(asked: Asked) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
-    for line in submit.cancel_all(Asked(study, site, results, nodes=_nodes(nodes))):
-        print(line)
+    print(*submit.cancel_all(asked), sep="\n")
 
 
 @app.command()
-def status(
-    study: StudyArgument,
-    site: SiteOption = "local",
-    blocks: BlocksOption = None,
-    results: ResultsOption = RESULTS,
-    nodes: NodesOption = None,
-    time_limit_s: LimitOption = None,
-) -> None:
+@_options(*_RUNS)
+def status(asked: Asked) -> None:
     """Print the state of every run, and under Slurm of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
     world; it is ok if its own log proves it, and only then. Below a run that went wrong stand the
     last words of its ranks.
     """
-    work = open_work(Asked(study, site, results, blocks, _nodes(nodes), time_limit_s))
+    work = open_work(asked)
     statuses = work.statuses
-    if work.request.site.scheduler == "slurm":
-        states = submit.all_states(work)
-        statuses = submit.look_at_jobs(work, states)
-        _say_jobs(states)
+    if work.site.scheduler == "slurm":
+        known = states.all_states(work)
+        statuses = states.look_at_jobs(work, known)
+        _say_jobs(known)
     for run_id, state, rest, words in table(statuses):
         padding = " " * (15 - len(state)) if rest else ""
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS.get(state, 'red'))}{padding}{rest}")
         for line in words:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
-    print(
-        f"{work.study.name}: {work.blocks} blocks ({work.folder.planned_blocks(work.study)} "
-        f"planned), {count(statuses)}"
-    )
+    planned = work.folder.planned_blocks(work.study)
+    print(f"{work.study.name}: {work.blocks} blocks ({planned} planned), {count(statuses)}")
     if all(status.state == "planned" for status in statuses):
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 
 
-def _say_jobs(states: Mapping[str, submit.JobState]) -> None:
-    for job, known in sorted(states.items()):
-        print(f"{job}  job {known.id}  {known.state}")
+def _say_jobs(known: Mapping[str, JobState]) -> None:
+    for name, job in sorted(known.items()):
+        print(f"{name}  job {job.id}  {job.state}")
 
 
 @site_app.command("new")
@@ -440,18 +297,12 @@ def new_site(
     print(f"{path} written; correct it, then: python -m slurm submit weak --site {path} --dry-run")
 
 
-def _nodes(text: str | None) -> tuple[int, ...]:
-    return () if text is None else parse_nodes(text)
-
-
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake in one line, 128 + n stopped
-    by signal n.
-    """
+    """Exit code: 0 done, 1 some runs are not ok, 2 the user's mistake, 128 + n by signal n."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -466,19 +317,15 @@ def main() -> int:
         return 2
 
 
-_MOST_CHARACTERS = 800
-
-
 def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    elif isinstance(error, UsageError):
-        text = str(error)
-    else:
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, typer.TyperException):
+        message = error.format_message() if hasattr(error, "format_message") else text
         text = message.replace("Value error, ", "").rstrip(". \n") + "; see python -m slurm --help"
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
-    half = _MOST_CHARACTERS // 2  # a file may hold a value of any length
+    half = _MOST_CHARACTERS // 2
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:half]} ... {line[-half:]}"
 
 

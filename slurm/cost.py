@@ -1,23 +1,25 @@
-"""What a study costs before it is submitted: jobs, node-hours, and the half-width to expect of its
-intervals.
-"""
+"""What a study costs before it is submitted, and the half-width to expect of its intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from bench.config import RunConfig, UsageError
 from bench.record import read_run
 from bench.study.definition import Study
+from bench.study.jobs import read_records
 from bench.study.plan import Point, Run
 from bench.study.status import RunStatus
 from slurm.directives import Request
-from slurm.fit import CALIBRATIONS, START_S, Job, minutes
+from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
 from slurm.fit import jobs as made_of
 from slurm.session import Work
 from slurm.site import Site
-from slurm.times import Times, of_other_studies, run_times
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -26,6 +28,9 @@ Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison,
 # of freedom), all on shared machines of two cores. Nodes of one's own may do better, which a pilot
 # shows; a price that promises too much costs a study.
 ASSUMED_NOISE = 0.058
+_MOST_LOGS = 200  # of another study: enough for a median, and read in a second
+_WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
+_STEPS = ("warmup_steps", "windows", "steps_per_window")
 
 
 @dataclass(frozen=True)
@@ -37,73 +42,54 @@ class Noise:
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
-    """All that is to be known before submitting: the site's provenance, jobs, node-hours, and what
-    they buy.
-    """
-    jobs, site = work.jobs, work.request.site
+    """All to be known before submitting: provenance, jobs, node-hours, and what they buy."""
+    jobs, site = work.jobs, work.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
     measured = noise(work.statuses, work.study.pairs, assumed, site.noise)
     bought = precision(work.blocks, node_hours(jobs, times), measured, work.study.margin)
     left = len({job.block for job in jobs})
-    rest = (
-        ""
-        if left == work.blocks
-        else f"; the node-h are those of the {left} blocks with runs to do"
-    )
+    if left != work.blocks:
+        bought += f"; the node-h are those of the {left} blocks with runs to do"
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
-    return [*said, *_dearer(jobs, times, site), bought + rest]
+    if site.policy.layout == "single":
+        said.append(_against_blocks(jobs, times, site))
+    return [*said, bought]
 
 
-def _dearer(jobs: Sequence[Job], times: Times, site: Site) -> list[str]:
-    """What the layout 'single' costs beside the other one: nodes idle, and are paid for, while
-    fewer are measured.
-    """
-    if site.policy.layout == "blocks":
-        return []
+def _against_blocks(jobs: Sequence[Job], times: Times, site: Site) -> str:
+    """Nodes idle in the layout 'single', and are paid for, while fewer are measured."""
     apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
-    hours = [_hours(node_hours(each, times)) for each in (jobs, apart)]
-    return [
-        f"layout 'single': about {hours[0]} node-h in {len(jobs)} jobs, against {hours[1]} in "
-        f"{len(apart)} with 'blocks'"
-    ]
+    here, there = (_hours(node_hours(each, times)) for each in (jobs, apart))
+    against = f"against {there} in {len(apart)} with 'blocks'"
+    return f"layout 'single': about {here} node-h in {len(jobs)} jobs, {against}"
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> list[str]:
     """One line for each node count, and the sum."""
+    asked = {job.id: minutes(job, study, request.site, request.minutes) for job in jobs}
     rows = []
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
-        asked = max(minutes(job, study, request.site, request.minutes) for job in members)
+        runs, most = sum(len(job.runs) for job in members), max(asked[job.id] for job in members)
         rows.append(
-            f"{nodes:5d} node(s): {len(members):3d} jobs, "
-            f"{sum(len(job.runs) for job in members):4d} runs, "
-            f"at most {asked} min each, about {_hours(node_hours(members, times))} node-h"
+            f"{nodes:5d} node(s): {len(members):3d} jobs, {runs:4d} runs, at most {most} min each, "
+            f"about {_hours(node_hours(members, times))} node-h"
         )
-    likely = node_hours(jobs, times)
-    most = sum(job.nodes * minutes(job, study, request.site, request.minutes) / 60 for job in jobs)
-    return [
-        *rows,
-        f"{len(jobs)} jobs, about {_hours(likely)} node-h, at most {_hours(most)} node-h "
-        f"({times.source})",
-    ]
+    likely = _hours(node_hours(jobs, times))
+    at_most = _hours(sum(job.nodes * asked[job.id] / 60 for job in jobs))
+    total = f"{len(jobs)} jobs, about {likely} node-h, at most {at_most} node-h ({times.source})"
+    return [*rows, total]
 
 
 def node_hours(jobs: Iterable[Job], times: Times) -> float:
-    """Node-hours that jobs are expected to take;
-    a calibration takes what a run of one rank does.
-    """
+    """Node-hours that jobs may well take; a calibration takes what a run of one rank does."""
     return sum(job.nodes * _seconds(job, times) / 3600 for job in jobs)
 
 
 def _seconds(job: Job, times: Times) -> float:
-    alone = job.runs[0].config.model_copy(
-        update={"backend": "single", "transport": "none", "world_size": 1}
-    )
-    return (
-        START_S
-        + sum(times.seconds(run.config) for run in job.runs)
-        + CALIBRATIONS * times.seconds(alone)
-    )
+    one_rank = {"backend": "single", "transport": "none", "world_size": 1}
+    calibrations = CALIBRATIONS * times.seconds(job.runs[0].config.model_copy(update=one_rank))
+    return START_S + sum(times.seconds(run.config) for run in job.runs) + calibrations
 
 
 def _hours(value: float) -> str:
@@ -126,40 +112,25 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
 
 
 def noise(
-    statuses: Iterable[RunStatus],
-    pairs: Pairs,
-    assumed: float | None,
-    of_site: float | None = None,
+    statuses: Iterable[RunStatus], pairs: Pairs, assumed: float | None, of_site: float | None = None
 ) -> Noise:
-    """What the user says, else from this study's own finished pairs, else what the site file or
-    this module assumes.
-    """
+    """What the user says, else of this study's own pairs, else of the site or as assumed here."""
     if assumed is not None:
         return Noise(assumed, f"a paired sd of {100 * assumed:g} % assumed")
     done = [status.run for status in statuses if status.state == "ok"]
     measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done], pairs)
     if measured is not None:
         sd, blocks = measured
-        return Noise(
-            sd, f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
-        )
-    sd, where = (
-        (ASSUMED_NOISE, "as on shared machines")
-        if of_site is None
-        else (of_site, "by the site file")
-    )
-    return Noise(
-        sd,
-        f"a paired sd of {100 * sd:g} % assumed, {where}; --noise says otherwise, a pilot "
-        f"measures it",
-    )
+        source = f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
+        return Noise(sd, source)
+    sd = ASSUMED_NOISE if of_site is None else of_site
+    where = "as on shared machines" if of_site is None else "by the site file"
+    more = "--noise says otherwise, a pilot measures it"
+    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; {more}")
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:
-    """Pooled sd over blocks of ln(candidate / reference), and the most blocks a comparison has.
-
-    None where none has two.
-    """
+    """Pooled sd over blocks of ln(candidate / reference) and the most blocks; None of one block."""
     from bench.study.stats import pooled_sd
 
     logs = {(run.point, run.config.block): math.log(rate) for run, rate in rates}
@@ -171,3 +142,71 @@ def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, 
                 by_point.setdefault(point, []).append(log - logs[other])
     sd = pooled_sd(by_point.values())
     return None if sd is None else (sd, max(map(len, by_point.values())))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run that ended ok, and the seconds from its launcher's start to its end."""
+
+    config: RunConfig
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that a run may well take, and a phrase that says where they are from."""
+
+    known: list[Timed]
+    assumed_s: float
+    source: str
+
+    def seconds(self, config: RunConfig) -> float:
+        """Median of the same point, else of as many ranks, else of all, else the assumption."""
+        same = [t.wall_s for t in self.known if _point(t.config) == _point(config)]
+        ranks = [t.wall_s for t in self.known if t.config.world_size == config.world_size]
+        every = [t.wall_s for t in self.known]
+        return statistics.median(same or ranks or every or [self.assumed_s])
+
+
+def _point(config: RunConfig) -> tuple[object, ...]:
+    return config.cell, config.settings, config.world_size, config.samples_per_rank, *_work(config)
+
+
+def _work(config: RunConfig) -> tuple[object, ...]:
+    return tuple(getattr(config, name) for name in (*_WORK, *_STEPS))
+
+
+def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
+    """From the study's own runs, else from those of others of equal work, else of any work."""
+    ended = [(s.run.config, s.wall_s) for s in statuses if s.state == "ok"]
+    own = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
+    there = [] if own else list(others)
+    works = {_work(s.run.config) for s in statuses}
+    alike = [timed for timed in there if _work(timed.config) in works]
+    assumed, known = assumed_s(study), own or alike or there
+    if not known:
+        half = "" if study.expected_run_s else ": half of time_limit_s, no expected_run_s is named"
+        return Times([], assumed, f"{assumed} s a run assumed{half}")
+    names = ", ".join(sorted({timed.config.study or "?" for timed in known}))
+    where = "" if own else f" of {names}" if alike else f" of {names}, which is other work"
+    runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"
+    median = statistics.median(timed.wall_s for timed in known)
+    return Times(known, assumed, f"run time {median:.0f} s measured in {runs}{where}")
+
+
+def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
+    """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
+    for record in sorted(folder.parent.glob("*/jobs.jsonl")):
+        try:
+            at_site = any(job.site == site for job in read_records(record))
+        except (UsageError, OSError):  # not this study's fault
+            continue
+        if not at_site or record.parent == folder:
+            continue
+        logs = sorted((record.parent / "runs").glob("*.jsonl"))
+        for log in [log for log in logs if ".attempt-" not in log.name][:_MOST_LOGS]:
+            with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged log
+                run = read_run(log)
+                wall_s = run.exit.get("wall_s")
+                if run.state == "ok" and run.config is not None and isinstance(wall_s, int | float):
+                    yield Timed(run.config, float(wall_s))

@@ -1,6 +1,4 @@
-"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time; pure
-functions of values.
-"""
+"""Fit a study to a site: full nodes become ranks, runs become jobs, and jobs get their time."""
 
 from __future__ import annotations
 
@@ -16,11 +14,8 @@ from bench.study.definition import Study
 from bench.study.files import check_plan
 from bench.study.plan import Run
 from slurm.site import Site
-from slurm.tables import Layout
 
-PREFLIGHT_S = (
-    300  # limit of the look at the launch: loading torch on all nodes, and every transport once
-)
+PREFLIGHT_S = 300  # limit of the look at the launch: torch on all nodes, every transport once
 EARLY_S = 60  # Slurm may warn a job so much earlier than it was asked to
 START_S = 60  # what a job usually takes before its first run
 CALIBRATIONS = 2
@@ -28,52 +23,45 @@ CALIBRATIONS = 2
 
 @dataclass(frozen=True)
 class Job:
-    """One block at one node count, or at all of them: runs that share an allocation of `nodes`, in
-    their random order.
-    """
+    """One block at one node count, or at all: runs that share an allocation, in their order."""
 
+    id: str  # names the job's files; with the study's name in front, the job in the queue
     nodes: int
     block: int
     runs: tuple[Run, ...]
-    layout: Layout = "blocks"
-
-    @property
-    def id(self) -> str:
-        """Names the job's files; with the study's name in front, the job in the queue."""
-        return job_id(self.block, self.nodes if self.layout == "blocks" else None)
 
 
-def job_id(block: int, nodes: int | None) -> str:
-    """The job of a block at one node count; None: at all."""
-    return f"{'all' if nodes is None else f'n{nodes:03d}'}-b{block:02d}"
+def ids_with(run: Run, site: Site) -> tuple[str, str]:
+    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
+    block, nodes = _place(run, site)
+    return _job_id(block, nodes), _job_id(block, 0)
+
+
+def _job_id(block: int, nodes: int) -> str:
+    return f"{f'n{nodes:03d}' if nodes else 'all'}-b{block:02d}"
 
 
 def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
-    """The study with ranks, transports and devices in place of nodes and bare frameworks; unchanged
-    if it names none.
+    """The study with ranks, transports and devices in place of nodes and bare frameworks, if any.
 
-    `nodes`, from the command line, goes before the study's own. Raises UsageError where the site
-    does not allow it.
+    `nodes` goes before the study's own. Raises UsageError where the site does not allow it.
     """
     if not nodes and not study.needs_site:
         return study
-    changes: dict[str, Any] = {
-        "cells": tuple(_cell(cell, study, site) for cell in study.cells),
-        "site": site.title,
-    }
-    counts = tuple(nodes) or study.nodes or _powers(study, site)
-    if counts:
+    cells = tuple(_cell(cell, study, site) for cell in study.cells)
+    changes: dict[str, Any] = {"cells": cells, "site": site.title}
+    # 1, 2, 4, ... up to the study's and the site's limit
+    powers = min(study.up_to_nodes or 0, site.limits.max_nodes).bit_length()
+    if counts := tuple(nodes) or study.nodes or tuple(2**k for k in range(powers)):
         _check_nodes(counts, site)
         full = tuple(dict.fromkeys(count * site.ranks_per_node for count in sorted(counts)))
         changes |= {"nodes": (), "up_to_nodes": None}
-        # one rank as well: each framework's own one-rank run stands beside the common baseline
-        changes |= (
-            {"world_sizes": tuple(dict.fromkeys((1, *full)))} if study.weak or study.strong else {}
-        )
-        changes |= (
-            {"batch": study.batch.model_copy(update={"world_sizes": full})} if study.batch else {}
-        )
-    changes["run"] = {**_run(changes["cells"], study, site), **study.run}
+        if study.weak or study.strong:
+            # one rank as well: each framework's own one-rank run stands beside the common baseline
+            changes["world_sizes"] = tuple(dict.fromkeys((1, *full)))
+        if study.batch:
+            changes["batch"] = study.batch.model_copy(update={"world_sizes": full})
+    changes["run"] = {**_run(cells, study, site), **study.run}
     fitted = study.model_copy(update=changes)
     check_plan(fitted, source)
     return fitted
@@ -85,26 +73,18 @@ def _cell(cell: str, study: Study, site: Site) -> str:
     if site.transport == "none":
         raise UsageError(
             f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
-            f"{site.name!r} names none; "
-            f"write transport in the site file, or a cell such as '{cell}/gloo' in the study"
+            f"{site.name!r} names none; write transport in the site file, or a cell such as "
+            f"'{cell}/gloo' in the study"
         )
     return f"{cell}/{site.transport}"
 
 
-def _powers(study: Study, site: Site) -> tuple[int, ...]:
-    """1, 2, 4, ... up to the study's and the site's limit."""
-    most = min(study.up_to_nodes or 0, site.limits.max_nodes)
-    return tuple(2**k for k in range(most.bit_length()))
-
-
 def _check_nodes(counts: Iterable[int], site: Site) -> None:
+    most = site.limits.max_nodes
     for count in counts:
-        if not 1 <= count <= site.limits.max_nodes:
-            raise UsageError(
-                f"{count} nodes: site {site.name!r} allows 1 to {site.limits.max_nodes} "
-                f"(limits.max_nodes); choose fewer, "
-                "or correct the site file"
-            )
+        if not 1 <= count <= most:
+            rule = f"site {site.name!r} allows 1 to {most} (limits.max_nodes)"
+            raise UsageError(f"{count} nodes: {rule}; choose fewer, or correct the site file")
 
 
 def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
@@ -120,9 +100,7 @@ def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
 
 
 def text_of(fitted: Study, study: Study, source: str) -> str:
-    """The study file to keep beside the logs: the author's own text,
-    or what the site made of it.
-    """
+    """The study file to keep beside the logs: the author's own, or what the site made of it."""
     import tomlkit  # here: it takes a tenth of a second to load
 
     if fitted == study:
@@ -136,20 +114,17 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
-    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones.
-
-    In the layout 'single' a job is as wide as its widest run: what is left of a block may fit fewer
-    nodes.
-    """
-    layout = site.policy.layout
+    """Runs as jobs, whole blocks first: a study that is stopped early has complete ones."""
     grouped: dict[tuple[int, int], list[Run]] = {}
     for run in runs:
         block, nodes = _place(run, site)
-        grouped.setdefault((block, nodes if layout == "blocks" else 0), []).append(run)
-    return [
-        Job(max(_place(run, site)[1] for run in members), block, tuple(members), layout)
-        for (block, _), members in sorted(grouped.items())
-    ]
+        grouped.setdefault((block, nodes if site.policy.layout == "blocks" else 0), []).append(run)
+    made = []
+    for (block, nodes), members in sorted(grouped.items()):
+        # of all counts as wide as the widest run: what is left of a block may fit fewer nodes
+        width = max(_place(run, site)[1] for run in members)
+        made.append(Job(_job_id(block, nodes), width, block, tuple(members)))
+    return made
 
 
 def _place(run: Run, site: Site) -> tuple[int, int]:
@@ -158,33 +133,19 @@ def _place(run: Run, site: Site) -> tuple[int, int]:
     return run.config.block, nodes_of(run.config.world_size, site)
 
 
-def ids_with(run: Run, site: Site) -> tuple[str, str]:
-    """The jobs that a run may be part of, of either layout: it must never be in two at once."""
-    block, nodes = _place(run, site)
-    return job_id(block, nodes), job_id(block, None)
-
-
 def nodes_of(world_size: int, site: Site) -> int:
-    """Nodes that a world fills. Raises UsageError where it leaves one half full, or is beyond the
-    site's limit.
-    """
-    per_node = site.ranks_per_node
-    if world_size > per_node and world_size % per_node:
-        raise UsageError(
-            f"world_size={world_size} does not fill nodes of {per_node} ranks (site "
-            f"{site.name!r}); "
-            f"use {world_size // per_node * per_node} or "
-            f"{math.ceil(world_size / per_node) * per_node}"
-        )
-    nodes = math.ceil(world_size / per_node)
-    _check_nodes([nodes], site)
-    return nodes
+    """Nodes that a world fills. Raises UsageError where one is half full, or they are too many."""
+    full, rest = divmod(world_size, site.ranks_per_node)
+    if full and rest:
+        rule = f"does not fill nodes of {site.ranks_per_node} ranks (site {site.name!r})"
+        cure = f"use {world_size - rest} or {world_size - rest + site.ranks_per_node}"
+        raise UsageError(f"world_size={world_size} {rule}; {cure}")
+    _check_nodes([full or 1], site)
+    return full or 1
 
 
 def expected_s(job: Job, study: Study) -> int:
-    """Seconds a job may well take before any run has ended: what it asks for must not depend on
-    where it is rendered.
-    """
+    """Seconds expected of a job by the study alone: a script must not depend on earlier runs."""
     return START_S + (len(job.runs) + CALIBRATIONS) * assumed_s(study)
 
 
@@ -194,26 +155,15 @@ def assumed_s(study: Study) -> int:
 
 
 def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
-    """Time to ask for: half as much again as expected, room for one run that hangs, the lead; at
-    most the site's limit.
-    """
-    most = site.limits.max_minutes
-    least = math.ceil((START_S + study.time_limit_s + site.policy.signal_lead_s + EARLY_S) / 60)
+    """Time to ask for: half as much again as expected, and room for one run that hangs."""
+    most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
+    least = math.ceil((START_S + tail_s + EARLY_S) / 60)
     if least > (asked or most or least):
-        raise UsageError(
-            f"{asked or most} minutes are too few for one run of at most {study.time_limit_s} s "
-            f"and its surroundings; "
-            f"use --minutes {least} or more, or --time-limit-s with less"
-        )
-    if asked is not None:
-        if most and asked > most:
-            raise UsageError(
-                f"--minutes {asked}: site {site.name!r} allows {most} (limits.max_minutes); use "
-                f"at most {most}"
-            )
-        return asked
-    seconds = (
-        PREFLIGHT_S + 1.5 * expected_s(job, study) + study.time_limit_s + site.policy.signal_lead_s
-    )
-    rounded = math.ceil(seconds / 300) * 5
-    return min(rounded, most) if most else rounded
+        rule = f"too few for one run of at most {study.time_limit_s} s and its surroundings"
+        cure = f"use --minutes {least} or more, or --time-limit-s with less"
+        raise UsageError(f"{asked or most} minutes are {rule}; {cure}")
+    if most and asked and asked > most:
+        rule = f"site {site.name!r} allows {most} (limits.max_minutes); use at most {most}"
+        raise UsageError(f"--minutes {asked}: {rule}")
+    needed = math.ceil((PREFLIGHT_S + 1.5 * expected_s(job, study) + tail_s) / 300) * 5
+    return asked or min(needed, most or needed)

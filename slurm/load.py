@@ -18,17 +18,13 @@ def find_study(text: str) -> Path:
         return path
     names = _names("studies")
     if text not in names:
-        raise UsageError(
-            f"{text!r} is neither a shipped study ({', '.join(names)}) nor the path of a .toml "
-            f"file{near(text, names)}"
-        )
+        rule = f"neither a shipped study ({', '.join(names)}) nor the path of a .toml file"
+        raise UsageError(f"{text!r} is {rule}{near(text, names)}")
     return _HERE / "studies" / f"{text}.toml"
 
 
 def read_site(name: str) -> Site:
-    """The description of a site: of a shipped one by its name, of the user's own by the path of its
-    .toml file.
-    """
+    """A shipped site by its name, or the user's own by the path of its .toml file."""
     names = _names("sites")
     if name in names:
         return read(_HERE / "sites" / f"{name}.toml", Site, with_lines=True)
@@ -37,10 +33,9 @@ def read_site(name: str) -> Site:
         raise UsageError(f"{name!r} is not a known site ({', '.join(names)}){near(name, names)}")
     site = read(path, Site, with_lines=True)
     if site.name != path.stem:
-        raise UsageError(
-            f"{path}, line {line_of(read_text(path), ('name',))}: name={site.name!r} must be the "
-            f"file's: {path.stem!r}"
-        )
+        line = line_of(read_text(path), ("name",))
+        rule = f"name={site.name!r} must be the file's: {path.stem!r}"
+        raise UsageError(f"{path}, line {line}: {rule}")
     return site
 
 

@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING, Any
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.study.definition import OWNED_FIELDS, Study
 from bench.study.plan import Run, calibration_of, points
-from slurm.directives import (
-    Request,
-    directives,
-    exports,
-    own_env,
-    reaching_all_hosts,
-    report_directives,
-    step_args,
-)
+from slurm import directives
+from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of
 from slurm.site import Site
 
 if TYPE_CHECKING:
     import jinja2
 
+Runs = Sequence[Run]
 TEMPLATES = Path(__file__).parent / "templates"
+_CURE_HERE = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
+_CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
 # Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and
 # names the study once.
@@ -36,112 +32,102 @@ _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 
 
 def render_job(
-    study: Study,
-    text: str,
-    site: Site,
-    runs: Sequence[Run],
-    folder: Path,
-    templates: Path = TEMPLATES,
+    study: Study, text: str, site: Site, runs: Runs, folder: Path, templates: Path = TEMPLATES
 ) -> str:
-    """The job script of `runs`, in their order, for a person to read, edit and run by hand from the
-    repository root.
+    """The job script of `runs`, in their order, to read, edit and run from the repository root.
 
     `text` is the study's file, which the job leaves beside the logs as `python -m slurm run` does.
-
     Raises UsageError on a placeholder that the template names and nobody fills.
     """
-    shared = _shared(study, [run.config for run in _one_of_each(runs)])
+    site = directives.reaching_all_hosts(site)
     return _fill(
-        templates,
-        "job.sh.j2",
-        **_common(study, text, reaching_all_hosts(site), runs, folder, shared),
-        **_around(site, "run", "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."),
+        templates / "job.sh.j2",
+        **_around(study, site, folder, "run", _CURE_HERE),
+        **_runs(study, text, site, runs, None),
         directives=[],
         job=None,
-        launch_args=reaching_all_hosts(site).mpirun_args,
-        common=[shlex.join(runs[0].config.to_words(name)) for name in shared] if runs else [],
+        launch_args=site.mpirun_args,
     )
 
 
 def render_batch(
     study: Study, text: str, request: Request, job: Job, folder: Path, templates: Path = TEMPLATES
 ) -> str:
-    """The Slurm script of one job, for a person to read, edit and submit by hand from the
-    repository root.
-
-    Raises UsageError where the site forbids what it needs, and on a placeholder that nobody fills.
-    """
-    site, calibration = request.site, _calibration(study, job)
-    shared = _shared(study, [*(run.config for run in _one_of_each(job.runs)), calibration])
-    own = [name for name in study.fields if name not in shared]
-    plain = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+    """The Slurm script of one job. Raises as `render_job`, and where the site forbids an option."""
+    site = request.site
+    # at the baseline's batch, else at the smallest of the job
+    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
+    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
+    calibration = calibration_of(study, batch, job.block)
     nodes = sorted({nodes_of(run.config.world_size, site) for run in job.runs})
+    # what the doctor is asked besides the cells
+    doctor = _words(job.runs[0].config, ("threads", "dataset", "data_dir"))
     return _fill(
-        templates,
-        "job.sh.j2",
-        **_common(study, text, site, job.runs, folder, shared),
-        **_around(site, "submit", _CURE),
-        directives=directives(study, request, job),
+        templates / "job.sh.j2",
+        **_around(study, site, folder, "submit", _CURE),
+        **_runs(study, text, site, job.runs, calibration),
+        directives=directives.directives(study, request, job),
         job=job,
         counts=", ".join(map(str, nodes)),
         minutes=minutes(job, study, site, request.minutes),
         expected_minutes=math.ceil(expected_s(job, study) / 60),
         early_s=EARLY_S,
-        launch_args=step_args(site),
-        common=[shlex.join(calibration.to_words(name)) for name in shared],
-        calibration=shlex.join(word for name in plain for word in calibration.to_words(name)),
-        preflight=shlex.join(_preflight(job)),
+        launch_args=directives.step_args(site),
+        preflight=shlex.join(doctor),
         cells=sorted({run.point.cell for run in job.runs} - {"single"}),
     )
 
 
-def render_report(study: Study, request: Request, folder: Path, templates: Path = TEMPLATES) -> str:
+def render_report(study: Study, request: Request, folder: Path) -> str:
     """The Slurm script that reports on a study's folder. Raises as `render_batch`."""
     return _fill(
-        templates,
-        "report.sh.j2",
-        study=study,
-        site=request.site,
-        folder=str(folder),
-        directives=report_directives(study, request),
-        **_around(request.site, "submit", _CURE),
+        TEMPLATES / "report.sh.j2",
+        **_around(study, request.site, folder, "submit", _CURE),
+        directives=directives.report_directives(study, request),
     )
 
 
-_CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
-
-
-def _around(site: Site, start: str, cure: str) -> dict[str, object]:
+def _around(study: Study, site: Site, folder: Path, start: str, cure: str) -> dict[str, object]:
     """What a script sets up before it starts the driver, and what it says where it cannot."""
     driver = "DRIVER" if site.setup.container else "PYTHON"
-    return {"env": exports(site), "start": start, "cure": cure, "driver": driver}
+    words = {"start": start, "cure": cure, "driver": driver, "folder": str(folder)}
+    return {"study": study, "site": site, "env": directives.exports(site), **words}
 
 
-def _common(
-    study: Study, text: str, site: Site, runs: Sequence[Run], folder: Path, shared: Sequence[str]
+def _runs(
+    study: Study, text: str, site: Site, runs: Runs, calibration: RunConfig | None
 ) -> dict[str, object]:
-    """What the scripts of all sites say."""
+    """The runs and the calibration: what they share, and what each says on its own line."""
+    plain = [calibration] if calibration else []
+    configs = [*(run.config for run in _one_of_each(runs)), *plain]
+    # all that [run] says, defaults too, lest a later default change them; what `single` is left out
+    # of goes to each run's own line
+    names = ("study", *study.fields)
+    shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     own = [name for name in study.fields if name not in shared]
+    alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
     return {
-        "study": study,
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
-        "site": site,
-        "folder": str(folder),
-        "own_env": own_env(site),
+        "own_env": directives.own_env(site),
+        "common": [shlex.join(configs[0].to_words(name)) for name in shared],
+        "calibration": shlex.join(word for config in plain for word in _words(config, alone)),
         "blocks": _blocks(runs, [*OWNED_FIELDS, *own]),
         "total": len(runs),
     }
 
 
-def _fill(templates: Path, name: str, **values: object) -> str:
-    # imported here: only rendering needs it, and the command line answers faster without
-    import jinja2
+def _fill(template: Path, **values: object) -> str:
+    import jinja2  # here: only rendering needs it, and the command line answers faster without
 
     try:
-        return _environment(templates).get_template(name).render(**values)
+        return _environment(template.parent).get_template(template.name).render(**values)
     except jinja2.TemplateError as error:
-        raise UsageError(f"{_place_in_template(error)}: {error}; correct the template") from None
+        frames = traceback.extract_tb(error.__traceback__)
+        places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename.endswith(".j2")]
+        raise UsageError(
+            f"{places[-1] if places else template}: {error}; correct the template"
+        ) from None
 
 
 @functools.cache
@@ -159,34 +145,12 @@ def _environment(templates: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # shell, not HTML: values pass through `quote`
     )
-    environment.filters["quote"] = shlex.quote
-    environment.filters["join_quoted"] = shlex.join
+    environment.filters |= {"quote": shlex.quote, "join_quoted": shlex.join}
     return environment
 
 
-def _place_in_template(error: Exception) -> str:
-    """File and line of a template, which jinja2 puts into the traceback."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.endswith(".j2")
-    ]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "template"
-
-
-def _calibration(study: Study, job: Job) -> RunConfig:
-    """At the baseline's batch, else at the smallest of the job."""
-    alone = [point.batch_per_rank for point in points(study) if point.cell == "single"]
-    batch = (alone or sorted(run.config.samples_per_rank for run in job.runs))[0]
-    return calibration_of(study, batch, job.block)
-
-
-def _preflight(job: Job) -> list[str]:
-    """What the doctor is asked besides the cells: threads, and the data set that the job's runs
-    read.
-    """
-    config = job.runs[0].config
-    return [word for name in ("threads", "dataset", "data_dir") for word in config.to_words(name)]
+def _words(config: RunConfig, names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in config.to_words(name)]
 
 
 def _end_of(text: str) -> str:
@@ -197,40 +161,25 @@ def _end_of(text: str) -> str:
     return word
 
 
-def _shared(study: Study, configs: Sequence[RunConfig]) -> list[str]:
-    """The fields that all runs share: all that [run] says, defaults too, lest a later default
-    change them.
-
-    What `single` is left out of goes to each run's own line.
-    """
-    return [
-        name
-        for name in ("study", *study.fields)
-        if len({tuple(config.to_words(name)) for config in configs}) == 1
-    ]
-
-
-def _one_of_each(runs: Sequence[Run]) -> list[Run]:
+def _one_of_each(runs: Runs) -> list[Run]:
     """One run of every point: its runs differ in fields of Role.PER_RUN alone."""
     return list({run.point: run for run in runs}.values())
 
 
-def _blocks(runs: Sequence[Run], fields: Sequence[str]) -> list[dict[str, Any]]:
+def _blocks(runs: Runs, fields: Sequence[str]) -> list[dict[str, Any]]:
     """Runs by block, each as its line: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     per_run = fields_with(Role.PER_RUN)
+    # a point's words are made once: a study may have 100,000 runs
     fixed = {
         run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
         for run in _one_of_each(runs)
     }
-    blocks: dict[int, dict[str, Any]] = {}
+    blocks: dict[int | None, dict[str, Any]] = {}
     for run in runs:
         config, known = run.config, fixed[run.point]
-        options = (known[name] if name in known else config.to_words(name) for name in names)
-        words = [run.id, str(config.world_size), *(word for option in options for word in option)]
-        assert config.block is not None
-        block = blocks.setdefault(
-            config.block, {"index": config.block, "seed": config.seed, "runs": []}
-        )
-        block["runs"].append(shlex.join(words))
+        parts = (known[name] if name in known else config.to_words(name) for name in names)
+        words = [run.id, str(config.world_size), *(word for part in parts for word in part)]
+        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "runs": []}
+        blocks.setdefault(config.block, empty)["runs"].append(shlex.join(words))
     return list(blocks.values())

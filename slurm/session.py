@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
 
 from bench.config import UsageError
-from bench.study.definition import Study
+from bench.study.definition import MAX_BLOCKS, MAX_SECONDS, Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import Run, plan
@@ -17,40 +20,50 @@ from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
 from slurm.load import find_study, read_site
 from slurm.render import render_batch, render_job, render_report
+from slurm.site import Site
 from slurm.tables import Layout
+
+Count = int | None
+
+
+def _results(text: str | Path) -> Path:
+    if not str(text):
+        raise UsageError(f"--results is empty; name a folder, or leave it out: {RESULTS}")
+    return Path(text)
+
+
+def _up_to(most: int, text: str) -> Any:
+    return Option(min=1, max=most, help=text)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says; None and () leave it to the study, the site or what was asked
-    before.
-    """
+    """What the command line says; every command takes some of these options."""
 
-    study: str
-    site: str = "local"
-    results: Path = RESULTS
-    blocks: int | None = None
-    nodes: tuple[int, ...] = ()
-    time_limit_s: int | None = None
-    minutes: int | None = None
-    account: str = ""
-    layout: Layout | None = None
+    study: Annotated[str, Argument(metavar="STUDY", help="a study file, or a shipped study's name")]
+    site: Annotated[str, Option(help="a name in slurm/sites, or the path of your own")] = "local"
+    results: Annotated[
+        Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
+    ] = RESULTS
+    blocks: Annotated[Count, _up_to(MAX_BLOCKS, "in all; default: as planned or added")] = None
+    nodes: Annotated[str | None, Option(metavar="1,2,4", help="instead of the study's own")] = None
+    time_limit_s: Annotated[Count, _up_to(MAX_SECONDS, "seconds a run may take")] = None
+    minutes: Annotated[Count, _up_to(MAX_SECONDS // 60, "of each job; default: as needed")] = None
+    account: Annotated[str, Option(help="project that is charged, where the site wants one")] = ""
+    layout: Annotated[
+        Layout | None, Option(help="'blocks': a job per node count; 'single': one of a whole block")
+    ] = None
+    noise: Annotated[
+        float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
+    ] = None
 
     def words(self) -> list[str]:
-        """The same on a command line."""
-        given = {
-            "--site": self.site,
-            "--results": "" if self.results == RESULTS else str(self.results),
-            "--nodes": ",".join(map(str, self.nodes)),
-            "--time-limit-s": str(self.time_limit_s or ""),
-            "--minutes": str(self.minutes or ""),
-            "--account": self.account,
-            "--layout": self.layout or "",
-        }
-        return [
-            self.study,
-            *(word for option, value in given.items() if value for word in (option, value)),
-        ]
+        """The same on a command line; added blocks are on record in the study's folder."""
+        words = [self.study, "--site", self.site]
+        for name in ("results", "nodes", "time_limit_s", "minutes", "account", "layout"):
+            if (value := getattr(self, name)) and value != RESULTS:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return words
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,10 @@ class Work:
     statuses: list[RunStatus]
 
     @property
+    def site(self) -> Site:
+        return self.request.site
+
+    @property
     def todo(self) -> list[Run]:
         return [status.run for status in self.statuses if status.state != "ok"]
 
@@ -75,11 +92,11 @@ class Work:
     @property
     def jobs(self) -> list[Job]:
         """The jobs of what is left to do, at a site with a scheduler."""
-        return jobs(not_comparable(self.statuses, self.study.pairs), self.request.site)
+        return jobs(not_comparable(self.statuses, self.study.pairs), self.site)
 
     def script(self) -> str:
         """The job script of what is left to do, at a site without a scheduler."""
-        return render_job(self.study, self.text, self.request.site, self.todo, self.folder.path)
+        return render_job(self.study, self.text, self.site, self.todo, self.folder.path)
 
     def batch_script(self, job: Job) -> str:
         return render_batch(self.study, self.text, self.request, job, self.folder.path)
@@ -89,17 +106,15 @@ class Work:
 
 
 def open_work(asked: Asked, locked: bool = False) -> Work:
-    """Read all that `asked` names; nothing is changed. `locked`: nobody else can be running these
-    runs.
-    """
+    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs."""
     source = find_study(asked.study)
-    written, site = read_study(source), read_site(asked.site)
+    written, site, nodes = read_study(source), read_site(asked.site), _numbers(asked.nodes)
     site = site.laid_out(asked.layout) if asked.layout else site
-    study = fit(written, site, asked.nodes, source)
+    study = fit(written, site, nodes, source)
     if asked.time_limit_s:
         study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
     folder = StudyFolder(short(asked.results), study)
-    if written.up_to_nodes and not asked.nodes and (kept := folder.kept()) is not None:
+    if written.up_to_nodes and not nodes and (kept := folder.kept()) is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
     folder.check_same(study)
@@ -111,48 +126,37 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     return Work(text, study, request, folder, blocks, [look(run, job_is_running) for run in runs])
 
 
-def short(path: Path, follow: bool = True) -> Path:
-    """Relative to where we are if it lies below: job scripts and logs then hold no path of this
-    machine.
+def _numbers(nodes: str | None) -> tuple[int, ...]:
+    """'1,2,4' as numbers."""
+    if nodes is None:
+        return ()
+    words = [word.strip() for word in nodes.split(",") if word.strip()]
+    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
+        raise UsageError(f"--nodes {nodes!r} is no list of node counts; write --nodes 1,2,4")
+    return tuple(dict.fromkeys(int(word) for word in words))
 
-    Without `follow`, a link stands for itself: a virtual environment's Python is one.
-    """
+
+def short(path: Path, follow: bool = True) -> Path:
+    """Relative if it lies below us, so that scripts name no path of this machine."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Sequence[tuple[str, str]]) -> list[Run]:
-    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block
-    that are.
+    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block.
 
-    A pair is compared only if it ran in one allocation: another has other nodes, or finds them in
-    another state.
+    A pair is compared only if it ran in one allocation: others have other nodes, or other states.
     """
     reference_of = {candidate: reference for reference, candidate in pairs}
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
         point = status.run.point
-        cell = reference_of.get(point.cell, point.cell)
-        key = (
-            status.run.config.block,
-            point.world_size,
-            point.batch_per_rank,
-            point.settings,
-            cell,
-        )
-        groups.setdefault(key, []).append(status)
-    broken = [
-        members
+        together = replace(point, cell=reference_of.get(point.cell, point.cell))
+        groups.setdefault((status.run.config.block, together), []).append(status)
+    again = {
+        status.run.id
         for members in groups.values()
         if any(s.state != "ok" or s.place != members[0].place for s in members)
-    ]
-    again = {status.run.id for members in broken for status in members}
+        for status in members
+    }
     return [status.run for status in statuses if status.run.id in again]
-
-
-def parse_nodes(text: str) -> tuple[int, ...]:
-    """'1,2,4' as numbers."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(re.fullmatch("[0-9]{1,9}", word) and int(word) for word in words):
-        raise UsageError(f"--nodes {text!r} is no list of node counts; write --nodes 1,2,4")
-    return tuple(dict.fromkeys(int(word) for word in words))

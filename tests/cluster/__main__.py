@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from slurm.shared import SHARED
+from slurm.submit import SHARED
 from tests.cluster import config, daemons, namespace
 from tests.cluster.node import reap_until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.shared import SHARED
+from slurm.submit import SHARED
 from tests.slurm.calls import Calls
 
 

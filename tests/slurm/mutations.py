@@ -80,15 +80,10 @@ FREE = (
     b"question|title|notes|model|dataset|data|data_dir|venv|modules|launch_args|mpirun_args|"
     b"hostfile|[A-Z_]+|gpu|sources"
 )
-STUDIES = [
-    SMALL,
-    OWN,
-    OWN,
-    *(p.read_text() for p in sorted((ROOT / "slurm/studies").glob("*.toml"))),
-]
-SITES = {p.stem: p.read_text() for p in sorted((ROOT / "slurm/sites").glob("*.toml"))} | {
-    "rich": RICH
-}
+SHIPPED = sorted((ROOT / "slurm/studies").glob("*.toml"))
+STUDIES = [SMALL, OWN, OWN, *(path.read_text() for path in SHIPPED)]
+SITES = {p.stem: p.read_text() for p in sorted((ROOT / "slurm/sites").glob("*.toml"))}
+SITES["rich"] = RICH
 MARK = "MARK"
 COMMANDS = (
     f"$(touch {MARK})",
@@ -105,23 +100,9 @@ COMMANDS = (
     f"{{{{ 1 }}}} %}} <# touch {MARK}",
     f"\n#SBATCH --wrap='touch {MARK}'\n",
 )
+PLAIN = "true false 0 -1 1.5 nan inf 1e308 0x10 1_000 1000000000 07:32:00 2026-11-21"
 VALUES = (
-    *(
-        "true",
-        "false",
-        "0",
-        "-1",
-        "1.5",
-        "nan",
-        "inf",
-        "1e308",
-        "9" * 30,
-        "9" * 5000,
-        "0x10",
-        "1_000",
-        "07:32:00",
-        "2026-11-21",
-    ),
+    *PLAIN.split(),
     *(
         '""',
         '"x"',
@@ -130,27 +111,13 @@ VALUES = (
         '"\\ud800"',
         '"é\\n"',
         "'''\n'''",
-        "[]",
-        "{}",
-        "[1, 1]",
-        '["a", "a"]',
-        "[[1]]",
+        "9" * 30,
+        "9" * 5000,
     ),
-    *(
-        "[" * 300 + "]" * 300,
-        "[" * 5000,
-        "{a = 1}",
-        '"ddp/mpi"',
-        '["single"]',
-        '["ddp", "horovod"]',
-        "[1, 2, 4]",
-        "[1000000]",
-    ),
-    "1000000000",
+    *("[]", "{}", "[1, 1]", '["a", "a"]', "[[1]]", "[" * 300 + "]" * 300, "[" * 5000, "{a = 1}"),
+    *('"ddp/mpi"', '["single"]', '["ddp", "horovod"]', "[1, 2, 4]", "[1000000]"),
 )
 RUN_EVERY = 25
-_NOTHING = "#!/bin/sh\nexit 0\n"
-_SAID = {"module": _NOTHING}
 
 
 def mutate(text: str, rng: random.Random) -> bytes:
@@ -232,9 +199,8 @@ class Bench:
         (folder / "slurm" / "driver").mkdir(parents=True)
         (folder / "slurm" / "driver" / "__main__.py").touch()
         (folder / "bin").mkdir()
-        for name, text in _SAID.items():
-            (folder / "bin" / name).write_text(text)
-            (folder / "bin" / name).chmod(0o755)
+        (folder / "bin" / "module").write_text("#!/bin/sh\nexit 0\n")
+        (folder / "bin" / "module").chmod(0o755)
 
     def try_one(self, number: int) -> None:
         """One mutated study at a shipped site, or a shipped study at one mutated site."""

@@ -17,11 +17,15 @@ from bench.study.plan import Run
 from slurm.fit import Job
 from slurm.session import Asked, Work, not_comparable, open_work
 from slurm.slurm_commands import queue
-from slurm.submit import cancel_all, job_states, look_at_jobs, submit_missing
+from slurm.states import job_states, look_at_jobs
+from slurm.submit import cancel_all, submit_missing
 from tests.plots.logs import edit
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import complete, environment, fail, start
-from tests.slurm.studies import ROOT, write
+from tests.slurm.studies import ROOT, SMALL, write
+from tests.slurm.test_job_script import start_process
+
+JOBS = ("n001-b00", "n002-b00", "report")
 
 
 class Cluster:
@@ -47,7 +51,7 @@ class Cluster:
         return {job.id: job for job in self.work().jobs}
 
     def states(self) -> dict[str, str]:
-        return {job: known.state for job, known in job_states(self.work().folder, queue()).items()}
+        return {job: known.state for job, known in job_states(self.work(), queue()).items()}
 
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "jobs.jsonl").read_text().splitlines()]
@@ -56,10 +60,28 @@ class Cluster:
         (self.top / "queue").write_text("".join(line + "\n" for line in lines))
         (self.top / "gone").write_text("gone\n" * 2)  # numbers go on
 
-    def say(self, job: str, *events: dict[str, object]) -> None:
-        (self.folder / "jobs" / f"{job}.jsonl").write_text(
-            "".join(json.dumps(event) + "\n" for event in events)
-        )
+    def say(self, job: str, job_id: str, reason: str = "") -> None:
+        """That it began, and with a reason that it ended."""
+        events = [{"event": "begin", "job": job_id}]
+        events += [{"event": "end", "job": job_id, "reason": reason}] if reason else []
+        with (self.folder / "jobs" / f"{job}.jsonl").open("a") as file:
+            file.writelines(json.dumps(event) + "\n" for event in events)
+
+    def cli(self, verb: str, *words: str, **env: str) -> tuple[int, str, str]:
+        """A command on the study, in a process of its own."""
+        return self.call(verb, self.asked.study, "--site", "testcluster", *words, **env)
+
+    def call(self, *words: str, **env: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "slurm", *words, "--results", str(self.asked.results)]
+        whole = {**environment(self.top), **env}
+        done = subprocess.run(command, cwd=ROOT, env=whole, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    def refuse(self, word: str, why: str) -> None:
+        """sbatch takes no job with that word in its command."""
+        path = self.top / "bin" / "sbatch"
+        refusal = f'case "$*" in *{word}*) echo "sbatch: error: {why}" >&2; exit 1;; esac\nenv >'
+        path.write_text(path.read_text().replace("env >", refusal))
 
     def finish(self, job: str) -> None:
         for run in self.jobs()[job].runs:
@@ -75,46 +97,34 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path)
 
 
+def submitted(asked: Asked, report: bool = True) -> list[str]:
+    return list(submit_missing(asked, report))
+
+
 def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  submitted as job 101, 7 runs",
         "n002-b00  submitted as job 102, 4 runs",
         "report  submitted as job 103, after 2 jobs",
     ]
-    assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending", "report": "pending"}
+    assert cluster.states() == dict.fromkeys(JOBS, "pending")
     first, second, last = cluster.records()
-    assert (first["job"], first["slurm_id"], first["script"], first["blocks"]) == (
-        "n001-b00",
-        "101",
-        "job-n001-b00-001.sh",
-        1,
-    )
+    own = {"job": "n001-b00", "slurm_id": "101", "script": "job-n001-b00-001.sh", "blocks": 1}
+    assert first.items() >= own.items()
     assert second["slurm_id"] == "102"
-    assert (last["job"], last["slurm_id"], last["script"], last["after"]) == (
-        "report",
-        "103",
-        "job-report-001.sh",
-        ["101", "102"],
-    )
+    own = {"job": "report", "slurm_id": "103", "script": "job-report-001.sh"}
+    assert last.items() >= {**own, "after": ["101", "102"]}.items()
     said = (cluster.top / "sbatch.said").read_text().splitlines()
-    assert (
-        said[0] == f"--parsable --output={cluster.folder}/jobs/%x-%j.out "
-        f"{cluster.folder}/job-n001-b00-001.sh"
-    )
-    script = f"{cluster.folder}/job-report-001.sh"
-    assert (
-        said[2]
-        == f"--parsable --output={cluster.folder}/jobs/%x-%j.out --dependency=afterany:101:102 "
-        f"{script}"
-    )
-    names = {
-        line.partition("=")[0] for line in (cluster.top / "sbatch.env").read_text().splitlines()
-    }
+    same = f"--parsable --output={cluster.folder}/jobs/%x-%j.out"
+    assert said[0] == f"{same} {cluster.folder}/job-n001-b00-001.sh"
+    assert said[2] == f"{same} --dependency=afterany:101:102 {cluster.folder}/job-report-001.sh"
+    exported = (cluster.top / "sbatch.env").read_text().splitlines()
+    names = {line.partition("=")[0] for line in exported}
     assert not names & {"SLURM_JOB_ID", "SBATCH_TIMELIMIT"}
     assert "SLURM_CONF" in names
     assert (cluster.folder / "study.toml").exists()
     # and again: nothing changes
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  pending as job 101",
         "n002-b00  pending as job 102",
         "report  pending as job 103",
@@ -123,7 +133,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
 
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n001-b00")
     runs = cluster.jobs()["n002-b00"].runs
     for run in runs[:-1]:
@@ -131,14 +141,10 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     with pytest.raises(SystemExit):
         fail(runs[-1].config)
     cluster.set_queue()
-    cluster.say(
-        "n002-b00",
-        {"event": "begin", "job": "102"},
-        {"event": "end", "job": "102", "reason": "complete"},
-    )
+    cluster.say("n002-b00", "102", "complete")
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
-    assert submit_missing(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
+    assert submitted(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
     assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
     script = (cluster.folder / "job-n002-b00-002.sh").read_text()
     assert script.count("\nrun b") == 2
@@ -147,25 +153,21 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
 def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
     for job in list(cluster.jobs()):
         cluster.finish(job)
-    assert submit_missing(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
+    assert submitted(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
 
 
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
-    assert cluster.states() == dict.fromkeys(
-        ("n001-b00", "n002-b00", "report"), "vanished: it never began"
-    )
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    assert cluster.states() == dict.fromkeys(JOBS, "vanished: it never began")
+    cluster.say("n001-b00", "101")
     assert cluster.states()["n001-b00"] == "vanished: it began and left no end"
     (cluster.top / "accounts").write_text("101|NODE_FAIL\n102|CANCELLED by 1000\n103|COMPLETED\n")
-    assert cluster.states() == {
-        "n001-b00": "ended: NODE_FAIL",
-        "n002-b00": "ended: CANCELLED",
-        "report": "ended: COMPLETED",
-    }
+    assert [*cluster.states().values()] == [
+        f"ended: {e}" for e in ("NODE_FAIL", "CANCELLED", "COMPLETED")
+    ]
     assert {status.state for status in cluster.work().statuses} == {"planned"}
-    assert submit_missing(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert submitted(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
 
 
 @pytest.mark.parametrize(
@@ -175,40 +177,32 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
 def test_a_run_that_went_with_its_job_has_the_jobs_end(
     cluster: Cluster, account: str, state: str
 ) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     start(begun := config_of(cluster, "n001-b00"))
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    cluster.say("n001-b00", "101")
     cluster.set_queue()
     (cluster.top / "accounts").write_text(f"101|{account}\n")
     work = cluster.work()
-    states = {
-        s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work.folder, queue()))
-    }
+    states = {s.run.log: (s.state, s.reason) for s in look_at_jobs(work, job_states(work, queue()))}
     assert begun.log_path is not None
-    assert states.pop(begun.log_path) == (
-        state,
-        f"killed together with its job, which ended: {account}",
-    )
+    why = f"killed together with its job, which ended: {account}"
+    assert states.pop(begun.log_path) == (state, why)
     assert set(states.values()) == {("planned", "")}
 
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
-    cluster.say(
-        "n001-b00",
-        {"event": "begin", "job": "5"},
-        {"event": "end", "job": "5", "reason": "complete"},
-    )
+    submitted(cluster.asked)
+    cluster.say("n001-b00", "5", "complete")
     cluster.set_queue()
     assert cluster.states()["n001-b00"] == "vanished: it never began"
 
 
 def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> None:
     cluster.folder.joinpath("jobs").mkdir(parents=True)
-    cluster.say("n001-b00", {"event": "begin", "job": "55"})
+    cluster.say("n001-b00", "55")
     cluster.set_queue("55|renamed|RUNNING")
     assert cluster.states() == {"n001-b00": "running"}
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  running as job 55",
         "n002-b00  submitted as job 104, 4 runs",
         "report  submitted as job 105, after 2 jobs",
@@ -218,18 +212,12 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
 
 def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cluster) -> None:
     """The later one was submitted by hand and found the first at work."""
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING")
-    refused: dict[str, object] = {
-        "event": "end",
-        "job": "130",
-        "reason": "refused: job 101 is at work on the same runs",
-    }
-    cluster.say(
-        "n001-b00", {"event": "begin", "job": "101"}, {"event": "begin", "job": "130"}, refused
-    )
+    cluster.say("n001-b00", "101")
+    cluster.say("n001-b00", "130", "refused: job 101 is at work on the same runs")
     assert cluster.states()["n001-b00"] == "running"
-    assert submit_missing(cluster.asked)[0] == "n001-b00  running as job 101"
+    assert submitted(cluster.asked)[0] == "n001-b00  running as job 101"
 
 
 def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
@@ -240,28 +228,23 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     squeue = cluster.top / "bin" / "squeue"
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
-    submit_missing(asked)
-    pending = [
-        f"{job}  pending as job {n}"
-        for job, n in (("n001-b00", 101), ("n002-b00", 102), ("report", 103))
-    ]
-    assert submit_missing(asked) == pending
+    submitted(asked)
+    assert submitted(asked) == [f"{job}  pending as job {101 + n}" for n, job in enumerate(JOBS)]
     assert len(cancel_all(asked)) == 3
-    assert (cluster.top / "scancel.said").read_text() == "".join(
-        f"--clusters=moon {n}\n" for n in (103, 101, 102)
-    )
+    told = (cluster.top / "scancel.said").read_text().splitlines()
+    assert told == [f"--clusters=moon {n}" for n in (103, 101, 102)]
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     (cluster.top / "squeue.down").touch()
-    assert cluster.states() == dict.fromkeys(("n001-b00", "n002-b00", "report"), "submitted")
-    cluster.say("n001-b00", {"event": "begin", "job": "101"})
+    assert cluster.states() == dict.fromkeys(JOBS, "submitted")
+    cluster.say("n001-b00", "101")
     assert cluster.states()["n001-b00"] == "running"
     with pytest.raises(
         UsageError, match="squeue does not answer, and without it a job might be submitted twice"
     ):
-        submit_missing(cluster.asked)
+        submitted(cluster.asked)
 
 
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
@@ -273,7 +256,7 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
         "56|another-n001-b00|RUNNING",
         f"57|small-n002-b00|PENDING|{gone}",
     )
-    assert submit_missing(cluster.asked)[:2] == [
+    assert submitted(cluster.asked)[:2] == [
         "n001-b00  running as job 55",
         "n002-b00  pending as job 57",
     ]
@@ -284,20 +267,15 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
 
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
-    path.write_text(
-        '#!/bin/sh\necho "sbatch: error: invalid partition specified: gpu" >&2\nexit 1\n'
-    )
-    with pytest.raises(
-        UsageError,
-        match="sbatch refused: sbatch: error: invalid partition specified: gpu; correct the site "
-        "file",
-    ):
-        submit_missing(cluster.asked)
+    said = "sbatch: error: invalid partition specified: gpu"
+    path.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    with pytest.raises(UsageError, match=f"sbatch refused: {said}; correct the site file"):
+        submitted(cluster.asked)
     assert cluster.states() == {}
 
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue(
         "101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING"
     )
@@ -316,26 +294,24 @@ def queued(cluster: Cluster) -> list[str]:
 
 
 def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("101|small-n001-b00|RUNNING", "103|small-report|PENDING")  # 102 has vanished
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  running as job 101",
         "n002-b00  submitted as job 105, 4 runs",
         "report  submitted as job 106, after 2 jobs",
     ]
     assert (cluster.top / "scancel.said").read_text() == "103\n"
-    assert [entry["after"] for entry in cluster.records() if entry["job"] == "report"] == [
-        ["101", "102"],
-        ["101", "105"],
-    ]
-    assert submit_missing(cluster.asked)[-1] == "report  pending as job 106"
+    after = [entry["after"] for entry in cluster.records() if entry["job"] == "report"]
+    assert after == [["101", "102"], ["101", "105"]]
+    assert submitted(cluster.asked)[-1] == "report  pending as job 106"
 
 
 def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n002-b00")
     cluster.set_queue("101|small-n001-b00|PENDING", "103|small-report|PENDING")
-    assert submit_missing(cluster.asked) == [
+    assert submitted(cluster.asked) == [
         "n001-b00  pending as job 101",
         "report  pending as job 103",
     ]
@@ -343,32 +319,27 @@ def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> Non
 
 
 def test_a_report_that_runs_is_left_to_end(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue("103|small-report|RUNNING")
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
     assert not (cluster.top / "scancel.said").exists()
 
 
 def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluster: Cluster) -> None:
     """Nobody knows for which jobs it waits."""
     cluster.set_queue("55|small-report|PENDING")
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
     assert (cluster.top / "scancel.said").read_text() == "55\n"
 
 
 def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
-    assert len(submit_missing(cluster.asked, report=False)) == 2
-    assert submit_missing(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
+    assert len(submitted(cluster.asked, report=False)) == 2
+    assert submitted(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
 
 
 def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Cluster) -> None:
-    path = cluster.top / "bin" / "sbatch"
-    refusal = (
-        'case "$*" in *n002-b00*) echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; '
-        "exit 1;; esac\nenv >"
-    )
-    path.write_text(path.read_text().replace("env >", refusal))
-    code, out, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")
+    cluster.refuse("n002-b00", "QOSMaxSubmitJobPerUserLimit")
+    code, out, err = cluster.cli("submit")
     assert code == 2
     assert out.splitlines()[-3:] == [
         "n001-b00  submitted as job 101, 7 runs",
@@ -381,59 +352,42 @@ def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Clust
 
 
 def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say(
-        "report",
-        {"event": "begin", "job": "103"},
-        {"event": "end", "job": "103", "reason": "failed", "code": 2},
-    )
-    code, out, _ = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    cluster.say("report", "103", "failed")
+    code, out, _ = cluster.cli("wait")
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
     assert code == 0
-    assert submit_missing(cluster.asked) == [f"report  {told}"]
+    assert submitted(cluster.asked) == [f"report  {told}"]
 
 
 def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
-    cluster.say(
-        "report",
-        {"event": "begin", "job": "103"},
-        {"event": "end", "job": "103", "reason": "complete", "code": 0},
-    )
+    cluster.say("report", "103", "complete")
     (cluster.folder / "jobs" / "small-report-103.out").write_text(
         "DDP is faster by 3 %\nreport.md\n"
     )
-    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("wait")
     assert (code, err) == (0, "")
     assert out.splitlines() == ["DDP is faster by 3 %", "report.md", "small: 11 runs: 11 ok"]
 
 
 ODD = (
-    *(
-        b'{"event": 1, "job": "101"}',
-        b'{"event": "end", "job": "x"}',
-        b'{"event": "end", "job": "9999999999999999999999"}',
-        b"[]",
-    ),
-    *(
-        b"[" * 100_000,
-        b'{"event": "end", "job": "101", "reason": ["x"]}',
-        b'\xff\x00{"',
-        b'{"event": "end", "job": "\\u0663"}',
-    ),
+    *(b'{"event": 1, "job": "101"}', b'{"event": "end", "job": "x"}', b"[]", b"[" * 100_000),
+    *(b'{"event": "end", "job": "9999999999999999999999"}', b'\xff\x00{"'),
+    *(b'{"event": "end", "job": "101", "reason": ["x"]}', b'{"event": "end", "job": "\\u0663"}'),
 )
 
 
 @pytest.mark.parametrize("line", ODD)
 def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
     path = cluster.folder / "jobs" / "n001-b00.jsonl"
     path.write_bytes(b'{"event": "begin", "job": 101}\n' + line + b"\n")
@@ -441,25 +395,17 @@ def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) ->
 
 
 def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.set_queue()
-    cluster.say("n001-b00", {"event": "end", "job": "101", "reason": "a\nfake: line"})
+    cluster.say("n001-b00", "101", "a\nfake: line")
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
 
 
 def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:
-    path = cluster.top / "bin" / "sbatch"
-    path.write_text(
-        path.read_text().replace(
-            "env >", 'case "$*" in *afterany*) echo "sbatch: error: no" >&2; exit 1;; esac\nenv >'
-        )
-    )
-    lines = submit_missing(cluster.asked)
-    assert lines[-1] == (
-        "report  not submitted: sbatch refused: sbatch: error: no; correct the site file or the "
-        "options, then submit again; "
-        f"when they have ended: python -m plots report {cluster.folder}"
-    )
+    cluster.refuse("afterany", "no")
+    lines = submitted(cluster.asked)
+    assert lines[-1].startswith("report  not submitted: sbatch refused: sbatch: error: no; correct")
+    assert lines[-1].endswith(f"; when they have ended: python -m plots report {cluster.folder}")
     assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
     assert queued(cluster) == ["101", "102"]
 
@@ -476,14 +422,10 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
     cluster: Cluster, most: int, last: str
 ) -> None:
     site = cluster.top / "few.toml"
-    text = (
-        (ROOT / "slurm/sites/testcluster.toml")
-        .read_text()
-        .replace('name = "testcluster"', 'name = "few"')
-    )
+    text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"few"')
     site.write_text(text.replace("[limits]\n", f"[limits]\nmax_submitted = {most}\n"))
     cluster.asked = replace(cluster.asked, site=str(site))
-    lines = submit_missing(cluster.asked)
+    lines = submitted(cluster.asked)
     assert lines[-1].startswith(last)
     assert len(queued(cluster)) == most
 
@@ -497,25 +439,29 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     cluster.finish("n001-b00")
     cluster.finish("n002-b00")
     for status in cluster.work().statuses:
-        job = (
-            "8"
-            if status.run.config.backend == "horovod" and status.run.config.world_size == 4
-            else "7"
-        )
+        config = status.run.config
+        job = "8" if config.backend == "horovod" and config.world_size == 4 else "7"
         edit(status.run.log, '"host": {', f'"host": {{"job": {{"SLURM_JOB_ID": "{job}"}}, ', 1)
-    again = runs_again(cluster)
-    assert {(run.config.world_size, run.config.backend) for run in again} == {
-        (4, "ddp"),
-        (4, "horovod"),
-    }
+    again = {(run.config.world_size, run.config.backend) for run in runs_again(cluster)}
+    assert again == {(4, "ddp"), (4, "horovod")}
+
+
+def test_a_run_that_failed_takes_no_pair_of_another_variant_with_it(tmp_path: Path) -> None:
+    source = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+    statuses = open_work(Asked(str(source), "testcluster", tmp_path)).statuses
+    wide = [s for s in statuses if s.run.point.cell != "single"]
+    done = [replace(s, state="failed" if s is wide[0] else "ok") for s in statuses]
+    again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
+    assert len(again) == 2
+    assert wide[0].run in again
+    assert {run.point.variant for run in again} == {wide[0].run.point.variant}
 
 
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
     cluster.finish("n002-b00")
     assert {run.config.world_size for run in runs_again(cluster)} == {1, 2}
-    moved = next(
-        s.run for s in cluster.work().statuses if s.state == "ok" and s.run.config.backend == "ddp"
-    )
+    done = [s.run for s in cluster.work().statuses if s.state == "ok"]
+    moved = next(run for run in done if run.config.backend == "ddp")
     hostname = json.loads(moved.log.read_text().splitlines()[0])["host"]["ranks"][0]["hostname"]
     edit(moved.log, f'"hostname": "{hostname}"', '"hostname": "elsewhere"')
     again = [run for run in runs_again(cluster) if run.config.world_size == 4]
@@ -527,7 +473,7 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
     source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
     asked = Asked(str(source), "testcluster", tmp_path / "results")
     assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
-    first = open_work(replace(asked, nodes=(2,)))
+    first = open_work(replace(asked, nodes="2"))
     first.folder.runs.mkdir(parents=True)
     first.folder.keep_study(first.text)
     assert open_work(asked).study.world_sizes == (1, 4)
@@ -535,28 +481,18 @@ def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
         UsageError,
         match=r"is of another study of this name: world_sizes=\[1, 4\] there, \[1, 2\] now",
     ):
-        open_work(replace(asked, nodes=(1,)))
-
-
-def cli(cluster: Cluster, *words: str, **env: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "slurm", *words, "--results", str(cluster.asked.results)]
-    done = subprocess.run(
-        command, cwd=ROOT, env={**environment(cluster.top), **env}, capture_output=True, text=True
-    )
-    return done.returncode, done.stdout, done.stderr
+        open_work(replace(asked, nodes="1"))
 
 
 def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
-    code, out, err = cli(
-        cluster, "submit", cluster.asked.study, "--site", "testcluster", "--dry-run"
-    )
+    code, out, err = cluster.cli("submit", "--dry-run")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "site 'testcluster': last run there on 2026-11-21",
         "    1 node(s):   1 jobs,    7 runs, at most 15 min each, about 0.1 node-h",
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
-        "the study names no expected_run_s)",
+        "no expected_run_s is named)",
         "1 blocks = 0.1 node-h, no interval from one block on each ratio (a "
         "paired sd of 5.8 % assumed, as on "
         "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give "
@@ -569,10 +505,10 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
 
 
 def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
-    assert cli(cluster, "submit", cluster.asked.study, "--site", "testcluster")[0] == 0
+    assert cluster.cli("submit")[0] == 0
     cluster.set_queue("101|small-n001-b00|RUNNING")
     start(unfinished := config_of(cluster, "n001-b00"))
-    code, out, err = cli(cluster, "status", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("status")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == [
@@ -581,31 +517,23 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
         "report  job 103  vanished: it never began",
     ]
     assert unfinished.log_path is not None
-    assert next(line for line in lines if line.startswith(unfinished.log_path.stem)).endswith(
-        "running"
-    )
+    (line,) = (line for line in lines if line.startswith(unfinished.log_path.stem))
+    assert line.endswith("running")
     assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment(cluster.top), stdout=subprocess.PIPE, text=True
-    )
+    process = start_process(command, environment(cluster.top))
     assert process.stdout is not None
-    assert (
-        process.stdout.readline()
-        == "0/11 runs done, jobs: 3 pending, no estimate before a run has ended\n"
-    )
+    line, end = process.stdout.readline, "no estimate before a run has ended\n"
+    assert line() == f"0/11 runs done, jobs: 3 pending, {end}"
     cluster.set_queue("101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING")
-    assert (
-        process.stdout.readline()
-        == "0/11 runs done, jobs: 1 running, 1 pending, no estimate before a run has ended\n"
-    )
+    assert line() == f"0/11 runs done, jobs: 1 running, 1 pending, {end}"
     (cluster.top / "squeue.down").touch()  # says nothing of the jobs, so it ends nothing
-    assert "squeue does not answer" in process.stdout.readline()
+    assert "squeue does not answer" in line()
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
@@ -616,12 +544,12 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 
 
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
-    submit_missing(cluster.asked)
+    submitted(cluster.asked)
     cluster.finish("n001-b00")
     with pytest.raises(SystemExit):
         fail(cluster.jobs()["n002-b00"].runs[0].config)
     cluster.set_queue()
-    code, out, err = cli(cluster, "wait", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("wait")
     assert (code, err) == (1, "")
     *jobs, first, failed, again = out.splitlines()
     names = ("n001-b00  job 101", "n002-b00  job 102", "report  job 103")
@@ -639,24 +567,18 @@ def config_of(cluster: Cluster, job: str) -> RunConfig:
 
 
 def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
-    code, out, err = cli(cluster, "render", cluster.asked.study, "--site", "testcluster")
+    code, out, err = cluster.cli("render")
     assert code == 0
     assert "#SBATCH --job-name=small-n002-b00\n" in out
     assert (
         err.splitlines()[-1]
         == "this script: n002-b00; --job names another, --out FOLDER writes all"
     )
-    code, only, _ = cli(
-        cluster, "render", cluster.asked.study, "--site", "testcluster", "--job", "n001-b00"
-    )
+    code, only, _ = cluster.cli("render", "--job", "n001-b00")
     assert "#SBATCH --job-name=small-n001-b00\n" in only
     assert (
-        cli(
-            cluster,
+        cluster.cli(
             "render",
-            cluster.asked.study,
-            "--site",
-            "testcluster",
             "--out",
             str(tmp_path / "out"),
         )[0]
@@ -674,52 +596,30 @@ def test_rendering_writes_every_job(cluster: Cluster, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (
-            ["submit", "local", "--site", "local"],
-            "site 'local' has no scheduler; run the study there: python -m slurm run local --site "
-            "local",
+            "submit local --site local",
+            "site 'local' has no scheduler; run the study there: python ",
         ),
         (
-            ["run", "weak", "--site", "generic"],
-            "site 'generic' hands out its nodes through Slurm; use: python -m slurm submit weak "
-            "--site generic",
+            "wait local --site local",
+            "site 'local' has no scheduler; run the study there: python -m",
         ),
         (
-            ["submit", "weak", "--site", "perlmutter"],
-            "site 'perlmutter' charges every job to an account; give --account NAME, or write "
-            "access.account",
+            "run weak --site generic",
+            "site 'generic' hands out its nodes through Slurm; use: python",
         ),
+        ("submit weak --site perlmutter", "site 'perlmutter' charges every job to an account; giv"),
+        ("render weak --site vista --nodes 65", "65 nodes: site 'vista' allows 1 to 64 (limits.ma"),
+        ("render weak --site vista --nodes two", "--nodes 'two' is no list of node counts; write "),
+        ("render weak --site vista --job n9", "--job n9: no such job is left to do; choose one of"),
+        ("render local --job n9", "--out, --job and --layout are for a cluster's jobs, and site '"),
         (
-            ["render", "weak", "--site", "vista", "--nodes", "65"],
-            "65 nodes: site 'vista' allows 1 to 64 (limits.max_nodes); choose fewer, or correct "
-            "the site file",
-        ),
-        (
-            ["render", "weak", "--site", "vista", "--nodes", "two"],
-            "--nodes 'two' is no list of node counts; write --nodes 1,2,4",
-        ),
-        (
-            ["render", "weak", "--site", "vista", "--job", "n9"],
-            "--job n9: no such job is left to do; choose one of n001-b00, n002-b00",
-        ),
-        (
-            ["render", "local", "--job", "n9"],
-            "--out, --job and --layout are for a cluster's jobs, and site 'local' has one script; "
-            "leave them out",
-        ),
-        (
-            ["wait", "local", "--site", "local"],
-            "site 'local' has no scheduler; run the study there: python -m slurm run local",
-        ),
-        (
-            ["run", "smoke", "--site", "hostfile"],
-            "hosts.txt is not there: mpirun's hostfile, one line for each host",
+            "run smoke --site hostfile",
+            "hosts.txt is not there: mpirun's hostfile, one line for eac",
         ),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
-    cluster: Cluster, words: list[str], message: str
-) -> None:
-    code, out, err = cli(cluster, *words)
+def test_a_mistake_is_one_line_and_exit_code_2(cluster: Cluster, words: str, message: str) -> None:
+    code, out, err = cluster.call(*words.split())
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(f"error: {message}")
 
@@ -727,10 +627,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> None:
     (cluster.top / "empty").mkdir()
     env = {"PATH": str(cluster.top / "empty")}
-    code, _, err = cli(cluster, "submit", cluster.asked.study, "--site", "testcluster", **env)
+    code, _, err = cluster.cli("submit", **env)
     assert code == 2
     assert err.startswith(
-        "error: there is no sbatch on this machine; submit on the cluster's login node, or write "
-        "the scripts here"
+        "error: there is no sbatch on this machine; use the cluster's login node, or write the "
+        "scripts here"
     )
     assert not cluster.folder.exists()

@@ -5,6 +5,7 @@ is refused in one line.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -15,11 +16,18 @@ import pytest
 from bench.config import UsageError
 from slurm.directives import Request
 from slurm.load import read_site
+from slurm.site import Site
 from tests.slurm.calls import Calls
 from tests.slurm.studies import ROOT, write
 
 SITE = (ROOT / "slurm/sites/testcluster.toml").read_text()
 HUGE = "1" + "0" * 23
+
+
+def read(folder: Path, text: str) -> Site:
+    path = folder / "testcluster.toml"
+    path.write_text(text)
+    return read_site(str(path))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +40,7 @@ HUGE = "1" + "0" * 23
         (
             "signal_lead_s",
             "100000",
-            r"policy.signal_lead_s=100000: should be less than or equal to 86400",
+            r"policy.signal_lead_s=100000: should be less than or equal to",
         ),
         ("mpi", '"pmix; touch x"', r"mpi='pmix; touch x': .*should match pattern"),
         ("mpi", '"a#b"', r"mpi='a#b': .*should match pattern"),
@@ -44,12 +52,10 @@ HUGE = "1" + "0" * 23
 def test_a_site_of_absurd_values_is_refused(
     tmp_path: Path, key: str, value: str, rule: str
 ) -> None:
-    lines = [
-        f"{key} = {value}" if line.startswith(f"{key} ") else line for line in SITE.splitlines()
-    ]
-    (tmp_path / "testcluster.toml").write_text("\n".join(lines) + "\n")
+    text, found = re.subn(f"(?m)^{key} .*$", f"{key} = {value}".replace("\\", r"\\"), SITE)
+    assert found == 1
     with pytest.raises(UsageError, match=rule):
-        read_site(str(tmp_path / "testcluster.toml"))
+        read(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -57,16 +63,11 @@ def test_a_site_of_absurd_values_is_refused(
     ["--comment=a b", "--x=`touch y`", "--x=$(touch y)", "--x='y'", '--x="a" --nodes=9', "--x=a#b"],
 )
 def test_an_extra_option_is_one_option(tmp_path: Path, extra: str) -> None:
-    (tmp_path / "testcluster.toml").write_text(SITE + f"\n[access]\nextra = ['''{extra}''']\n")
-    with pytest.raises(
-        UsageError,
-        match=r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'",
-    ):
-        read_site(str(tmp_path / "testcluster.toml"))
-    (tmp_path / "testcluster.toml").write_text(
-        SITE + "\n[access]\nextra = ['--comment=\"a b\"', '--licenses=a@b:2', '--wait']\n"
-    )
-    assert len(read_site(str(tmp_path / "testcluster.toml")).access.extra) == 3
+    rule = r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'"
+    with pytest.raises(UsageError, match=rule):
+        read(tmp_path, SITE + f"\n[access]\nextra = ['''{extra}''']\n")
+    fine = "extra = ['--comment=\"a b\"', '--licenses=a@b:2', '--wait']"
+    assert len(read(tmp_path, f"{SITE}\n[access]\n{fine}\n").access.extra) == 3
 
 
 @pytest.mark.parametrize(
@@ -89,11 +90,7 @@ def test_the_command_line_refuses_an_account_with_commands(call: Calls) -> None:
         (["--blocks", "10001"], "Invalid value for '--blocks': "),
         (["--blocks", HUGE], "Invalid value for '--blocks': "),
         (["--time-limit-s", "2592001"], "Invalid value for '--time-limit-s': "),
-        (
-            ["--results", ""],
-            "Invalid value for '--results': --results is empty; name a folder, or leave it out: "
-            "results/mine",
-        ),
+        (["--results", ""], "Invalid value for '--results': --results is empty; name a folder, or"),
         (["--nodes", "٣"], "--nodes '٣' is no list of node counts; write --nodes 1,2,4"),
         (["--nodes", "9" * 5000], "--nodes '9999"),
     ],
@@ -107,10 +104,7 @@ def test_an_absurd_option_is_one_short_line(call: Calls, words: list[str], rule:
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        (
-            b"x = " + b"[" * 100_000,
-            "tables or lists are nested too deeply; a study needs two levels",
-        ),
+        (b"x = " + b"[" * 100_000, "tables or lists are nested too deeply; a study needs two"),
         (b'name = "\xff"\n', "'utf-8' codec can't decode byte 0xff"),
         (b'name = "a\x00b"\n', "Illegal character"),
         (b"blocks = " + b"9" * 5000, "Exceeds the limit"),
@@ -128,15 +122,8 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     study = write(tmp_path, question='question = "Wie schnell ist es über MPI?"')
     bare = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
     env = {**bare, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [
-        sys.executable,
-        "-m",
-        "slurm",
-        "render",
-        str(study),
-        "--results",
-        str(tmp_path / "größe"),
-    ]
+    words = ["render", str(study), "--results", str(tmp_path / "größe")]
+    command = [sys.executable, "-m", "slurm", *words]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "# Wie schnell ist es über MPI?\n" in done.stdout.decode()
@@ -145,12 +132,9 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 
 def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) -> None:
     """By this process's own clock: the machine may be busy."""
-    study = write(
-        tmp_path,
-        cells='cells = ["single", "ddp/mpi", "horovod/mpi"]',
-        scaling='scaling = ["weak"]',
-        blocks="blocks = 10000",
-    )
+    cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
+    scaling, blocks = 'scaling = ["weak"]', "blocks = 10000"
+    study = write(tmp_path, cells=cells, scaling=scaling, blocks=blocks)
     study.write_text(study.read_text().replace("[strong]\nglobal_batch = 8\n", ""))
     began = time.process_time()
     code, out, _ = call("render", str(study), "--results", str(tmp_path))
@@ -162,14 +146,12 @@ def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) ->
 def test_a_missing_package_is_one_line() -> None:
     """-S hides what is installed beside Python."""
     for words in (["slurm", "--help"], ["slurm", "render", "local"]):
-        done = subprocess.run(
-            [sys.executable, "-S", "-m", *words], cwd=ROOT, capture_output=True, text=True
-        )
+        command = [sys.executable, "-S", "-m", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
-        assert line.startswith(
-            f"error: typer is not installed for {sys.executable}; run `make setup`"
-        )
+        missing = f"error: typer is not installed for {sys.executable}; run `make setup`"
+        assert line.startswith(missing)
 
 
 def test_without_file_locks_studies_are_rendered_and_not_run(tmp_path: Path) -> None:
@@ -182,7 +164,5 @@ def test_without_file_locks_studies_are_rendered_and_not_run(tmp_path: Path) -> 
     for verb, found in (("render", 0), ("status", 0), ("run", 2)):
         done = subprocess.run([*command, verb, *kept], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == found, done.stderr
-    assert done.stderr.startswith(
-        "error: this system has no file locks (fcntl), so two jobs could run at once; "
-    )
-    assert len(done.stderr.splitlines()) == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: this system has no file locks (fcntl), so two jobs could run at")

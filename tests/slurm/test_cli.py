@@ -18,7 +18,7 @@ from bench.study.plan import plan
 from tests.plots.logs import edit
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, SHIPPED_SITES, small, write
-from tests.slurm.test_job_script import terminal_signals, wait_for
+from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 
 class Cli:
@@ -32,38 +32,17 @@ class Cli:
         self.study = small(folder, **changes)
         self.folder = folder / "results" / "small"
 
-    def command(self, *words: str) -> list[str]:
-        verb, *rest = words
-        return [
-            sys.executable,
-            "-m",
-            "slurm",
-            verb,
-            str(self.study_file),
-            "--results",
-            str(self.top / "results"),
-            *rest,
-        ]
+    def command(self, verb: str, *words: str) -> list[str]:
+        results = ["--results", str(self.top / "results")]
+        return [sys.executable, "-m", "slurm", verb, str(self.study_file), *results, *words]
 
-    def start(
-        self, *words: str, behaviours: dict[int, str] | None = None
-    ) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            self.command(*words),
-            cwd=ROOT,
-            env=environment(self.top, behaviours),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=terminal_signals,
-        )
+    def start(self, *words: str, behaviours: dict[int, str] | None = None) -> Process:
+        return start_process(self.command(*words), environment(self.top, behaviours))
 
     def __call__(
         self, *words: str, behaviours: dict[int, str] | None = None
     ) -> tuple[int, str, str]:
-        process = self.start(*words, behaviours=behaviours)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out, err
+        return finish(self.start(*words, behaviours=behaviours))
 
     def log(self, block: int, position: int) -> Path:
         return plan(self.study, block + 1, self.folder / "runs")[block][position].log
@@ -72,11 +51,12 @@ class Cli:
         return {str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file()}
 
 
+FEW = {"blocks": "blocks = 1", "cells": 'cells = ["single", "ddp/mpi"]'}  # 4 runs a block
+
+
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    return Cli(
-        tmp_path, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]'
-    )  # 4 runs a block
+    return Cli(tmp_path, **FEW)
 
 
 def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
@@ -109,9 +89,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     ]
     # and the added blocks are remembered
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
-    write(
-        cli.top, blocks="blocks = 2", cells='cells = ["single", "ddp/mpi"]'
-    )  # the same by editing the study
+    write(cli.top, **{**FEW, "blocks": "blocks = 2"})  # the same by editing the study
     assert cli("run")[1] == "8 runs: 8 ok; nothing to do\n"
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
 
@@ -124,14 +102,9 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert out.splitlines()[-1].startswith("go on with: python")
     assert cli("run", behaviours={1: "fail"})[0] == 1
     assert cli("run")[0] == 0
-    runs = {
-        name
-        for name in cli.files()
-        if name.startswith(f"runs/{cli.log(0, 1).stem}.") and name.endswith(".jsonl")
-    }
-    assert runs == {
-        f"runs/{cli.log(0, 1).stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")
-    }
+    stem = cli.log(0, 1).stem
+    logs = {path.name for path in (cli.folder / "runs").glob(f"{stem}.*jsonl")}
+    assert logs == {f"{stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")}
     assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
     assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
     assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 4 ok"
@@ -143,14 +116,9 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under make no environment is activated, so `python -m slurm` would not be the same."""
-    said = subprocess.run(
-        ["make", "--dry-run", "study", "RESULTS=here"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said.stdout
+    make = ["make", "--dry-run", "study", "RESULTS=here"]
+    said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
     assert (code, out.splitlines()[-1]) == (1, "go on with: make study RESULTS=here")
@@ -158,13 +126,9 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
 
 def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli) -> None:
     code, script, err = cli("render")
-    assert (code, err.splitlines()) == (
-        0,
-        [
-            "small: 1 blocks, 4 runs: 4 planned",
-            "this script: 4 runs, no estimate before a run has ended",
-        ],
-    )
+    planned = "small: 1 blocks, 4 runs: 4 planned"
+    estimate = "this script: 4 runs, no estimate before a run has ended"
+    assert (code, err.splitlines()) == (0, [planned, estimate])
     assert not cli.folder.exists()
     cli("run")
     assert (cli.folder / "job-001.sh").read_text() == script
@@ -240,11 +204,8 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
     process.kill()
     process.wait()
     code, _, err = cli("run")
-    assert (code, err) == (
-        2,
-        f"error: {cli.folder}: another job of this study is running, or being submitted; wait for "
-        f"it or stop it\n",
-    )
+    rule = "another job of this study is running, or being submitted; wait for it or stop it"
+    assert (code, err) == (2, f"error: {cli.folder}: {rule}\n")
     wait_for(lambda: cli("status")[1].endswith("4 runs: 4 ok\n"))
     process.communicate()
 
@@ -284,18 +245,12 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
 
 def test_a_changed_study_is_refused(cli: Cli) -> None:
     assert cli("run")[0] == 0
-    write(
-        cli.top, blocks="blocks = 1", cells='cells = ["single", "ddp/mpi"]', windows="windows = 3"
-    )
+    write(cli.top, **FEW, windows="windows = 3")
     before = cli.files()
+    rule = "is of another study of this name: run.windows=2 there, 3 now; give the study a new name"
+    told = f"error: {cli.folder}/study.toml {rule}, or choose another --results\n"
     for verb in ("run", "status", "render"):
-        assert cli(verb) == (
-            2,
-            "",
-            f"error: {cli.folder}/study.toml is of another study of this name: run.windows=2 "
-            f"there, 3 now; "
-            "give the study a new name, or choose another --results\n",
-        )
+        assert cli(verb) == (2, "", told)
     assert cli.files() == before
 
 
@@ -307,45 +262,29 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
     assert not cli.folder.exists()
 
 
+SEE = "see python -m slurm --help"
+NEAR = "did you mean 'local'?"
+OTHER = "choose another --results"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "Missing command; see python -m slurm --help"),
-        (
-            ["rnu", "local"],
-            "No such command 'rnu'. Did you mean 'run'?; see python -m slurm --help",
-        ),
-        (["run"], "Missing argument 'STUDY'; see python -m slurm --help"),
-        (
-            ["status", "local", "--blok", "1"],
-            "No such option: --blok (Possible options: --blocks); see python -m slurm --help",
-        ),
-        (
-            ["render", "local", "--site", "locla"],
-            f"'locla' is not a known site ({SHIPPED_SITES}); did you mean 'local'?",
-        ),
-        (["render", "gone.toml"], "gone.toml: No such file or directory"),
-        (
-            ["run", "local", "--results", "/proc/none"],
-            "/proc/none: No such file or directory; choose another --results",
-        ),
-        (["run", "local", "--results", "README/x"], "README/x/local/jobs.jsonl: Not a directory"),
+        ("", f"Missing command; {SEE}"),
+        ("rnu local", f"No such command 'rnu'. Did you mean 'run'?; {SEE}"),
+        ("run", f"Missing argument 'STUDY'; {SEE}"),
+        ("status local --blok 1", f"No such option: --blok (Possible options: --blocks); {SEE}"),
+        ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); {NEAR}"),
+        ("render gone.toml", "gone.toml: No such file or directory"),
+        ("run local --results /proc/none", f"/proc/none: No such file or directory; {OTHER}"),
+        ("run local --results README/x", "README/x/local/jobs.jsonl: Not a directory"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
-    tmp_path: Path, words: list[str], message: str
-) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: str, message: str) -> None:
     (tmp_path / "README").write_text("a file, not a folder")
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "slurm", *words],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {message}\n"
+    command = [sys.executable, "-m", "slurm", *words.split()]
+    assert finish(start_process(command, env, tmp_path)) == (2, "", f"error: {message}\n")
 
 
 HEAVY = """
@@ -390,7 +329,5 @@ def test_wrong_input_is_one_line_and_exit_code_2(cli: Cli) -> None:
 
 
 def test_a_first_estimate_comes_from_the_study(tmp_path: Path) -> None:
-    cli = Cli(
-        tmp_path, blocks="blocks = 1\nexpected_run_s = 30", cells='cells = ["single", "ddp/mpi"]'
-    )
+    cli = Cli(tmp_path, **{**FEW, "blocks": "blocks = 1\nexpected_run_s = 30"})
     assert "this script: 4 runs, about 2 min" in cli("render")[2]

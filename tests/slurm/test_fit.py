@@ -3,6 +3,7 @@ not fit is refused.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from slurm.directives import Request, directives, exports, reaching_all_hosts, s
 from slurm.fit import Job, expected_s, fit, jobs, minutes, nodes_of, text_of
 from slurm.load import find_study, read_site
 from slurm.site import Site
-from tests.slurm.studies import small, write
+from tests.slurm.studies import changed, small, write
 
 
 def fitted(study: str, site: str, nodes: Sequence[int] = ()) -> tuple[Study, Site]:
@@ -32,12 +33,8 @@ def test_full_nodes_and_one_rank_become_world_sizes() -> None:
     assert fitted("weak", "perlmutter")[0].world_sizes == (1, 4, 8, 16, 32, 64)
     assert fitted("weak", "lumi-g", (1, 3))[0].world_sizes == (1, 8, 24)
     assert fitted("weak", "vista", (2, 1))[0].world_sizes == (1, 2)
-    assert fitted("weak", "testcluster")[0].world_sizes == (
-        1,
-        2,
-        4,
-        8,
-    )  # the site's limit comes first
+    # the site's limit comes first
+    assert fitted("weak", "testcluster")[0].world_sizes == (1, 2, 4, 8)
     batch = fitted("batch", "cardinal", (2,))[0]
     assert batch.world_sizes == ()
     assert batch.batch is not None
@@ -97,11 +94,7 @@ def test_a_job_is_one_block_at_one_node_count() -> None:
     assert {run.config.world_size for run in made[0].runs} == {1, 4}
     assert {run.config.world_size for run in made[1].runs} == {8}
     cells = sorted((run.point.cell, run.point.settings) for run in made[1].runs)
-    assert cells == [
-        (cell, settings)
-        for cell in ("ddp/nccl", "horovod/nccl")
-        for settings in ("matched", "shipped")
-    ]
+    assert cells == [*product(("ddp/nccl", "horovod/nccl"), ("matched", "shipped"))]
     positions = [run.config.position for run in made[0].runs]
     assert positions == sorted(p for p in positions if p is not None)
 
@@ -109,20 +102,11 @@ def test_a_job_is_one_block_at_one_node_count() -> None:
 def test_half_full_nodes_and_too_many_are_refused() -> None:
     site = read_site("cardinal")
     assert [nodes_of(world, site) for world in (1, 3, 4, 8, 128)] == [1, 1, 1, 2, 32]
-    with pytest.raises(
-        UsageError,
-        match=r"world_size=6 does not fill nodes of 4 ranks \(site 'cardinal'\); use 4 or 8",
-    ):
+    with pytest.raises(UsageError, match=r"world_size=6 does not fill nodes of 4 .*; use 4 or 8"):
         nodes_of(6, site)
-    with pytest.raises(
-        UsageError,
-        match=r"33 nodes: site 'cardinal' allows 1 to 32 \(limits.max_nodes\); choose fewer",
-    ):
+    with pytest.raises(UsageError, match=r"33 nodes: site 'cardinal' allows 1 to 32 \(limits.max"):
         fitted("weak", "cardinal", (1, 33))
-    with pytest.raises(
-        UsageError,
-        match=r"strong.global_batch=512 does not divide by world_size=12; use 504 or 516",
-    ):
+    with pytest.raises(UsageError, match=r"512 does not divide by world_size=12; use 504 or 516"):
         fitted("strong", "cardinal", (3,))
 
 
@@ -130,7 +114,7 @@ def test_a_site_without_a_transport_cannot_take_a_bare_framework() -> None:
     source = find_study("weak")
     site = read_site("local").model_copy(update={"transport": "none"})
     with pytest.raises(
-        UsageError, match="leaves the transport of 'ddp' to the site, and site 'local' names none"
+        UsageError, match="transport of 'ddp' to the site, and site 'local' names no"
     ):
         fit(read_study(source), site, (), source)
 
@@ -143,14 +127,11 @@ def test_a_job_asks_for_the_time_it_needs_and_the_site_allows() -> None:
     assert minutes(job, study, site, None) == 20  # 300 + 1.5 * 375 + 180 + 30 s, in steps of 5 min
     assert minutes(job, study, site, 7) == 7
     with pytest.raises(
-        UsageError,
-        match=r"--minutes 61: site 'testcluster' allows 60 \(limits.max_minutes\); use at most 60",
+        UsageError, match=r"--minutes 61: site 'testcluster' allows 60 \(limits.max"
     ):
         minutes(job, study, site, 61)
     with pytest.raises(
-        UsageError,
-        match="5 minutes are too few for one run of at most 180 s and its surroundings; use "
-        "--minutes 6",
+        UsageError, match=r"5 minutes are too few for one .* 180 s .*use --minutes 6"
     ):
         minutes(job, study, site, 5)
     short = site.model_copy(update={"limits": site.limits.model_copy(update={"max_minutes": 10})})
@@ -180,7 +161,7 @@ def test_directives_are_what_the_site_wants() -> None:
         "NCCL_NET_GDR_LEVEL": "3",
     }
     with pytest.raises(
-        UsageError, match="site 'lumi-g' charges every job to an account; give --account NAME"
+        UsageError, match="site 'lumi-g' charges every job to an account; give --ac"
     ):
         directives(study, Request(site), job)
 
@@ -191,27 +172,14 @@ def test_a_forbidden_directive_is_refused() -> None:
     lines = directives(study, Request(site), job)
     assert "--ntasks=2" in lines
     assert not [line for line in lines if "gpu" in line.partition("=")[0] or "cpus" in line]
-    asking = site.model_copy(
-        update={"access": site.access.model_copy(update={"extra": ("--mem=0",)})}
-    )
-    with pytest.raises(
-        UsageError,
-        match=r"site 'vista' forbids --mem \(directives.forbidden\), and its file asks for --mem=0",
-    ):
+    asking = changed(site, access__extra=["--mem=0"])
+    with pytest.raises(UsageError, match=r"site 'vista' forbids --mem .*its file asks for --mem=0"):
         directives(study, Request(asking), job)
 
 
 def test_mpirun_tells_the_hosts_of_a_hostfile_the_variables() -> None:
-    site = read_site("hostfile").model_copy(
-        update={"env": {"NCCL_DEBUG": "WARN", "OMPI_MCA_x": "1"}}
-    )
-    assert reaching_all_hosts(site).mpirun_args == (
-        "--bind-to",
-        "none",
-        "--hostfile",
-        "hosts.txt",
-        "-x",
-        "NCCL_DEBUG",
-    )
+    site = changed(read_site("hostfile"), env={"NCCL_DEBUG": "WARN", "OMPI_MCA_x": "1"})
+    words = "--bind-to none --hostfile hosts.txt -x NCCL_DEBUG"
+    assert reaching_all_hosts(site).mpirun_args == tuple(words.split())
     local = read_site("local")
     assert reaching_all_hosts(local) is local

@@ -17,11 +17,13 @@ from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
 from slurm.render import render_job
-from slurm.shared import SHARED, check_shared
+from slurm.submit import SHARED, check_shared
 from tests.slurm.calls import Calls
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import ROOT, changed, small
+
+CURE = "comes with the project and is never added to; choose another --results, as results/mine"
 
 
 def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Calls) -> None:
@@ -37,10 +39,7 @@ def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Cal
 )
 def test_commands_that_would_add_runs_refuse_in_one_line(call: Calls, words: list[str]) -> None:
     line = call.refuse(*words, "--results", "results", "--blocks", "40")
-    assert (
-        line == f"results/{words[1]} comes with the project and is never added to; choose another "
-        f"--results, as results/mine"
-    )
+    assert line == f"results/{words[1]} {CURE}"
 
 
 def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: Path) -> None:
@@ -53,17 +52,15 @@ def test_a_script_run_by_hand_adds_nothing_to_a_shipped_study_either(tmp_path: P
         ["bash", "-c", script], cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (2, "")
-    cure = "comes with the project and is never added to; choose another --results, as results/mine"
-    assert done.stderr == f"error: {folder} {cure}\n"
+    assert done.stderr == f"error: {folder} {CURE}\n"
     assert [path.name for path in folder.iterdir()] == ["SHIPPED"]
 
 
 def test_status_says_where_it_looked_if_there_is_nothing(call: Calls, tmp_path: Path) -> None:
     code, out, _ = call("status", "local", "--results", str(tmp_path))
     assert code == 0
-    assert (
-        out.splitlines()[-1] == f"no runs in {tmp_path}/local yet; --results names another folder"
-    )
+    *_, last = out.splitlines()
+    assert last == f"no runs in {tmp_path}/local yet; --results names another folder"
 
 
 @pytest.mark.parametrize("what", ["results", "checkout", "environment"])
@@ -83,11 +80,8 @@ def test_what_a_node_has_of_its_own_is_refused(
     checkout, venv, results = places[what]
     monkeypatch.chdir(checkout)
     site = changed(read_site("testcluster"), paths__node_local=[str(near)], setup__venv=str(venv))
-    with pytest.raises(
-        UsageError,
-        match=rf"{what}.* {near}.* lies below {near}, of which every node of site 'testcluster' "
-        rf"has",
-    ):
+    rule = rf"{what}.* {near}.* lies below {near}, of which every node of site 'testcluster' has"
+    with pytest.raises(UsageError, match=rule):
         check_shared(site, results)
     check_shared(changed(site, paths__node_local=[str(tmp_path / "elsewhere")]), results)
     monkeypatch.setenv(SHARED, f"/nowhere:{near}")
@@ -100,13 +94,9 @@ def test_submit_and_its_dry_run_refuse_results_below_tmp(
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(SHARED, f"{ROOT}:{Path(sys.prefix).resolve()}:{Path('.venv').resolve()}")
     for more in ([], ["--dry-run"]):
-        line = call.refuse(
-            "submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made", *more
-        )
-        assert line.startswith(
-            "the results folder /tmp/never-made/smoke lies below /tmp, of which every node of "
-            "site 'testcluster'"
-        )
+        words = ["submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made"]
+        line = call.refuse(*words, *more)
+        assert line.startswith("the results folder /tmp/never-made/smoke lies below /tmp, of which")
     assert not Path("/tmp/never-made").exists()
 
 
@@ -115,14 +105,10 @@ def test_a_silent_controller_leaves_no_folder(
 ) -> None:
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     (tmp_path / "squeue.down").touch()
-    code, _, err = call(
-        "submit", "smoke", "--site", "testcluster", "--results", str(tmp_path / "results")
-    )
-    assert (code, err) == (
-        2,
-        "error: squeue does not answer, and without it a job might be submitted twice; try again "
-        "later\n",
-    )
+    words = ["submit", "smoke", "--site", "testcluster", "--results", str(tmp_path / "results")]
+    rule = "without it a job might be submitted twice; try again later"
+    code, _, err = call(*words)
+    assert (code, err) == (2, f"error: squeue does not answer, and {rule}\n")
     assert not (tmp_path / "results").exists()
 
 

@@ -23,6 +23,8 @@ from slurm.render import render_job
 from tests.slurm.stand_in import complete, environment, start
 from tests.slurm.studies import ROOT, SMALL, small
 
+Process = subprocess.Popen[str]
+
 
 class Job:
     """One block of the small study as a script in a folder of its own, ready to be started."""
@@ -43,19 +45,34 @@ class Job:
         script = render_job(self.study, self.text, read_site("local"), self.runs, self.folder)
         self.script.write_text(script)
 
-    def start(self, cwd: Path = ROOT, **env: str) -> "subprocess.Popen[str]":
-        own: dict[str, Any] = {"start_new_session": True, "preexec_fn": terminal_signals}
-        own |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": cwd}
-        command = ["bash", str(self.script)]
-        return subprocess.Popen(command, env={**self.env, **env}, text=True, **own)
+    def start(self, cwd: Path = ROOT, **env: str) -> Process:
+        return start_process(["bash", str(self.script)], {**self.env, **env}, cwd)
 
     def finish(self, cwd: Path = ROOT, **env: str) -> tuple[int, str, str]:
-        job = self.start(cwd, **env)
-        out, err = job.communicate(timeout=60)
-        return job.returncode, out, err
+        return finish(self.start(cwd, **env))
 
     def states(self) -> list[str]:
         return [look(run, job_is_running=False).state for run in self.runs]
+
+
+def start_process(command: list[str], env: dict[str, str], cwd: Path = ROOT) -> Process:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        text=True,
+        stdout=pipe,
+        stderr=pipe,
+        start_new_session=True,
+        preexec_fn=terminal_signals,
+    )
+
+
+def finish(process: Process) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
 
 
 def terminal_signals() -> None:
@@ -100,9 +117,8 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
 
 
 def test_the_cause_is_kept_with_the_exit(tmp_path: Path) -> None:
-    job = Job(
-        tmp_path, {0: "out of memory", 1: "trip over a node", 2: "silent", 3: "babble"}, runs=5
-    )
+    faults = {0: "out of memory", 1: "trip over a node", 2: "silent", 3: "babble"}
+    job = Job(tmp_path, faults, runs=5)
     code, out, err = job.finish()
     assert (code, err) == (1, "")
     assert job.states() == ["out of memory", "node lost", "failed", "failed", "ok"]
@@ -265,8 +281,8 @@ def test_two_jobs_of_a_study_do_not_run_at_once(tmp_path: Path) -> None:
     first = job.start()
     wait_for(job.runs[0].log.exists)
     assert folder.is_locked()
-    cure = "another job of this study is running, or being submitted; wait for it or stop it"
-    assert job.finish() == (2, "", f"error: {job.folder}: {cure}\n")
+    rule = "another job of this study is running, or being submitted; wait for it or stop it"
+    assert job.finish() == (2, "", f"error: {job.folder}: {rule}\n")
     first.terminate()
     first.communicate(timeout=20)
     assert not folder.is_locked()
@@ -290,8 +306,8 @@ def test_a_full_disk_stops_the_job_in_one_line(tmp_path: Path) -> None:
     limited = ["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec bash \"$0\"", str(job.script)]
     done = subprocess.run(limited, cwd=ROOT, env=job.env, capture_output=True, text=True)
     cure = "File too large; make room, then the same command goes on with this run"
-    line = f"error: {job.runs[0].log} cannot be written: {cure}\n"
-    assert (done.returncode, done.stderr) == (2, line)
+    told = f"error: {job.runs[0].log} cannot be written: {cure}\n"
+    assert (done.returncode, done.stderr) == (2, told)
     assert not job.runs[1].log.exists()
     assert not [*job.folder.rglob("*.tmp"), *job.folder.rglob(".*")]
     job.runs[0].log.unlink()
@@ -303,6 +319,6 @@ def test_missing_programs_and_a_wrong_place_are_one_line(tmp_path: Path) -> None
     cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
     assert job.finish(MPIRUN="no-mpirun") == (2, "", f"error: no-mpirun is not found; {cure}\n")
     assert job.finish(PYTHON="no-python") == (2, "", f"error: no-python is not found; {cure}\n")
-    line = f"error: no slurm/ in {tmp_path}; run this script from the repository root\n"
-    assert job.finish(cwd=tmp_path) == (2, "", line)
+    rule = f"no slurm/ in {tmp_path}; run this script from the repository root"
+    assert job.finish(cwd=tmp_path) == (2, "", f"error: {rule}\n")
     assert not job.folder.exists()

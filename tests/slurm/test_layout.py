@@ -11,15 +11,16 @@ from pydantic import ValidationError
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
-from slurm.cost import node_hours
-from slurm.fit import fit, jobs, minutes, nodes_of
+from slurm.cost import Times, node_hours, run_times
+from slurm.fit import Job, fit, jobs, minutes, nodes_of
 from slurm.load import find_study, read_site
 from slurm.site import Site
-from slurm.times import Times, run_times
 from tests.slurm.studies import SMALL, changed
 from tests.slurm.test_batch_script import BatchJob
 
 WEAK = SMALL.replace('["weak", "strong"]', '["weak"]').replace("[strong]\nglobal_batch = 8\n\n", "")
+
+SINGLE: dict[str, object] = {"policy__layout": "single"}
 
 
 class SingleJob(BatchJob):
@@ -30,11 +31,7 @@ class SingleJob(BatchJob):
     def __init__(
         self, folder: Path, behaviours: dict[int, str] | None = None, no_kill: bool = False
     ) -> None:
-        changes = {
-            "policy__layout": "single",
-            "policy__no_kill": no_kill,
-            "policy__requeue": not no_kill,
-        }
+        changes = {"policy__no_kill": no_kill, "policy__requeue": not no_kill, **SINGLE}
         super().__init__(folder, behaviours, nodes=(1, 3), text=WEAK, changes=changes)
 
     def hosts(self, run: Run) -> str:
@@ -65,10 +62,8 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
     assert [job.hosts(run) for run in job.runs] == [wanted(run) for run in job.runs]
     for run in job.runs:
         ranks = run.config.world_size
-        counts = (
-            f" --nodes={3 if ranks == 6 else 1} --nodelist={wanted(run)} --ntasks={ranks} "
-            f"--ntasks-per-node={min(ranks, 2)} "
-        )
+        where = f" --nodes={3 if ranks == 6 else 1} --nodelist={wanted(run)} "
+        counts = f"{where}--ntasks={ranks} --ntasks-per-node={min(ranks, 2)} "
         assert counts in run.log.with_suffix(".out").read_text()
     assert {path.name for path in (job.folder / "calibration").glob("*.jsonl")} == {
         f"all-b00-77-0-{when}-r{n}.jsonl" for when in ("start", "end") for n in (1, 2, 3)
@@ -78,9 +73,7 @@ def test_runs_of_all_node_counts_are_interleaved_on_the_first_hosts(tmp_path: Pa
 
 
 def test_ibrun_fills_the_first_hosts_by_itself(tmp_path: Path) -> None:
-    job = BatchJob(
-        tmp_path, site="vista", nodes=(1, 2), text=WEAK, changes={"policy__layout": "single"}
-    )
+    job = BatchJob(tmp_path, site="vista", nodes=(1, 2), text=WEAK, changes=SINGLE)
     assert job.finish()[0] == 0
     assert sorted(run.config.world_size for run in job.runs) == [1, 1, 1, 2, 2]
     for run in job.runs:
@@ -92,16 +85,14 @@ def test_only_what_is_missing_is_done_again_on_as_few_nodes_as_it_needs() -> Non
     study, runs, site = smoke("testcluster")
     site = site.laid_out("single")
     whole = jobs(runs, site)
-    assert [(job.id, job.nodes, len(job.runs)) for job in whole] == [
-        ("all-b00", 2, 7),
-        ("all-b01", 2, 7),
-    ]
+    assert shapes(whole) == [("all-b00", 2, 7), ("all-b01", 2, 7)]
     narrow = jobs([run for run in runs if run.config.world_size <= 2], site)
-    assert [(job.id, job.nodes, len(job.runs)) for job in narrow] == [
-        ("all-b00", 1, 5),
-        ("all-b01", 1, 5),
-    ]
+    assert shapes(narrow) == [("all-b00", 1, 5), ("all-b01", 1, 5)]
     assert node_hours(narrow, assumed(study)) < node_hours(whole, assumed(study))
+
+
+def shapes(made: list[Job]) -> list[tuple[str, int, int]]:
+    return [(job.id, job.nodes, len(job.runs)) for job in made]
 
 
 def assumed(study: Study) -> Times:
@@ -133,28 +124,20 @@ def test_a_lost_host_takes_only_the_runs_that_need_it(tmp_path: Path, layout: st
         job = BatchJob(tmp_path, changes={"policy__no_kill": True})
     widest = [n for n, run in enumerate(job.runs) if run.config.world_size > 2]
     last = "r3" if layout == "single" else "r2"
-    code, out, err = job.finish(
-        STAND_IN=f'{{"{job.runs[widest[0]].config.position}": "lose a node"}}'
-    )
+    position = job.runs[widest[0]].config.position
+    code, out, err = job.finish(STAND_IN=f'{{"{position}": "lose a node"}}')
     assert (code, err) == (1, "")
     expected = ["ok"] * len(job.runs)
     for n in widest:
         expected[n] = "node lost" if n == widest[0] else "planned"
     assert job.states() == expected
     assert f"host {last} is lost, see " in out
-    assert (
-        f"[{widest[1] + 1}/{len(job.runs)}] {job.runs[widest[1]].id}: left for the next job, host "
-        f"{last} is lost" in out
-    )
-    assert (
-        out.splitlines()[-1]
-        == f"host {last} is lost: {len(job.runs)} runs, 1 failed, {len(widest) - 1} left for the "
-        f"next job"
-    )
-    assert (
-        out.splitlines()[-2]
-        == f"calibration at the end, on {2 if layout == 'single' else 1} node(s)"
-    )
+    later = f"[{widest[1] + 1}/{len(job.runs)}] {job.runs[widest[1]].id}"
+    assert f"{later}: left for the next job, host {last} is lost" in out
+    *_, calibration, end = out.splitlines()
+    left = f"{len(job.runs)} runs, 1 failed, {len(widest) - 1} left for the next job"
+    assert end == f"host {last} is lost: {left}"
+    assert calibration == f"calibration at the end, on {2 if layout == 'single' else 1} node(s)"
     assert job.said()[-1]["reason"] == f"host {last} is lost"
 
 
@@ -178,8 +161,6 @@ def test_where_slurm_itself_does_not_answer_no_host_is_taken_for_lost(tmp_path: 
 
 
 def test_without_srun_no_lost_host_can_be_found() -> None:
-    with pytest.raises(
-        ValidationError,
-        match=r"policy.no_kill finds lost nodes with srun, and launch is 'ibrun'; leave it out",
-    ):
+    rule = r"policy.no_kill finds lost nodes with srun, and launch is 'ibrun'; leave it out"
+    with pytest.raises(ValidationError, match=rule):
         changed(read_site("vista"), policy__no_kill=True)

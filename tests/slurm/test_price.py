@@ -14,12 +14,22 @@ from bench.study.files import read_study
 from bench.study.plan import Run, plan
 from bench.study.stats import blocks_for_half_width, half_width
 from bench.study.status import look
-from slurm.cost import ASSUMED_NOISE, Noise, lines, node_hours, noise, paired_sd, precision, table
+from slurm.cost import (
+    ASSUMED_NOISE,
+    Noise,
+    Timed,
+    lines,
+    node_hours,
+    noise,
+    paired_sd,
+    precision,
+    run_times,
+    table,
+)
 from slurm.directives import Request
 from slurm.fit import fit, jobs
 from slurm.load import find_study, read_site
 from slurm.session import Asked, open_work
-from slurm.times import Timed, run_times
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, SMALL, small, write
 
@@ -59,19 +69,15 @@ def test_the_half_width_is_that_of_a_t_interval() -> None:
 def test_the_price_says_what_it_buys() -> None:
     line = precision(8, 31.2, Noise(0.011, "assumed"), 0.02)
     assert line == "8 blocks = 31 node-h, about ±0.9 % on each ratio (assumed)"
-    assert precision(8, 31.2, Noise(0.03, "x"), 0.02).endswith(
-        "±2.5 % on each ratio (x); the margin of 2 % needs 12 blocks"
-    )
-    assert precision(3, 2.0, Noise(0.01, "x"), 0.02).endswith(
-        "; fewer than 6 blocks give no verdict"
-    )
+    line = precision(8, 31.2, Noise(0.03, "x"), 0.02)
+    assert line.endswith("±2.5 % on each ratio (x); the margin of 2 % needs 12 blocks")
+    few = precision(3, 2.0, Noise(0.01, "x"), 0.02)
+    assert few.endswith("; fewer than 6 blocks give no verdict")
     assert "no interval from one block" in precision(1, 2.0, Noise(0.01, "x"), 0.02)
 
 
 def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
-    study = small(
-        tmp_path, cells='cells = ["ddp/mpi", "horovod/mpi"]', scaling='scaling = ["weak", "strong"]'
-    )
+    study = small(tmp_path, cells='cells = ["ddp/mpi", "horovod/mpi"]')
     runs = [run for block in plan(study, 3, tmp_path) for run in block]
     point = {"w2-b8": (1.10, 1.12, 1.08), "w2-b4": (0.9, 0.9, 0.9)}
     rates = []
@@ -81,16 +87,14 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
             continue
         assert run.config.block is not None
         pace = 100.0 * (run.config.block + 1)  # blocks differ far more than pairs
-        rates.append(
-            (run, pace * (ratios[run.config.block] if run.config.backend == "horovod" else 1.0))
-        )
+        faster = ratios[run.config.block] if run.config.backend == "horovod" else 1.0
+        rates.append((run, pace * faster))
     logs = [math.log(r) for r in point["w2-b8"]]
     mean = sum(logs) / 3
     measured = paired_sd(rates, study.pairs)
     assert measured is not None
-    assert measured[0] == pytest.approx(
-        math.sqrt(sum((x - mean) ** 2 for x in logs) / 4)
-    )  # pooled with a point without noise
+    # pooled with a point without noise
+    assert measured[0] == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in logs) / 4))
     assert measured[1] == 3
     assert paired_sd(rates[:1], study.pairs) is None
 
@@ -98,9 +102,8 @@ def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
 def test_noise_is_of_pairs_of_one_variant(tmp_path: Path) -> None:
     text = SMALL + '[variants.slow]\n[variants.fast]\nprecision = "bf16-mixed"\n'
     study = read_study(write(tmp_path, text.replace('"horovod/gloo"', '"horovod/mpi"')))
-    runs = [
-        run for block in plan(study, 2, tmp_path) for run in block if run.config.world_size == 2
-    ]
+    planned = [run for block in plan(study, 2, tmp_path) for run in block]
+    runs = [run for run in planned if run.config.world_size == 2]
     rates = [(run, 200.0 if run.point.variant == "fast" else 100.0) for run in runs]
     measured = paired_sd(rates, study.pairs)
     assert measured == (0.0, 2)
@@ -112,12 +115,9 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     complete(runs[0].config)
     statuses = [look(run, False) for run in runs]
     assert noise(statuses, study.pairs, None).sd == ASSUMED_NOISE
-    assert noise(statuses, study.pairs, None).source.startswith(
-        "a paired sd of 5.8 % assumed, as on shared machines; "
-    )
-    assert noise(statuses, study.pairs, None, 0.02).source.startswith(
-        "a paired sd of 2 % assumed, by the site file; "
-    )
+    default, of_site = noise(statuses, study.pairs, None), noise(statuses, study.pairs, None, 0.02)
+    assert default.source.startswith("a paired sd of 5.8 % assumed, as on shared machines; ")
+    assert of_site.source.startswith("a paired sd of 2 % assumed, by the site file; ")
     assert noise(statuses, study.pairs, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
 
 
@@ -125,9 +125,8 @@ def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
     """Pooled over every comparison of the shipped studies that has enough blocks for a verdict."""
     squares, freedom = 0.0, 0
     for name in ("local", "local-again", "local-transports", "precision"):
-        for row in json.loads((ROOT / "results" / name / "summary.json").read_text())[
-            "comparisons"
-        ]:
+        summary = json.loads((ROOT / "results" / name / "summary.json").read_text())
+        for row in summary["comparisons"]:
             squares += row["sd_log"] ** 2 * (row["n"] - 1)
             freedom += row["n"] - 1
     assert freedom >= 70
@@ -136,19 +135,15 @@ def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
 
 def test_a_run_takes_what_runs_of_its_point_took_else_of_its_ranks_else_of_all() -> None:
     study, runs = smoke()
-    first = next(
-        run.config for run in runs if run.config.world_size == 2 and run.config.backend == "ddp"
-    )
-    other = next(
-        run.config for run in runs if run.config.world_size == 2 and run.config.backend == "horovod"
-    )
+    wide = [run.config for run in runs if run.config.world_size == 2]
+    first = next(config for config in wide if config.backend == "ddp")
+    other = next(config for config in wide if config.backend == "horovod")
     known = [Timed(first, wall_s) for wall_s in (10, 20, 60)] + [Timed(other, 100)]
     times = run_times(study, [], known)
     assert times.seconds(first) == 20  # the median: one that hung for a while counts as one
     assert times.seconds(other) == 100
-    assert (
-        times.seconds(first.model_copy(update={"batch_per_rank": 4})) == 40
-    )  # of 10, 20, 60 and 100
+    another = first.model_copy(update={"batch_per_rank": 4})
+    assert times.seconds(another) == 40  # of 10, 20, 60 and 100
     assert times.seconds(first.model_copy(update={"world_size": 8})) == 40
     assert run_times(study, [], []).seconds(first) == 45
 
@@ -159,23 +154,13 @@ def test_the_price_learns_from_finished_runs_and_says_so(tmp_path: Path) -> None
     assert "(45 s a run assumed)" in "\n".join(lines(pilot, None))
     folder = pilot.folder
     with folder.lock() as lock:
-        folder.record_job(
-            lock, None, site="testcluster", blocks=2, runs=4, job="n001-b00", slurm_id="7"
-        )
+        facts = {"site": "testcluster", "blocks": 2, "runs": 4, "job": "n001-b00"}
+        folder.record_job(lock, None, **facts, slurm_id="7")
     done = [status.run for status in pilot.statuses[:4]]
     for run, wall_s in zip(done, (30, 40, 42, 44), strict=True):
         complete(run.config)
-        append_event(
-            run.log,
-            "exit",
-            code=0,
-            timed_out=False,
-            limit_s=300,
-            interrupted=False,
-            wall_s=wall_s,
-            said=[],
-            oom_kills=0,
-        )
+        how = {"code": 0, "timed_out": False, "interrupted": False, "said": [], "oom_kills": 0}
+        append_event(run.log, "exit", limit_s=300, wall_s=wall_s, **how)
     again = lines(open_work(Asked("smoke", "testcluster", tmp_path)), None)
     assert again[-2].endswith("(run time 41 s measured in 4 runs)")
     other = lines(open_work(Asked("demo", "testcluster", tmp_path)), None)

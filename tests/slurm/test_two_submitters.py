@@ -4,7 +4,6 @@ doubled, and none is lost.
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -14,16 +13,13 @@ import pytest
 
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, write
-from tests.slurm.test_job_script import wait_for
+from tests.slurm.studies import write
+from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 SLOW = (
     'touch "{folder}/sbatch.begun"; while [ -e "{folder}/hold" ]; do sleep 0.05; done; sleep 0.1\n'
 )
-TAKEN = (
-    "results/small: another job of this study is running, or being submitted; wait for it or "
-    "stop it"
-)
+TAKEN = "another job of this study is running, or being submitted; wait for it or stop it"
 
 
 class Submitters:
@@ -47,7 +43,7 @@ class Submitters:
             "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         }
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str) -> Process:
         command = [
             sys.executable,
             "-m",
@@ -56,28 +52,16 @@ class Submitters:
             str(self.study),
             "--site",
             "testcluster",
-            *words,
         ]
-        return subprocess.Popen(
-            [*command, "--results", str(self.folder / "results")],
-            cwd=ROOT,
-            env=self.env,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        results = ["--results", str(self.folder / "results")]
+        return start_process([*command, *words, *results], self.env)
 
     def finish(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=60)
-        return process.returncode, out, err
+        return finish(self.start(*words))
 
     def queued(self) -> Counter[str]:
-        lines = (
-            (self.folder / "queue").read_text().splitlines()
-            if (self.folder / "queue").exists()
-            else []
-        )
+        queue = self.folder / "queue"
+        lines = queue.read_text().splitlines() if queue.exists() else []
         return Counter(line.split("|")[1] for line in lines)
 
     def recorded(self) -> Counter[str]:
@@ -85,9 +69,8 @@ class Submitters:
         return Counter(f"small-{json.loads(line)['job']}" for line in lines)
 
 
-ALL = {f"small-n00{nodes}-b0{block}": 1 for nodes in (1, 2) for block in range(5)} | {
-    "small-report": 1
-}
+NAMES = [f"n00{nodes}-b0{block}" for nodes in (1, 2) for block in range(5)]
+ALL = {f"small-{name}": 1 for name in (*NAMES, "report")}
 
 
 def test_four_submitters_at_once_submit_every_job_once(tmp_path: Path) -> None:

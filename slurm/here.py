@@ -1,0 +1,152 @@
+"""Run a job script on this machine, and show how the runs of a study go, here or elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from bench.config import UsageError
+from bench.study.status import duration, look, seconds_left
+from slurm.session import Work
+
+_POLL_S = 1.0
+_LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]  # Windows lacks one
+# runs done, what goes on ('': nothing does), seconds left
+Show = Callable[[int, str, float | None], None]
+
+
+def find_launcher(hostfile: str) -> None:
+    """Raise UsageError where the job script would not find mpirun, or mpirun its hosts."""
+    if hostfile and not Path(hostfile).is_file():
+        form = "mpirun's hostfile, one line for each host, as in 'node1 slots=4'"
+        raise UsageError(f"{hostfile} is not there: {form}; write it")
+    path = f"{Path('.venv/bin').absolute()}{os.pathsep}{os.environ.get('PATH', '')}"
+    name = os.environ.get("MPIRUN", "mpirun")
+    if shutil.which(name, path=path) is None:
+        cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
+        raise UsageError(f"{name} is not found; {cure}")
+
+
+def execute(script: Path, lock: IO[str], work: Work) -> int | None:
+    """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
+
+    In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
+    """
+    # this Python and what stands beside it, mpirun among it, whatever .venv there is
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno())}
+    with _caught() as caught, display(len(work.statuses)) as show:
+        job = subprocess.Popen(
+            ["bash", str(script)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # its progress lines; `_follow` says the same and more
+            env={"PYTHON": sys.executable, **os.environ, **own},
+            pass_fds=(lock.fileno(),),
+            start_new_session=True,
+        )
+        _follow(job, caught, work, show)
+    if caught:
+        return caught[0]
+    if job.returncode == 2:
+        sys.exit(2)  # the script has said in one line what is wrong
+    if job.returncode not in (0, 1):
+        rest = f"exit code {job.returncode}; its own message is above"
+        raise UsageError(f"{script} stopped with {rest}")
+    return None
+
+
+@contextmanager
+def _caught() -> Iterator[list[int]]:
+    """Signals that arrive are collected instead of ending this process."""
+    caught: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        caught.append(signum)
+
+    before = {s: signal.signal(s, note) for s in _SIGNALS}
+    try:
+        yield caught
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
+    """Watch the logs until the job ends, and pass a caught signal on once."""
+    finished = [status for status in work.statuses if status.state == "ok"]
+    waiting, told = list(work.todo), False
+    while True:
+        ended = job.poll() is not None
+        while waiting and _has_ended(waiting[0].log):
+            finished.append(look(waiting.pop(0), job_is_running=False))
+        current = waiting[0].id if waiting and not ended else ""
+        if caught and not told and not ended:
+            job.terminate()  # before anything is shown: the terminal may be gone
+            told = True
+        left_s = seconds_left(waiting, finished, work.study.expected_run_s)
+        show(len(finished), current and f"{'stopping' if told else 'now'} {current}", left_s)
+        if ended:
+            return
+        time.sleep(_POLL_S)
+
+
+def _has_ended(log: Path) -> bool:
+    """Whether the job script has added its last line; the whole log is read only then."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_LINE_BYTES))
+            return b'"event": "exit"' in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def display(total: int) -> AbstractContextManager[Show]:
+    """How to show the progress of `total` runs where standard output goes to."""
+    return _bar(total) if sys.stdout.isatty() else _lines(total)
+
+
+@contextmanager
+def _lines(total: int) -> Iterator[Show]:
+    last = (0, "")
+
+    def show(done: int, current: str, left_s: float | None) -> None:
+        nonlocal last
+        if current and (done, current) != last:  # another estimate alone is no news
+            print(f"{done}/{total} runs done, {current}, {_left(left_s)}", flush=True)
+            last = (done, current)
+
+    yield show
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Show]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, auto_refresh=False) as progress:
+        task = progress.add_task("", total=total)
+        last = (0, "")
+
+        def show(done: int, current: str, left_s: float | None) -> None:
+            nonlocal last
+            text = f"{current}, {_left(left_s)}" if current else ""
+            if (done, text) != last:  # redrawn only then: the ranks need the cores
+                progress.update(task, completed=done, description=text, refresh=True)
+                last = (done, text)
+
+        yield show
+
+
+def _left(left_s: float | None) -> str:
+    return duration(left_s) + ("" if left_s is None else " left")

@@ -1,0 +1,135 @@
+"""What has become of a study's jobs, by Slurm's queue, their own words and its accounts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.config import UsageError
+from bench.study.jobs import read_events
+from bench.study.status import RunStatus, look, seconds_left
+from slurm import slurm_commands
+from slurm.fit import ids_with
+from slurm.here import display
+from slurm.session import Asked, Work, open_work
+from slurm.slurm_commands import Queued
+
+_COMING = ("planned", "running", "interrupted")  # runs that a job may still bring to an end
+REPORTED = "ended: complete"  # the state of a job that came to its end
+_IN_PROGRESS = ("running", "pending", "submitted")
+
+
+@dataclass(frozen=True)
+class JobState:
+    """Submitted, pending, running, or how a job ended; runs are ok by their own logs alone."""
+
+    state: str
+    id: str = ""
+
+    @property
+    def in_progress(self) -> bool:
+        return self.state in _IN_PROGRESS
+
+
+def require_scheduler(work: Work) -> None:
+    """Raise UsageError at a site whose scripts run where they are started."""
+    if work.site.scheduler != "slurm":
+        cure = f"python -m slurm run {work.study.name} --site {work.site.name}"
+        raise UsageError(f"site {work.site.name!r} has no scheduler; run the study there: {cure}")
+
+
+def all_states(work: Work) -> dict[str, JobState]:
+    """State of every job of the study, as far as Slurm and the jobs themselves tell."""
+    return job_states(work, slurm_commands.queue(work.site.access.clusters))
+
+
+def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState]:
+    """State of every job the last time it was submitted; `queue` None: Slurm cannot be asked.
+
+    Of several submissions one that is still in the queue goes before a later one that has left.
+    """
+    said = {
+        path.stem: [event for event in read_events(path.read_bytes()) if event.job]
+        for path in work.folder.path.glob("jobs/*.jsonl")
+    }
+    ids = {job: {event.job for event in events} for job, events in said.items()}
+    for entry in work.folder.read_jobs():
+        if entry.slurm_id:
+            ids.setdefault(entry.job, set()).add(entry.slurm_id)
+    queued = {q.id: q.state.lower() for q in queue or ()}
+    # Slurm's numbers rise
+    last = {
+        job: max(known, key=lambda n: (n in queued, int(n))) for job, known in ids.items() if known
+    }
+    gone = [job_id for job_id in last.values() if queue is not None and job_id not in queued]
+    accounts = slurm_commands.accounted(gone, work.site.access.clusters)
+
+    def state(job: str, job_id: str) -> str:
+        """The queue's word first, then the job's own, then the accounts'."""
+        own = [event for event in said.get(job, ()) if event.job == job_id]
+        if job_id in queued:
+            return "pending" if queued[job_id] == "pending" else "running"
+        if own and own[-1].event == "end":
+            return f"ended: {own[-1].reason}"
+        if queue is None:
+            return "running" if own else "submitted"
+        if job_id in accounts:
+            return f"ended: {accounts[job_id]}"
+        return "vanished: " + ("it began and left no end" if own else "it never began")
+
+    return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
+
+
+def no_report(work: Work, report: JobState) -> str:
+    """How a report's job ended that wrote none, and what writes it."""
+    return f"{report.state}; make it here: python -m plots report {work.folder.path}"
+
+
+def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
+    """States of the runs; an unfinished one is running only while its own job is."""
+    found = []
+    for status in work.statuses:
+        if status.state != "ok":
+            names = ids_with(status.run, work.site)
+            known = [states[name] for name in names if name in states]
+            last = max(known, key=lambda job: int(job.id), default=JobState(""))
+            running = any(job.state == "running" for job in known)
+            ended = "" if any(job.in_progress for job in known) else last.state
+            status = look(status.run, running, ended)
+        found.append(status)
+    return found
+
+
+def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
+    """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
+
+    A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    """
+    work = open_work(asked)
+    require_scheduler(work)
+    slurm_commands.find("squeue")
+    with display(len(work.statuses)) as show:
+        while True:
+            queue = slurm_commands.queue(work.site.access.clusters)
+            states = job_states(work, queue)
+            work = replace(work, statuses=look_at_jobs(work, states))
+            counts = Counter(known.state for known in states.values() if known.in_progress)
+            if queue is not None and not counts:
+                return work
+            show(*_progress(work, counts, queue is not None))
+            time.sleep(poll_s)
+
+
+def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str, float | None]:
+    """Runs done, what jobs do, and seconds left; failed runs wait for the next submission."""
+    done = sum(status.state == "ok" for status in work.statuses)
+    coming = [status.run for status in work.statuses if status.state in _COMING]
+    failed = len(work.statuses) - done - len(coming)
+    parts = [f"{jobs[state]} {state}" for state in _IN_PROGRESS if jobs[state]]
+    parts += [f"{failed} runs failed"] if failed else []
+    parts += [] if answered else ["squeue does not answer"]
+    left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
+    left_s = None if left_s is None else left_s / max(1, jobs["running"])
+    return done, f"jobs: {', '.join(parts)}", left_s
