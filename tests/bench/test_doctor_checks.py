@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from bench.launch.world import Launch
-from bench.tools.doctor import launcher_checks, machine, ranks
-from bench.tools.doctor.findings import Finding, exit_status, failure, merge, ok, warning
+from bench.tools.doctor import exchange, machine, ranks
+from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
+from bench.tools.doctor.options import Options
 
 HERE = ["lo", "eth0", "ib0"]
 
@@ -29,11 +30,6 @@ def test_what_all_ranks_find_is_said_once() -> None:
     some = merge({0: [ok("interface", "fine")], 1: [dead], 2: [dead], 3: [dead], 5: [dead]})
     assert some == [failure("interface", "on rank 1-3, 5: none", "unset it")]
     assert merge({0: [ok("b", ""), ok("a", "")], 1: [dead]})[-1].text == "on rank 1: none"
-
-
-def test_only_failures_make_the_status() -> None:
-    assert exit_status([ok("a", ""), warning("b", "", "c")]) == 0
-    assert exit_status([ok("a", ""), failure("b", "", "c")]) == 1
 
 
 @pytest.mark.parametrize(
@@ -56,37 +52,35 @@ def test_only_failures_make_the_status() -> None:
 def test_the_library_against_the_launcher(
     source: str, env: Mapping[str, str], mpi: str, level: str
 ) -> None:
-    assert launcher_checks.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env).level == level
+    assert ranks.library(Launch(source, 0, 2, 0, 2, "k"), mpi, env).level == level
 
 
 def test_mpirun_against_the_library() -> None:
     openmpi, hydra = "mpirun (Open MPI) 4.1.4", "HYDRA build details:\n    Version:   4.0.2"
-    assert launcher_checks.mpirun("/bin/mpirun", openmpi, "Open MPI v4.1.4").level == "ok"
-    assert launcher_checks.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11").level == "warning"
-    assert launcher_checks.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11").level == "failure"
-    assert launcher_checks.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2").level == "ok"
-    assert launcher_checks.mpirun("/bin/mpirun", openmpi, None).level == "ok", (
+    assert ranks.mpirun("/bin/mpirun", openmpi, "Open MPI v4.1.4").level == "ok"
+    assert ranks.mpirun("/bin/mpirun", openmpi, "Open MPI v5.0.11").level == "warning"
+    assert ranks.mpirun("/bin/mpirun", hydra, "Open MPI v5.0.11").level == "failure"
+    assert ranks.mpirun("/bin/mpirun", hydra, "MPICH Version: 4.0.2").level == "ok"
+    assert ranks.mpirun("/bin/mpirun", openmpi, None).level == "ok", (
         "no library to compare: said elsewhere"
     )
-    assert launcher_checks.mpirun(None, "", "Open MPI v5.0.11").level == "failure"
+    assert ranks.mpirun(None, "", "Open MPI v5.0.11").level == "failure"
 
 
 def test_what_is_tried() -> None:
+    def cells(
+        source: str, ranks: int, gpus: int, asked: tuple[str, ...] | None = None
+    ) -> list[str]:
+        return exchange.cells(Launch(source, 0, 8, 0, ranks, "k"), Options(cells=asked), gpus)
+
     four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
-    assert launcher_checks.cells(Launch("mpirun", 0, 2, 0, 2, "k"), None, 0) == four
-    assert launcher_checks.cells(Launch("torchrun", 0, 2, 0, 2, "k"), None, 0) == four[2:]
-    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), None, 4) == [
-        *four,
-        "ddp/nccl",
-        "horovod/nccl",
-    ]
-    assert launcher_checks.cells(Launch("srun", 0, 8, 0, 4, "k"), ["ddp/gloo"], 4) == ["ddp/gloo"]
-    assert list(launcher_checks.groups(four)) == [
-        ["ddp/gloo"],
-        ["horovod/gloo"],
-        ["ddp/mpi", "horovod/mpi"],
-    ], "MPI last, in one process"
-    assert list(launcher_checks.groups([])) == []
+    assert cells("mpirun", 2, 0) == four
+    assert cells("torchrun", 2, 0) == four[2:]
+    assert cells("srun", 4, 4) == [*four, "ddp/nccl", "horovod/nccl"]
+    assert cells("srun", 4, 4, ("ddp/gloo",)) == ["ddp/gloo"]
+    last = ["ddp/mpi", "horovod/mpi"]
+    assert exchange.groups(four) == [["ddp/gloo"], ["horovod/gloo"], last], "MPI in one process"
+    assert exchange.groups([]) == []
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,17 @@ _WHAT = """Look at this machine, or under mpirun, srun, torchrun or horovodrun a
 line per finding, with the cure. Exit status: 0 fit (warnings included), 1 a failure was found,
 2 the input was wrong."""
 _EXAMPLE = "example: mpirun -n 2 --bind-to none python -m bench doctor --world-size 2"
+_FIELDS = {
+    "world-size": "ranks that the launch must have",
+    "dataset": "data set that must be there (default: synthetic)",
+    "data-dir": "its folder",
+    "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
+    "threads": "compute threads of each rank (default: 1)",
+}
+_CELLS = [cell for cell in known_cells() if "/" in cell]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The doctor's command line. `cells` is None where the launcher decides which can be tried."""
 
@@ -42,19 +50,10 @@ def parse(argv: list[str]) -> Options:
     parser = _Parser(
         prog="python -m bench doctor", description=_WHAT, epilog=_EXAMPLE, allow_abbrev=False
     )
-    what = {
-        "world-size": "ranks that the launch must have",
-        "dataset": "data set that must be there (default: synthetic)",
-        "data-dir": "its folder",
-        "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
-        "threads": "compute threads of each rank (default: 1)",
-    }
-    for name, text in what.items():
+    for name, text in _FIELDS.items():
         parser.add_argument(f"--{name}", help=text, default=argparse.SUPPRESS)
-    cells = (
-        f"what to try, comma-separated, of {', '.join(_exchanging())}; default: all that can be; "
-    )
-    parser.add_argument("--cells", type=_cells, help=f"{cells}--cells= tries none")
+    cells = f"of {', '.join(_CELLS)}; default: all that can be; --cells= tries none"
+    parser.add_argument("--cells", type=_cells, help=f"what to try, comma-separated, {cells}")
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
     parser.add_argument("--limit-s", type=_seconds, default=60.0, help="for each try (default: 60)")
     given = vars(parser.parse_args(argv))
@@ -72,10 +71,6 @@ def _seconds(text: str) -> float:
 
 def _cells(text: str) -> tuple[str, ...]:
     cells = tuple(filter(None, text.split(",")))
-    if wrong := [cell for cell in cells if cell not in _exchanging()]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_exchanging())}")
+    if wrong := [cell for cell in cells if cell not in _CELLS]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_CELLS)}")
     return cells
-
-
-def _exchanging() -> list[str]:
-    return [cell for cell in known_cells() if "/" in cell]

@@ -172,7 +172,7 @@ class Setup:
         env |= {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi"}
         program, args = self.python.with_name("mpirun"), launcher.ON_THIS_MACHINE
         start = launcher.command("mpirun", 2, program=program, args=args)
-        words = [*start, self.python, HERE / "verify.py", "2"]
+        words: list[str | Path] = [*start, self.python, HERE / "verify.py", "2"]
         output = self.runner.run(*words, cure=MPI_CURE, limit_s=MPI_LIMIT_S, env=env)
         ranks, *notes = [x for x in output.splitlines() if x.startswith(("rank 0 of 2", "note:"))]
         self.runner.end(ranks)
