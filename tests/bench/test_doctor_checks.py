@@ -14,7 +14,6 @@ from bench.launch.world import Launch
 from bench.tools.doctor import exchange, machine, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
-from bench.tools.doctor.options import Options
 
 HERE = ["lo", "eth0", "ib0"]
 
@@ -68,16 +67,14 @@ def test_mpirun_against_the_library() -> None:
 
 
 def test_what_is_tried() -> None:
-    def cells(
-        source: str, ranks: int, gpus: int, asked: tuple[str, ...] | None = None
-    ) -> list[str]:
-        return exchange.cells(Launch(source, 0, 8, 0, ranks, "k"), Options(cells=asked), gpus)
+    def cells(source: str, ranks: int, gpus: int, asked: list[str] | None = None) -> list[str]:
+        return exchange.cells(Launch(source, 0, 8, 0, ranks, "k"), asked, gpus)
 
     four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
     assert cells("mpirun", 2, 0) == four
     assert cells("torchrun", 2, 0) == four[2:]
     assert cells("srun", 4, 4) == [*four, "ddp/nccl", "horovod/nccl"]
-    assert cells("srun", 4, 4, ("ddp/gloo",)) == ["ddp/gloo"]
+    assert cells("srun", 4, 4, ["ddp/gloo"]) == ["ddp/gloo"]
     last = ["ddp/mpi", "horovod/mpi"]
     assert exchange.groups(four) == [["ddp/gloo"], ["horovod/gloo"], last], "MPI in one process"
     assert exchange.groups([]) == []

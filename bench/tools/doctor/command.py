@@ -14,8 +14,7 @@ import uuid
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from bench.config import UsageError
 from bench.launch import provenance
@@ -32,10 +31,6 @@ _LEAVE_S = 10.0
 _LOOK_S, _TRY_S = 10, 12  # on two cores: each try starts its ranks anew, and they import torch
 _LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error
 _ENDED = "a rank that died there is the likely cause; leave that cell out with --cells"
-
-
-class _Ended(Exception):
-    pass
 
 
 class _Answer:
@@ -92,25 +87,21 @@ def main(argv: list[str]) -> int:
     if launch is None:
         answer.add(half_set)
         return answer.finish(None)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if launch.rank:
             _follow(options, launch)
             return 0  # another status would end rank 0 before it has spoken
-        seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options, 0))
+        seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
         answer.say(f"this takes about {seconds} s, more where the machine is busy")
         answer.add([ranks.world(launch, options.world_size)])
         (_alone if launch.source == "none" else _lead)(options, launch, answer)
-    except _Ended:
+    except KeyboardInterrupt:
         if launch.rank:
             return 1
         text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
         answer.add([failure("doctor", text, _ENDED)])
     return answer.finish(launch)
-
-
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Ended
 
 
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
@@ -133,16 +124,16 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
     except UsageError as error:
         found.append(refused("environment", error))
     here = [name for _, name in socket.if_nameindex()]
-    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size != launch.size)
+    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size < launch.size)
     found.append(machine.own_name(socket.gethostname()))
-    found.append(machine.data(options.dataset, options.data_dir))
+    found.append(machine.data(options.config.dataset, options.config.data_dir))
     try:
-        found.append(machine.folder(meeting_folder(launch, options.rendezvous_dir, None)))
+        found.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
     except UsageError as error:
         found.append(refused("folder", error))
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return {
-        **provenance.describe_rank(launch, options.threads),
+        **provenance.describe_rank(launch, options.config.threads),
         "default_threads": {**threads, "torch": seen.get("torch_threads")},
         "devices": seen.get("devices", []),
         "mpi": seen.get("mpi"),
@@ -164,8 +155,8 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> None:
     answer.add([ranks.mpirun(path, _version(path) if path else "", facts["mpi"])])
     two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
     there = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
-    answer.add(ranks.cores(there, options.threads))
-    cells = exchange.cells(launch, options, len(facts["devices"]))
+    answer.add(ranks.cores(there, options.config.threads))
+    cells = exchange.cells(launch, options.cells, len(facts["devices"]))
     answer.add(exchange.alone(cells, options, path is not None, answer.say))
 
 
@@ -183,7 +174,7 @@ def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
     answer.say(f"looking at {launch.size} rank(s)")
     mine = _look(options, launch)
     try:
-        meeting = Meeting(meeting_folder(launch, options.rendezvous_dir, None), launch)
+        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
     except (UsageError, OSError):  # there is no folder for it, as `_look` has found as well
         answer.add(_findings(mine))
         return
@@ -194,8 +185,8 @@ def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
         one_world = ranks.absent(there, launch.size, options.limit_s, os.environ)
         one_world += ranks.compare(everybody)
         answer.add(one_world)
-        answer.add(ranks.cores(everybody, options.threads) + ranks.devices(everybody))
-        cells = exchange.cells(launch, options, len(mine["devices"]))
+        answer.add(ranks.cores(everybody, options.config.threads) + ranks.devices(everybody))
+        cells = exchange.cells(launch, options.cells, len(mine["devices"]))
         if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
             text = f"{', '.join(cells)} not tried: the ranks are not one world"
             answer.add([warning("transports", text, "see above")])
@@ -217,12 +208,11 @@ def _follow(options: Options, launch: Launch) -> None:
     facts = _look(options, launch)
     problem = "did not hear of rank 0"
     try:
-        meeting = Meeting(meeting_folder(launch, options.rendezvous_dir, None), launch)
+        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
         meeting.tell("facts", facts)
         # a plan that does not know this rank is an earlier launch's
-        plans = meeting.hear(
-            "plan", [0], 2 * options.limit_s, lambda plan: facts["seat"] in plan["seats"]
-        )
+        mine, limit_s = facts["seat"], 2 * options.limit_s
+        plans = meeting.hear("plan", [0], limit_s, lambda plan: mine in plan["seats"])
         for group in plans[0]["groups"] if plans else []:
             exchange.take_part(group, launch, options, meeting)
         meeting.tell("left", True)

@@ -21,10 +21,10 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 _TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
 
 
-def cells(launch: Launch, options: Options, gpus: int) -> list[str]:
+def cells(launch: Launch, asked: list[str] | None, gpus: int) -> list[str]:
     """Framework/transport pairs to try."""
-    if options.cells is not None:
-        return list(options.cells)
+    if asked is not None:
+        return asked
     transports = ["gloo"] if launch.source in NO_MPI else ["mpi", "gloo"]
     # NCCL refuses two ranks on one GPU
     local = ALONE_RANKS if launch.source == "none" else launch.local_size
@@ -72,10 +72,8 @@ def take_part(group: Sequence[str], launch: Launch, options: Options, meeting: M
 
 def _words(cells: Sequence[str], world_size: int, options: Options) -> list[str]:
     """The worker's command line."""
-    fields: dict[str, Any] = {"world_size": world_size, "threads": options.threads}
-    fields["rendezvous_timeout_s"] = options.limit_s / 2
-    if options.rendezvous_dir is not None:
-        fields["rendezvous_dir"] = str(options.rendezvous_dir)
+    fields = options.config.model_dump(mode="json", include={"threads", "rendezvous_dir"})
+    fields |= {"world_size": world_size, "rendezvous_timeout_s": options.limit_s / 2}
     worker = "bench.tools.doctor.exchange_worker"
     return [worker, json.dumps(fields), ",".join(cells), str(options.limit_s)]
 

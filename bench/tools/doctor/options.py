@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from bench.backends.catalogue import REFERENCE
 from bench.backends.catalogue import cells as known_cells
-from bench.config import UsageError, make_config
+from bench.config import RunConfig, UsageError, make_config
 
 _MOST_S = 3600
 _WHAT = """Look at this machine, or under mpirun, srun, torchrun or horovodrun at this launch: one
@@ -30,14 +29,11 @@ _CELLS = [cell for cell in known_cells() if "/" in cell]
 class Options:
     """The doctor's command line. `cells` is None where the launcher decides which can be tried."""
 
-    world_size: int | None = None
-    dataset: str = "synthetic"
-    data_dir: Path | None = None
-    rendezvous_dir: Path | None = None
-    threads: int = 1
-    cells: tuple[str, ...] | None = None
-    json: bool = False
-    limit_s: float = 60.0
+    config: RunConfig  # data set, folders and threads, as runs will be told
+    world_size: int | None  # only where it was asked for
+    cells: list[str] | None
+    json: bool
+    limit_s: float
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,10 +53,11 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
     parser.add_argument("--limit-s", type=_seconds, default=60.0, help="for each try (default: 60)")
     given = vars(parser.parse_args(argv))
-    # bench's own rules know its fields: which data sets there are, and which need a folder
     own = {name: given.pop(name) for name in ("cells", "json", "limit_s")}
+    # bench's own rules know its fields: which data sets there are, and which need a folder
     config = make_config({"backend": REFERENCE, "batch_per_rank": 1, **given})
-    return Options(**own, **{name: getattr(config, name) for name in given})
+    asked = config.world_size if "world_size" in given else None
+    return Options(config=config, world_size=asked, **own)
 
 
 def _seconds(text: str) -> float:
@@ -69,8 +66,8 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _cells(text: str) -> tuple[str, ...]:
-    cells = tuple(filter(None, text.split(",")))
+def _cells(text: str) -> list[str]:
+    cells = [cell for cell in text.split(",") if cell]
     if wrong := [cell for cell in cells if cell not in _CELLS]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_CELLS)}")
     return cells

@@ -87,10 +87,10 @@ def compare(ranks: Sequence[Facts]) -> list[Finding]:
     """Everything that must agree between ranks."""
     hosts = len({r["hostname"] for r in ranks})
     alike = f"{len(ranks)} on {hosts} host(s), alike in versions, threads and CPU"
-    return [*_one_world(ranks), *_alike(ranks)] or [ok("ranks", alike)]
+    return [*_unlike(ranks)] or [ok("ranks", alike)]
 
 
-def _one_world(ranks: Sequence[Facts]) -> Iterator[Finding]:
+def _unlike(ranks: Sequence[Facts]) -> Iterator[Finding]:
     sizes = sorted({r["size"] for r in ranks})
     places = sorted((r["hostname"], r["local_rank"]) for r in ranks)
     present = Counter(r["hostname"] for r in ranks)
@@ -103,9 +103,6 @@ def _one_world(ranks: Sequence[Facts]) -> Iterator[Finding]:
     elif wrong:
         text = f"local size and ranks present differ on {', '.join(wrong)}"
         yield failure("ranks", text, _OWN_NAME)
-
-
-def _alike(ranks: Sequence[Facts]) -> Iterator[Finding]:
     if text := _differ(ranks, lambda r: r["versions"]):
         yield failure("versions", text, "use one environment on all hosts")
     if text := _differ(ranks, lambda r: r["default_threads"]):

@@ -37,7 +37,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))  # a script, before the project is installed anywhere
@@ -174,14 +173,9 @@ def check_active(prefix: Path) -> None:
         raise SetupError("the active environment", f"no {', '.join(absent)} in {prefix}: {cure}")
 
 
-def stop_at_signal(number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     active = "build Horovod into this Python's environment, and that alone"
     check = "only look whether this machine has what set-up needs"
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
@@ -189,7 +183,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help=check)
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop_at_signal)
+        signal.signal(number, signal.default_int_handler)
     try:
         if options.into_active:
             into_active(os.environ, Path(sys.prefix))
