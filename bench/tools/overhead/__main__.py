@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any
 
-from bench.config import RunConfig, UsageError, make_config, parse_argv
+from bench.config import RunConfig, make_config, parse_argv
 from bench.launch import launcher
 from bench.launch.resources import environment
 from bench.launch.world import discover
@@ -42,14 +42,13 @@ Events = list[dict[str, Any]]
 
 def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
-        return rank_main(sys.argv[2], sys.argv[3:])
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.tools.overhead", description=str(overhead.__doc__).splitlines()[0]
-    )
-    add = partial(parser.add_argument, metavar="...")
+        return measure_here(sys.argv[2], sys.argv[3:])
+    what = str(overhead.__doc__).splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m bench.tools.overhead", description=what)
+    add = parser.add_argument
     add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
     add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
-    add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="turns, apart")
+    add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="of turns, apart")
     given = parser.parse_args()
     folder = given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     good = True
@@ -64,7 +63,7 @@ def main() -> int:
     except (OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}; run make setup, or look above", file=sys.stderr)
         return 1
-    return 0 if good else 1
+    return int(not good)
 
 
 def among(known: Collection[str], text: str) -> list[str]:
@@ -119,18 +118,13 @@ def launch(cell: str, log_path: Path, module: str, windows: int, steps_per_windo
         done.check_returncode()
 
 
-def rank_main(which: str, argv: list[str]) -> int:
+def measure_here(which: str, argv: list[str]) -> int:
     """Inside a rank: the resources that `python -m bench` sets, then the measurement."""
-    place = discover(os.environ)
-    config = parse_argv(argv)
+    place, config = discover(os.environ), parse_argv(argv)
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
     from bench.tools.overhead.measure import measure  # loads torch: after the threads are set
 
-    try:
-        measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
     return 0
 
 
@@ -144,7 +138,7 @@ class Turns:
     def __init__(self, path: Path) -> None:
         events = read_events(path)
         self.seconds = [e["seconds"] for e in events if e["event"] == "pair"]  # by loop
-        self.end = next(e for e in events if e["event"] == "end")
+        self.end = _end(events)
         self._images = STEPS * RunConfig(**events[0]["config"]).samples_per_step
 
     def ratio(self, other: str) -> float:
@@ -221,8 +215,11 @@ def _timed_seconds(log: Events) -> float:
 
 
 def _peak_bytes(log: Events) -> int:
-    """Peak resident bytes of rank 0."""
-    return int(next(e for e in log if e["event"] == "end")["peak_memory_bytes"][0])
+    return int(_end(log)["peak_memory_bytes"][0])  # resident, of rank 0
+
+
+def _end(log: Events) -> dict[str, Any]:
+    return next(e for e in log if e["event"] == "end")
 
 
 def _verdict(good: bool) -> str:
