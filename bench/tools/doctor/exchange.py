@@ -34,11 +34,8 @@ def cells(launch: Launch, asked: list[str] | None, gpus: int) -> list[str]:
 
 
 def groups(cells: Sequence[str]) -> list[list[str]]:
-    """Cells by the process that tries them.
-
-    MPI starts once in a rank's life, and last, because a wrong one may end it.
-    """
-    over_mpi = [cell for cell in cells if cell.endswith("/mpi")]
+    """Cells by the process that tries them; MPI last, because a wrong one may end the rank."""
+    over_mpi = [cell for cell in cells if cell.endswith("/mpi")]  # it starts once in a process
     alone = [[cell] for cell in cells if cell not in over_mpi]
     return [*alone, over_mpi] if over_mpi else alone
 
@@ -82,8 +79,7 @@ def judge(
     cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, problem: str | None = None
 ) -> Finding:
     """The word on what the ranks of a world of `size` answered about `cell`."""
-    errors = {rank: answers[rank] for rank in sorted(answers) if "error" in answers[rank]}
-    if errors:
+    if errors := {rank: answers[rank] for rank in sorted(answers) if "error" in answers[rank]}:
         # a rank that waits in vain says less than the one that knows why
         rank = min(errors, key=lambda rank: "no answer within" in errors[rank]["error"])
         who = "" if len(errors) == size else f"rank {rank}: "
@@ -91,7 +87,7 @@ def judge(
     if missing := [str(rank) for rank in range(size) if rank not in answers]:
         return failure(cell, problem or f"nothing from rank {', '.join(missing)}", _CURE)
     ms, mib = answers[0]["ms"], answers[0]["bytes"] / 2**20
-    text = f"{size} ranks average {mib:g} MiB of gradients in {ms:.3g} ms "
-    text += f"({mib / ms * 1000:.3g} MiB/s)"
     versions = ", ".join(f"{name} {version}" for name, version in answers[0]["versions"].items())
-    return ok(cell, text + (f" with {versions}" if versions else ""))
+    text = f"{size} ranks average {mib:g} MiB of gradients in {ms:.3g} ms "
+    text += f"({mib / ms * 1000:.3g} MiB/s)" + (f" with {versions}" if versions else "")
+    return ok(cell, text)

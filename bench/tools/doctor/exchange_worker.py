@@ -24,10 +24,7 @@ _MOST = 1000  # steps
 
 
 def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
-    """Milliseconds of a step that exchanges FLOATS float32 gradients.
-
-    Raises whatever goes wrong, a wrong mean included.
-    """
+    """The try of one cell. Raises whatever goes wrong, a wrong mean included."""
     import torch
 
     from bench import backends
@@ -43,7 +40,7 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
 
 
 def _step_seconds(config: RunConfig, launch: Launch, place: Device, backend: Backend) -> float:
-    """Of each step on the slowest rank."""
+    """Seconds of a step that exchanges FLOATS float32 gradients, on the slowest rank."""
     import torch
 
     weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)

@@ -19,10 +19,7 @@ _POLL_S = 0.05
 
 
 class Meeting:
-    """One rank's seat. `tell` writes for everybody, `hear` waits for what others tell.
-
-    Rank 0's raises OSError where the folder cannot be written.
-    """
+    """One rank's seat: making rank 0's and `tell` raise OSError where the folder is read-only."""
 
     def __init__(self, folder: Path, launch: Launch) -> None:
         self._folder, self._rank = folder, launch.rank
@@ -37,7 +34,7 @@ class Meeting:
             _write(self._opening, self._name)
 
     def tell(self, topic: str, value: Any) -> None:
-        """Leave `value` under `topic`; raises OSError where the folder cannot be written."""
+        """Leave `value` under `topic` for everybody."""
         self._told[topic] = value
         if self._name is not None:
             _write(self._path(topic, self._rank), value)

@@ -128,10 +128,7 @@ class _Metered:
 
 
 def _own_share(config: RunConfig, rank: int, backend: Backend, images: Any) -> float:
-    """Share of a turn outside data, forward, backward, exchange and update.
-
-    An upper bound: the loss function is in it.
-    """
+    """Share of a turn outside data, forward, backward, exchange and update; the loss is in it."""
     meter = _Meter()
     batches = data.batches(config, rank, images)
     timed = iter(meter.wrap(lambda: next(batches)), None)

@@ -1,7 +1,4 @@
-"""What the machine must bring, and the steps of the set-up in their order.
-
-Each step can be repeated, and does only what is missing.
-"""
+"""What the machine must bring, and the set-up's steps: each does only what is missing."""
 
 from __future__ import annotations
 
