@@ -7,16 +7,12 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config
 from bench.launch.resources import environment
 from bench.launch.world import Launch, discover
 from bench.tools.doctor import process
-
-if TYPE_CHECKING:
-    from bench.backends.protocol import Backend
-    from bench.train.device import Device
 
 FLOATS = 2**20
 _SECONDS = 1.0
@@ -33,22 +29,13 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     backend = backends.load(config, launch, place)
-    seconds = _step_seconds(config, launch, place, backend)
-    versions = backend.versions
-    backend.close()
-    return {"ms": seconds * 1000, "bytes": 4 * FLOATS, "versions": versions}
-
-
-def _step_seconds(config: RunConfig, launch: Launch, place: Device, backend: Backend) -> float:
-    """Seconds of a step that exchanges FLOATS float32 gradients, on the slowest rank."""
-    import torch
-
     weights = torch.nn.Linear(FLOATS, 1, bias=False, device=place.torch_device)
     session = backend.wrap(weights, torch.optim.SGD(weights.parameters(), lr=0.1), config)
     # the gradient is the row: its mean tells who took part
     rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)
 
-    def steps(count: int) -> float:
+    def step_seconds(session: Any, count: int) -> float:
+        """Of each of `count` steps, on the slowest rank."""
         backend.barrier()
         started = time.perf_counter()
         for _ in range(count):
@@ -63,8 +50,13 @@ def _step_seconds(config: RunConfig, launch: Launch, place: Device, backend: Bac
             session.step()
         return backend.reduce_scalar(time.perf_counter() - started, "max") / count
 
-    steps(3)
-    return steps(max(3, min(_MOST, int(_SECONDS / steps(3)))))
+    step_seconds(session, 3)  # warm-up
+    count = int(_SECONDS / step_seconds(session, 3))
+    seconds = step_seconds(session, max(3, min(_MOST, count)))
+    versions = backend.versions
+    del session  # it must be gone before its process group
+    backend.close()
+    return {"ms": seconds * 1000, "bytes": 4 * FLOATS, "versions": versions}
 
 
 def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:

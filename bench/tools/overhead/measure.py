@@ -95,35 +95,27 @@ class _Meter:
     """Sums the seconds spent in the calls it wraps: what is left of a turn is the harness's own."""
 
     def __init__(self) -> None:
-        self.seconds, self._started = 0.0, 0.0
-
-    def start(self, *_: Any) -> None:
-        self._started = time.perf_counter()
-
-    def stop(self, *_: Any) -> None:
-        self.seconds += time.perf_counter() - self._started
+        self.seconds = 0.0
 
     def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
-            self.start()
+            started = time.perf_counter()
             result = call(*args)
-            self.stop()
+            self.seconds += time.perf_counter() - started
             return result
 
         return timed
 
 
 class _Metered:
-    """A session whose calls in a step, and whose model's forward pass, a meter times."""
+    """A session whose calls in a step, its model's forward pass among them, a meter times."""
 
     def __init__(self, session: Session, meter: _Meter) -> None:
         self._session, self._meter = session, meter
-        session.model.register_forward_pre_hook(meter.start)
-        session.model.register_forward_hook(meter.stop)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._session, name)
-        timed = ("zero_grad", "backward", "synchronize_gradients", "step")
+        timed = ("model", "zero_grad", "backward", "synchronize_gradients", "step")
         return self._meter.wrap(found) if name in timed else found
 
 

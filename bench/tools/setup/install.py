@@ -18,11 +18,9 @@ from __future__ import annotations
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot import
-    sys.exit(
-        "set-up needs Python 3.11 or later: this is %d.%d (%s); "  # noqa: UP031
-        "name another: make setup PYTHON=python3.11"
-        % (sys.version_info[0], sys.version_info[1], sys.executable)
-    )
+    THIS = f"this is {sys.version_info[0]}.{sys.version_info[1]} ({sys.executable})"
+    CURE = "name another: make setup PYTHON=python3.11"
+    sys.exit(f"set-up needs Python 3.11 or later: {THIS}; {CURE}")
 
 import argparse
 import fcntl

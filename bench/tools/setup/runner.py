@@ -50,8 +50,10 @@ def telling_lines(output: str) -> list[str]:
 
 def explain(output: str) -> str | None:
     """Why a command failed and what to do; None if it is none of the usual troubles."""
-    found = ((re.search(pattern, output), hint) for pattern, hint in HINTS.items())
-    return next((hint.format(*match.groups()) for match, hint in found if match), None)
+    for pattern, hint in HINTS.items():
+        if match := re.search(pattern, output):
+            return hint.format(*match.groups())
+    return None
 
 
 @dataclass
@@ -105,12 +107,12 @@ class Runner:
         output, status = self._output(begins), process.returncode
         if not late and not status:
             return output
-        why = f"ended with exit status {status}: {cure}"
+        ended = f"ended with exit status {status}: {cure}"
+        if status < 0:
+            ended = f"was killed by {signal.Signals(-status).name}"
         if late:
-            why = f"did not end within {limit_s:.0f} s: {cure}"
-        elif status < 0:
-            why = f"was killed by {signal.Signals(-status).name}"
-        why = explain(output) or f"the command {why}"
+            ended = f"did not end within {limit_s:.0f} s: {cure}"
+        why = explain(output) or f"the command {ended}"
         lines = [why, *telling_lines(output), f"all of it: {self.log}"]
         raise SetupError(self.step, "\n    ".join(lines))
 
