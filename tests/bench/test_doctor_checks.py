@@ -150,7 +150,7 @@ def test_horovods_build() -> None:
 
 
 def test_nccl_versions() -> None:
-    facts = {"devices": ["GPU-a"], "torch_nccl": [2, 29, 3], "horovod_nccl": 22903}
+    facts: dict[str, Any] = {"devices": ["GPU-a"], "torch_nccl": [2, 29, 3], "horovod_nccl": 22903}
     facts["horovod_built"] = {"nccl": True}
     assert levels(machine.devices(facts)) == ["ok"]
     assert levels(machine.devices(facts | {"horovod_nccl": 21805})) == ["failure"]
@@ -171,7 +171,7 @@ def test_data(tmp_path: Path) -> None:
 def rank(number: int, size: int = 4, **facts: Any) -> dict[str, Any]:
     """Rank `number` of a sound launch: two ranks a host, four cores each."""
     local = number % 2
-    sound = {"rank": number, "size": size, "local_rank": local, "local_size": 2}
+    sound: dict[str, Any] = {"rank": number, "size": size, "local_rank": local, "local_size": 2}
     sound |= {"hostname": f"n{number // 2}", "cpu": "x", "cpus_on_node": 8, "devices": []}
     sound |= {"versions": {"torch": "2.13"}, "default_threads": {"OMP_NUM_THREADS": None}}
     return sound | {"affinity": list(range(4 * local, 4 * local + 4))} | facts
