@@ -1,3 +1,1 @@
-"""Set-up, doctor and overhead bench: no part of what is measured, and not in the digest of the
-measuring code.
-"""
+"""Set-up, doctor and overhead bench: not measured, and not in the digest of the measuring code."""

@@ -1,6 +1,4 @@
-"""The doctor finds planted faults, each as real as one machine allows, names the cure, and calls a
-fit machine fit.
-"""
+"""The doctor finds planted faults, each as real as one machine allows, and names the cure."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from tests.bench.ranks import ROOT, environment, mpich, mpirun, run
 
 pytestmark = pytest.mark.ranks
 
-DOCTOR = ["-m", "bench", "doctor", "--json"]
+IN_LINES = ["-m", "bench", "doctor"]
+DOCTOR = [*IN_LINES, "--json"]
 NOTHING = "--cells="  # the checks alone: a try costs seconds, and only some faults need one
 ALONE = [sys.executable, *DOCTOR]
 
@@ -40,25 +40,16 @@ def failures(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for finding in said(done, 1):
         if finding["level"] == "failure":
-            found[finding["name"]] = (
-                found.get(finding["name"], "") + finding["text"] + "; " + finding["cure"]
-            )
+            before = found.get(finding["name"], "")
+            found[finding["name"]] = f"{before}{finding['text']}; {finding['cure']}"
     return found
 
 
 def test_a_fit_machine_alone() -> None:
     findings = said(run(ALONE), 0)
-    assert {f["name"] for f in findings if f["level"] == "ok"} >= {
-        "launcher",
-        "libraries",
-        "Horovod",
-        "interface",
-        "host name",
-        "data",
-        "folder",
-        "mpirun",
-        *("ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"),
-    }
+    good = {"launcher", "libraries", "Horovod", "interface", "host name", "data", "folder"}
+    good |= {"mpirun", "ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"}
+    assert {f["name"] for f in findings if f["level"] == "ok"} >= good
     warnings = {f["name"]: f for f in findings if f["level"] == "warning"}
     assert set(warnings) <= {"cores", "torchvision"}
     alone = run([sys.executable, "-W", "ignore", "-c", "import torchvision"])
@@ -66,34 +57,23 @@ def test_a_fit_machine_alone() -> None:
     if alone.returncode:
         assert alone.stderr.splitlines()[-1].split(": ", 1)[1] in warnings["torchvision"]["text"]
         assert "TORCH_INDEX_URL=" in warnings["torchvision"]["cure"]
-    assert any(
-        "2 ranks average 4 MiB" in f["text"] and "Open MPI" in f["text"]
-        for f in findings
-        if f["name"] == "horovod/mpi"
-    )
+    (tried,) = [f["text"] for f in findings if f["name"] == "horovod/mpi"]
+    assert "2 ranks average 4 MiB" in tried
+    assert "Open MPI" in tried
 
 
 def test_a_fit_launch_in_plain_lines() -> None:
-    words = [word for word in DOCTOR if word != "--json"]
-    done = run(mpirun(2, *words, "--world-size", "2"))
+    done = run(mpirun(2, *IN_LINES, "--world-size", "2"))
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout.splitlines()
     assert said[0] == "... this takes about 58 s, more where the machine is busy"
-    assert said.index("... trying ddp/gloo (at most 60 s)") < said.index(
-        "... trying horovod/gloo (at most 60 s)"
-    )
-    between = said[said.index("... trying ddp/gloo (at most 60 s)") + 1]
-    assert between.split()[:2] == ["ok", "ddp/gloo"], (
-        "one stream: each finding follows what it was looked for in"
-    )
+    trying = said.index("... trying ddp/gloo (at most 60 s)")
+    assert trying < said.index("... trying horovod/gloo (at most 60 s)")
+    assert said[trying + 1].split()[:2] == ["ok", "ddp/gloo"], "a finding follows its try"
     lines = [line for line in said if not line.startswith("...")]
     assert lines[0].split() == ["ok", "launcher", "mpirun:", "2", "rank(s)"]
-    assert [line.split()[1] for line in lines[-5:-1]] == [
-        "ddp/gloo",
-        "horovod/gloo",
-        "ddp/mpi",
-        "horovod/mpi",
-    ]
+    tried = [line.split()[1] for line in lines[-5:-1]]
+    assert tried == ["ddp/gloo", "horovod/gloo", "ddp/mpi", "horovod/mpi"]
     assert lines[-1].endswith("0 failure")
     assert "..." not in done.stderr
     assert done.stdout.count("launcher") == 1, "rank 0 speaks for all"
@@ -101,7 +81,7 @@ def test_a_fit_launch_in_plain_lines() -> None:
 
 @pytest.mark.parametrize("launcher", [ranks.torchrun, ranks.horovodrun])
 def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
-    done = run(launcher(2, *[word for word in DOCTOR if word != "--json"]))
+    done = run(launcher(2, *IN_LINES))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "starts no MPI" in done.stdout
     assert "horovod/gloo 2 ranks average" in done.stdout
@@ -109,9 +89,8 @@ def test_launchers_that_start_no_mpi_try_gloo(launcher: Any) -> None:
 
 
 def test_fault_no_mpirun(tmp_path: Path) -> None:
-    found = failures(
-        run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], environment() | {"PATH": str(tmp_path)})
-    )
+    env = environment() | {"PATH": str(tmp_path)}
+    found = failures(run([*ALONE, "--cells", "ddp/mpi,ddp/gloo"], env))
     assert "not on PATH" in found["mpirun"]
     assert "no mpirun" in found["ddp/mpi"]
     assert "ddp/gloo" not in found, "torchrun starts what needs no MPI"
@@ -119,18 +98,9 @@ def test_fault_no_mpirun(tmp_path: Path) -> None:
 
 def step(rank: int) -> dict[str, str]:
     """What a rank sees under `srun --mpi=none`."""
-    step = {
-        "SLURM_STEP_ID": "0",
-        "SLURM_PROCID": str(rank),
-        "SLURM_STEP_NUM_TASKS": "2",
-        "SLURM_LOCALID": str(rank),
-    }
-    return step | {
-        "SLURM_NODEID": "0",
-        "SLURM_STEP_TASKS_PER_NODE": "2",
-        "SLURM_JOB_ID": "1",
-        "SLURM_STEP_NODELIST": "n[1-2]",
-    }
+    step = {"PROCID": str(rank), "LOCALID": str(rank), "STEP_NUM_TASKS": "2", "STEP_ID": "0"}
+    step |= {"NODEID": "0", "STEP_TASKS_PER_NODE": "2", "JOB_ID": "1", "STEP_NODELIST": "n[1-2]"}
+    return {f"SLURM_{name}": value for name, value in step.items()}
 
 
 def test_fault_wrong_mpi_plug_in(tmp_path: Path) -> None:
@@ -156,13 +126,8 @@ def test_fault_another_mpis_mpirun() -> None:
 
 def test_fault_horovod_built_against_another_torch(tmp_path: Path) -> None:
     """The installed Horovod, but for the note that its build left."""
-    import importlib.util
-
-    spec = importlib.util.find_spec("horovod")
-    assert spec is not None
-    assert spec.origin is not None
     (tmp_path / "horovod").mkdir()
-    for path in Path(spec.origin).parent.iterdir():
+    for path in Path(str(find_spec("horovod").origin)).parent.iterdir():  # type: ignore[union-attr]
         (tmp_path / "horovod" / path.name).symlink_to(path)
     note = tmp_path / "horovod" / "metadata.json"
     note.unlink()
@@ -174,9 +139,8 @@ def test_fault_horovod_built_against_another_torch(tmp_path: Path) -> None:
 
 def test_fault_horovod_that_does_not_import(tmp_path: Path) -> None:
     (tmp_path / "horovod").mkdir()
-    (tmp_path / "horovod" / "__init__.py").write_text(
-        "raise ImportError('x.so: undefined symbol: _ZN5torch')"
-    )
+    broken = "raise ImportError('x.so: undefined symbol: _ZN5torch')"
+    (tmp_path / "horovod" / "__init__.py").write_text(broken)
     found = failures(run([*ALONE, NOTHING], {"PYTHONPATH": str(tmp_path)}))
     assert "undefined symbol" in found["horovod"]
 
@@ -189,9 +153,8 @@ def test_fault_one_core_for_two_ranks() -> None:
 
 
 def test_fault_a_dead_interface() -> None:
-    found = failures(
-        run(mpirun(2, *DOCTOR, "--cells", "ddp/gloo"), {"GLOO_SOCKET_IFNAME": "nosuch0"})
-    )
+    command = mpirun(2, *DOCTOR, "--cells", "ddp/gloo")
+    found = failures(run(command, {"GLOO_SOCKET_IFNAME": "nosuch0"}))
     assert "GLOO_SOCKET_IFNAME='nosuch0' names no interface of this host" in found["interface"]
     assert "ddp/gloo" in found, "and so it is"
 
@@ -210,22 +173,10 @@ def test_fault_half_set_variables() -> None:
 
 
 def test_fault_unequal_threads() -> None:
-    command = mpirun(1, *DOCTOR, NOTHING)
-    at = command.index(sys.executable)
-    rank = command[at:]
-    both = [
-        *command[:at],
-        "env",
-        "OMP_NUM_THREADS=1",
-        *rank,
-        ":",
-        "-n",
-        "1",
-        "env",
-        "OMP_NUM_THREADS=2",
-        *rank,
-    ]
-    found = failures(run(both))
+    rank = [*ALONE, NOTHING]
+    start = mpirun(1)[:-1]
+    first, second = ["env", "OMP_NUM_THREADS=1", *rank], ["env", "OMP_NUM_THREADS=2", *rank]
+    found = failures(run([*start, *first, ":", "-n", "1", *second]))
     assert "'OMP_NUM_THREADS': '1'" in found["threads"]
     assert "'OMP_NUM_THREADS': '2'" in found["threads"]
 
@@ -248,9 +199,7 @@ def test_fault_a_rank_that_never_appears(tmp_path: Path) -> None:
 
 
 def test_torchvision_of_another_build_is_found(tmp_path: Path) -> None:
-    """A torchvision before ours that fails alone, as one does whose compiled part is missing, and
-    imports where we help.
-    """
+    """One that fails alone, as where the compiled part is missing, and imports where we help."""
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text(
         "import torch\n"
@@ -270,9 +219,7 @@ def test_nothing_to_try_ends_at_once() -> None:
 
 
 def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> None:
-    """Rank 1's try is killed inside MPI; the launcher then ends every rank,
-    the doctor's own too.
-    """
+    """Rank 1's try is killed inside MPI; the launcher then ends every rank, the doctor's too."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys, threading, time\n"
         "def die():\n"
@@ -288,16 +235,12 @@ def test_a_try_that_takes_the_launch_down_leaves_an_answer(tmp_path: Path) -> No
     assert "trying ddp/mpi" in found["doctor"]
 
 
-def test_wrong_input_is_one_line_and_no_finding() -> None:
-    for argv in (
-        ["--cells", "ddp/pigeon"],
-        ["--world-size", "0"],
-        ["--limit-s", "x"],
-        ["--dataset", "svhn"],
-        ["--bogus"],
-    ):
-        done = run([*ALONE, *argv])
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert len(done.stderr.splitlines()) == 1
-        assert done.stderr.startswith("error: ")
+WRONG = ("--cells=ddp/pigeon", "--world-size=0", "--limit-s=x", "--dataset=svhn", "--bogus")
+
+
+@pytest.mark.parametrize("option", WRONG)
+def test_wrong_input_is_one_line_and_no_finding(option: str) -> None:
+    done = run([*ALONE, option])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ")

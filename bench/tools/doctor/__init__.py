@@ -1,3 +1,1 @@
-"""`python -m bench doctor`: is this machine, or this launch, fit to be measured on? One line per
-finding, with the cure.
-"""
+"""`python -m bench doctor`: whether this machine, or this launch, is fit to be measured on."""

@@ -12,14 +12,16 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable
-from types import FrameType
-from typing import Any, NoReturn
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
 
 from bench.config import UsageError
 from bench.launch import provenance
+from bench.launch.resources import require_unmodified
 from bench.launch.world import Launch, discover, meeting_folder
-from bench.tools.doctor import exchange, launcher_checks, machine, process, ranks
-from bench.tools.doctor.findings import Finding, exit_status, failure, merge, refused, warning
+from bench.tools.doctor import exchange, machine, process, ranks
+from bench.tools.doctor.findings import Finding, failure, merge, refused, warning
 from bench.tools.doctor.mailbox import Meeting
 from bench.tools.doctor.options import Options, parse
 
@@ -29,10 +31,6 @@ _LEAVE_S = 10.0
 _LOOK_S, _TRY_S = 10, 12  # on two cores: each try starts its ranks anew, and they import torch
 _LAUNCHER_READS_S = 0.5  # mpirun may drop the last words of a rank that leaves with an error
 _ENDED = "a rank that died there is the likely cause; leave that cell out with --cells"
-
-
-class _Ended(Exception):
-    pass
 
 
 class _Answer:
@@ -58,13 +56,13 @@ class _Answer:
                 print(finding.line(), flush=True)
 
     def finish(self, launch: Launch | None) -> int:
-        status = exit_status(self.findings)
+        levels = [finding.level for finding in self.findings]
+        status = int("failure" in levels)
         if self._json:
             said = {"schema": SCHEMA, "launch": launch and launch.record(), "status": status}
-            found = [finding.record() for finding in self.findings]
+            found = [asdict(finding) for finding in self.findings]
             print(json.dumps({**said, "findings": found}, indent=2), flush=True)
         else:
-            levels = [finding.level for finding in self.findings]
             counts = (f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
             print(f"-- {', '.join(counts)}", flush=True)
         if status and launch is not None and launch.size > 1:
@@ -74,11 +72,11 @@ class _Answer:
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 fit, 1 a failure was found, 2 the input was wrong."""
-    launch, half_set = None, None
+    launch, half_set = None, []
     try:
         launch = discover(os.environ)
     except UsageError as error:
-        half_set = error
+        half_set = [refused("launcher", error)]
     try:
         options = parse(argv)
     except UsageError as error:
@@ -87,19 +85,18 @@ def main(argv: list[str]) -> int:
         return INPUT_ERROR
     answer = _Answer(options.json)
     if launch is None:
-        assert half_set is not None
-        answer.add([refused("launcher", half_set)])
+        answer.add(half_set)
         return answer.finish(None)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if launch.rank:
-            return _following(options, launch)
-        cells = launcher_checks.cells(launch, options.cells, 0)
-        seconds = _LOOK_S + _TRY_S * len(cells)
+            _follow(options, launch)
+            return 0  # another status would end rank 0 before it has spoken
+        seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
         answer.say(f"this takes about {seconds} s, more where the machine is busy")
-        answer.add([launcher_checks.world(launch, options.world_size)])
-        (_alone if launch.source == "none" else _leading)(options, launch, answer)
-    except _Ended:
+        answer.add([ranks.world(launch, options.world_size)])
+        (_alone if launch.source == "none" else _lead)(options, launch, answer)
+    except KeyboardInterrupt:
         if launch.rank:
             return 1
         text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
@@ -107,138 +104,123 @@ def main(argv: list[str]) -> int:
     return answer.finish(launch)
 
 
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Ended
-
-
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
     """What one rank knows of itself and its host, its findings included."""
     probe = process.python("bench.tools.doctor.probe")
-    ended = process.run(probe, os.environ, options.limit_s)
+    answers, problem = process.run(probe, os.environ, options.limit_s)
     found: list[Finding] = []
-    if ended.answers:
-        seen = ended.answers[0]
+    if answers:
+        seen = answers[0]
         found += [*machine.libraries(seen), *machine.torchvision_pair(seen)]
         found += [*machine.horovod_build(machine.build_record(), seen), *machine.devices(seen)]
     else:
-        seen = {"errors": {}, "mpi_files": []}
-        text, cure = f"importing them {ended.problem}", f"see what it prints: {' '.join(probe)}"
+        seen = {}
+        text, cure = f"importing them {problem}", f"see what it prints: {' '.join(probe)}"
         found.append(failure("libraries", text, cure))
     if "mpi" in seen and launch.source != "none":
-        found.append(launcher_checks.library(launch, seen["mpi"], os.environ))
-    found += machine.environment(os.environ)
-    here = [name for _, name in socket.if_nameindex()]
-    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size != launch.size)
-    found.append(machine.own_name(socket.gethostname()))
-    found.append(machine.data(options.dataset, options.data_dir))
+        found.append(ranks.library(launch, seen["mpi"], os.environ))
     try:
-        found.append(machine.folder(meeting_folder(launch, options.rendezvous_dir, None)))
+        require_unmodified(os.environ)
+    except UsageError as error:
+        found.append(refused("environment", error))
+    here = [name for _, name in socket.if_nameindex()]
+    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size < launch.size)
+    found.append(machine.own_name(socket.gethostname()))
+    found.append(machine.data(options.config.dataset, options.config.data_dir))
+    try:
+        found.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
     except UsageError as error:
         found.append(refused("folder", error))
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return {
-        **provenance.describe_rank(launch, options.threads),
+        **provenance.describe_rank(launch, options.config.threads),
         "default_threads": {**threads, "torch": seen.get("torch_threads")},
         "devices": seen.get("devices", []),
         "mpi": seen.get("mpi"),
         "seat": uuid.uuid4().hex,
-        "findings": [finding.record() for finding in found],
+        "findings": [asdict(finding) for finding in found],
     }
+
+
+def _findings(facts: dict[str, Any]) -> list[Finding]:
+    return [Finding(**record) for record in facts["findings"]]
 
 
 def _alone(options: Options, launch: Launch, answer: _Answer) -> None:
     """No launcher: look, then start two ranks for each cell."""
     answer.say("looking at this machine")
     facts = _look(options, launch)
-    answer.add(Finding(**record) for record in facts["findings"])
+    answer.add(_findings(facts))
     path = shutil.which("mpirun")
-    answer.add([launcher_checks.mpirun(path, _version(path) if path else "", facts["mpi"])])
+    answer.add([ranks.mpirun(path, _version(path) if path else "", facts["mpi"])])
     two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
     there = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
-    answer.add(ranks.cores(there, options.threads))
-    cells = launcher_checks.cells(launch, options.cells, len(facts["devices"]))
+    answer.add(ranks.cores(there, options.config.threads))
+    cells = exchange.cells(launch, options.cells, len(facts["devices"]))
     answer.add(exchange.alone(cells, options, path is not None, answer.say))
 
 
 def _version(mpirun: str) -> str:
-    command = [mpirun, "--version"]
+    """What mpirun says of itself, or why it does not."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
     return done.stdout + done.stderr
 
 
-def _leading(options: Options, launch: Launch, answer: _Answer) -> None:
+def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
     """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
     answer.say(f"looking at {launch.size} rank(s)")
-    meeting = _open(options, launch)
-    if meeting is None:
-        facts = _look(options, launch)
-        answer.add(Finding(**record) for record in facts["findings"])
-        return
-    try:
-        _lead(meeting, options, launch, answer)
-    finally:
-        meeting.close()
-
-
-def _lead(meeting: Meeting, options: Options, launch: Launch, answer: _Answer) -> None:
     mine = _look(options, launch)
-    there = {0: mine, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
-    everybody = [there[rank] for rank in sorted(there)]
-    found = {r: [Finding(**record) for record in there[r]["findings"]] for r in there}
-    answer.add(merge(found))
-    one_world = ranks.absent(there, launch.size, options.limit_s, os.environ)
-    one_world += ranks.compare(everybody)
-    answer.add(one_world)
-    answer.add(ranks.cores(everybody, options.threads) + ranks.devices(everybody))
-    cells = launcher_checks.cells(launch, options.cells, len(mine["devices"]))
-    if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
-        text = f"{', '.join(cells)} not tried: the ranks are not one world"
-        answer.add([warning("transports", text, "see above")])
-        cells = []
-    groups = list(launcher_checks.groups(cells))
-    meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
-    for group in groups:
-        answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
-        exchange.take_part(group, launch, options, meeting)
-        answer.add(exchange.judge(cell, launch, meeting, options.limit_s) for cell in group)
-    # the plan must not go before everybody has read it
-    meeting.hear("left", set(there) - {0}, _LEAVE_S)
+    try:
+        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
+    except (UsageError, OSError):  # there is no folder for it, as `_look` has found as well
+        answer.add(_findings(mine))
+        return
+    with closing(meeting):
+        there = {0: mine, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
+        everybody = [there[rank] for rank in sorted(there)]
+        answer.add(merge({rank: _findings(facts) for rank, facts in there.items()}))
+        one_world = ranks.absent(there, launch.size, options.limit_s, os.environ)
+        one_world += ranks.compare(everybody)
+        answer.add(one_world)
+        answer.add(ranks.cores(everybody, options.config.threads) + ranks.devices(everybody))
+        cells = exchange.cells(launch, options.cells, len(mine["devices"]))
+        if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
+            text = f"{', '.join(cells)} not tried: the ranks are not one world"
+            answer.add([warning("transports", text, "see above")])
+            cells = []
+        groups = exchange.groups(cells)
+        meeting.tell("plan", {"groups": groups, "seats": [facts["seat"] for facts in everybody]})
+        for group in groups:
+            answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
+            exchange.take_part(group, launch, options, meeting)
+            for cell in group:
+                told = meeting.hear(f"trial.{cell}", range(launch.size), options.limit_s)
+                answer.add([exchange.judge(cell, told, launch.size)])
+        # the plan must not go before everybody has read it
+        meeting.hear("left", set(there) - {0}, _LEAVE_S)
 
 
-def _following(options: Options, launch: Launch) -> int:
+def _follow(options: Options, launch: Launch) -> None:
     """Any other rank: tell what is here, then take part in what rank 0 tries."""
     facts = _look(options, launch)
-    meeting = _open(options, launch)
-    problem = "has no folder to meet rank 0 in" if meeting is None else "did not hear of rank 0"
+    problem = "did not hear of rank 0"
     try:
-        if meeting is not None and _follow(meeting, facts, options, launch):
-            return 0  # rank 0 speaks for all, and has the exit status
+        meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
+        meeting.tell("facts", facts)
+        # a plan that does not know this rank is an earlier launch's
+        mine, limit_s = facts["seat"], 2 * options.limit_s
+        plans = meeting.hear("plan", [0], limit_s, lambda plan: mine in plan["seats"])
+        for group in plans[0]["groups"] if plans else []:
+            exchange.take_part(group, launch, options, meeting)
+        meeting.tell("left", True)
+        if plans:
+            return  # rank 0 speaks for all, and has the exit status
+    except UsageError:
+        problem = "has no folder to meet rank 0 in"
     except OSError as error:
         problem = f"cannot write to the ranks' folder: {error.strerror}"
     who = f"rank {launch.rank} on {facts['hostname']}"
     print(f"error: {who} {problem}", file=sys.stderr, flush=True)
-    return 0  # another status would end rank 0 before it has spoken
-
-
-def _follow(meeting: Meeting, facts: dict[str, Any], options: Options, launch: Launch) -> bool:
-    """Whether rank 0 had a plan; a plan that does not know this rank is an earlier launch's."""
-    meeting.tell("facts", facts)
-    limit_s = 2 * options.limit_s
-    heard = meeting.hear("plan", [0], limit_s, lambda plan: facts["seat"] in plan["seats"])
-    for group in heard[0]["groups"] if heard else []:
-        exchange.take_part(group, launch, options, meeting)
-    meeting.tell("left", True)
-    return bool(heard)
-
-
-def _open(options: Options, launch: Launch) -> Meeting | None:
-    """The ranks' meeting; None where there is no folder for it, which `_look` has found as well."""
-    try:
-        return Meeting(meeting_folder(launch, options.rendezvous_dir, None), launch)
-    except (UsageError, OSError):
-        return None

@@ -7,16 +7,37 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.backends.catalogue import CATALOGUE, frameworks
 from bench.launch import launcher
 from bench.launch.world import Launch
 from bench.tools.doctor import process
 from bench.tools.doctor.findings import Finding, failure, ok
 from bench.tools.doctor.mailbox import Meeting
 from bench.tools.doctor.options import Options
+from bench.tools.doctor.ranks import NO_MPI
 
 ALONE_RANKS = 2
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"
 _TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
+
+
+def cells(launch: Launch, asked: list[str] | None, gpus: int) -> list[str]:
+    """Framework/transport pairs to try."""
+    if asked is not None:
+        return asked
+    transports = ["gloo"] if launch.source in NO_MPI else ["mpi", "gloo"]
+    # NCCL refuses two ranks on one GPU
+    local = ALONE_RANKS if launch.source == "none" else launch.local_size
+    transports += ["nccl"] if gpus >= local else []
+    pairs = [(name, transport) for transport in transports for name in frameworks()]
+    return [f"{name}/{over}" for name, over in pairs if over in CATALOGUE[name].transports]
+
+
+def groups(cells: Sequence[str]) -> list[list[str]]:
+    """Cells by the process that tries them; MPI last, because a wrong one may end the rank."""
+    over_mpi = [cell for cell in cells if cell.endswith("/mpi")]  # it starts once in a process
+    alone = [[cell] for cell in cells if cell not in over_mpi]
+    return [*alone, over_mpi] if over_mpi else alone
 
 
 def alone(
@@ -31,50 +52,42 @@ def alone(
             yield failure(cell, "not tried: there is no mpirun", "see above")
             continue
         say(f"trying {cell} on {ALONE_RANKS} ranks of this machine (at most {options.limit_s:g} s)")
-        ended = process.run([*start, *_words([cell], ALONE_RANKS, options)], env, options.limit_s)
-        answers = {answer["rank"]: answer for answer in ended.answers}
-        yield _judge(cell, answers, ALONE_RANKS, ended.problem)
+        command = [*start, *_words([cell], ALONE_RANKS, options)]
+        answers, problem = process.run(command, env, options.limit_s)
+        yield judge(cell, {answer["rank"]: answer for answer in answers}, ALONE_RANKS, problem)
 
 
 def take_part(group: Sequence[str], launch: Launch, options: Options, meeting: Meeting) -> None:
     """This rank's share in trying `group` in one process; what came of it is told to the others."""
     command = process.python(*_words(group, launch.size, options))
-    ended = process.run(command, os.environ, options.limit_s * len(group))
-    answers = {answer["cell"]: answer for answer in ended.answers}
-    none = {"error": ended.problem or "not tried after the failure before it", "cure": ""}
+    answers, problem = process.run(command, os.environ, options.limit_s * len(group))
+    none = {"error": problem or "not tried after the failure before it", "cure": ""}
+    by_cell = {answer["cell"]: answer for answer in answers}
     for cell in group:
-        meeting.tell(f"trial.{cell}", answers.get(cell, none))
-
-
-def judge(cell: str, launch: Launch, meeting: Meeting, limit_s: float) -> Finding:
-    """Rank 0's word on what all ranks told about `cell`."""
-    answers = meeting.hear(f"trial.{cell}", range(launch.size), limit_s)
-    return _judge(cell, answers, launch.size, None)
+        meeting.tell(f"trial.{cell}", by_cell.get(cell, none))
 
 
 def _words(cells: Sequence[str], world_size: int, options: Options) -> list[str]:
-    fields: dict[str, Any] = {"world_size": world_size, "threads": options.threads}
-    fields["rendezvous_timeout_s"] = options.limit_s / 2
-    if options.rendezvous_dir is not None:
-        fields["rendezvous_dir"] = str(options.rendezvous_dir)
+    """The worker's command line."""
+    fields = options.config.model_dump(mode="json", include={"threads", "rendezvous_dir"})
+    fields |= {"world_size": world_size, "rendezvous_timeout_s": options.limit_s / 2}
     worker = "bench.tools.doctor.exchange_worker"
     return [worker, json.dumps(fields), ",".join(cells), str(options.limit_s)]
 
 
-def _judge(
-    cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, problem: str | None
+def judge(
+    cell: str, answers: Mapping[int, Mapping[str, Any]], size: int, problem: str | None = None
 ) -> Finding:
-    errors = {rank: answers[rank] for rank in sorted(answers) if "error" in answers[rank]}
-    if errors:
+    """The word on what the ranks of a world of `size` answered about `cell`."""
+    if errors := {rank: answers[rank] for rank in sorted(answers) if "error" in answers[rank]}:
         # a rank that waits in vain says less than the one that knows why
         rank = min(errors, key=lambda rank: "no answer within" in errors[rank]["error"])
-        text = errors[rank]["error"]
-        text = text if len(errors) == size else f"rank {rank}: {text}"
-        return failure(cell, text, errors[rank]["cure"] or _CURE)
+        who = "" if len(errors) == size else f"rank {rank}: "
+        return failure(cell, who + errors[rank]["error"], errors[rank]["cure"] or _CURE)
     if missing := [str(rank) for rank in range(size) if rank not in answers]:
         return failure(cell, problem or f"nothing from rank {', '.join(missing)}", _CURE)
     ms, mib = answers[0]["ms"], answers[0]["bytes"] / 2**20
     versions = ", ".join(f"{name} {version}" for name, version in answers[0]["versions"].items())
     text = f"{size} ranks average {mib:g} MiB of gradients in {ms:.3g} ms "
-    text += f"({mib / ms * 1000:.3g} MiB/s)"
-    return ok(cell, text + (f" with {versions}" if versions else ""))
+    text += f"({mib / ms * 1000:.3g} MiB/s)" + (f" with {versions}" if versions else "")
+    return ok(cell, text)

@@ -1,6 +1,4 @@
-"""One rank of a try: exchange gradients over each named cell for about a second, and print one line
-of JSON for each.
-"""
+"""One rank of a try: exchange gradients over each named cell for about a second, and say how."""
 
 from __future__ import annotations
 
@@ -9,27 +7,20 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.config import RunConfig, UsageError, make_config
 from bench.launch.resources import environment
 from bench.launch.world import Launch, discover
 from bench.tools.doctor import process
 
-if TYPE_CHECKING:
-    import torch
-
-    from bench.backends.protocol import Backend, Session
-
 FLOATS = 2**20
 _SECONDS = 1.0
-_MOST = 1000
+_MOST = 1000  # steps
 
 
 def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
-    """Milliseconds of a step that exchanges FLOATS float32 gradients. Raises whatever goes wrong, a
-    wrong mean included.
-    """
+    """The try of one cell. Raises whatever goes wrong, a wrong mean included."""
     import torch
 
     from bench import backends
@@ -43,57 +34,49 @@ def attempt(config: RunConfig, launch: Launch) -> dict[str, Any]:
     # the gradient is the row: its mean tells who took part
     rows = torch.full((1, FLOATS), launch.rank + 1.0, device=place.torch_device)
 
-    _steps(backend, session, rows, launch.size, 3)
-    count = max(3, min(_MOST, int(_SECONDS / _steps(backend, session, rows, launch.size, 3))))
-    seconds = _steps(backend, session, rows, launch.size, count)
+    def step_seconds(session: Any, count: int) -> float:
+        """Of each of `count` steps, on the slowest rank."""
+        backend.barrier()
+        started = time.perf_counter()
+        for _ in range(count):
+            session.zero_grad()
+            session.backward(session.model(rows).sum())
+            session.synchronize_gradients()
+            assert weights.weight.grad is not None
+            mean = weights.weight.grad[0, 0].item()  # waits for the device as well
+            if mean != (launch.size + 1) / 2:
+                ranks = f"the mean of rank + 1 over {launch.size} ranks"
+                raise RuntimeError(f"{ranks} came out as {mean}")
+            session.step()
+        return backend.reduce_scalar(time.perf_counter() - started, "max") / count
+
+    step_seconds(session, 3)  # warm-up
+    count = int(_SECONDS / step_seconds(session, 3))
+    seconds = step_seconds(session, max(3, min(_MOST, count)))
     versions = backend.versions
-    del session
+    del session  # it must be gone before its process group
     backend.close()
-    return {"ms": seconds * 1000, "steps": count, "bytes": 4 * FLOATS, "versions": versions}
-
-
-def _steps(backend: Backend, session: Session, rows: torch.Tensor, size: int, count: int) -> float:
-    """Seconds of each of `count` steps on the slowest rank."""
-    (weights,) = session.model.parameters()
-    backend.barrier()
-    started = time.perf_counter()
-    for _ in range(count):
-        session.zero_grad()
-        session.backward(session.model(rows).sum())
-        session.synchronize_gradients()
-        assert weights.grad is not None
-        mean = weights.grad[0, 0].item()  # waits for the device as well
-        if mean != (size + 1) / 2:
-            raise RuntimeError(f"the mean of rank + 1 over {size} ranks came out as {mean}")
-        session.step()
-    return backend.reduce_scalar(time.perf_counter() - started, "max") / count
+    return {"ms": seconds * 1000, "bytes": 4 * FLOATS, "versions": versions}
 
 
 def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
     """Try each cell; a try that hangs is ended by SIGALRM, whoever else waits for it."""
     launch = discover(os.environ)
     for cell in cells:
-        backend, transport = cell.split("/")
         signal.alarm(int(limit_s))
-        device = "cuda" if transport == "nccl" else "cpu"
+        backend, transport = cell.split("/")
+        fields |= {"backend": backend, "transport": transport, "batch_per_rank": 1}
+        fields["device"] = "cuda" if transport == "nccl" else "cpu"
         answer: dict[str, Any] = {"cell": cell, "rank": launch.rank}
         try:
-            config = make_config(
-                {
-                    **fields,
-                    "backend": backend,
-                    "transport": transport,
-                    "device": device,
-                    "batch_per_rank": 1,
-                }
-            )
+            config = make_config(fields)
             os.environ.update(environment(config, launch, len(os.sched_getaffinity(0)), os.environ))
             answer |= attempt(config, launch)
         except UsageError as error:
             answer |= {"error": error.text, "cure": error.cure}
         except Exception as error:
-            first = next((line for line in str(error).splitlines() if line.strip()), "")
-            process.answer(answer | {"error": f"{type(error).__name__}: {first}", "cure": ""})
+            said = f"{type(error).__name__}: {process.first_line(error)}"
+            process.answer(answer | {"error": said, "cure": ""})
             return  # what it left behind in this process would spoil the next cell
         process.answer(answer)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from bench.config import UsageError
-
-Level = Literal["ok", "warning", "failure"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +14,7 @@ class Finding:
     """One line of the doctor's answer; `cure` is empty where all is well."""
 
     name: str
-    level: Level
+    level: Literal["ok", "warning", "failure"]
     text: str
     cure: str = ""
 
@@ -24,10 +22,6 @@ class Finding:
         """The finding as a person reads it."""
         cure = f"; {self.cure}" if self.cure else ""
         return f"{self.level:<8} {self.name:<12} {self.text}{cure}"
-
-    def record(self) -> dict[str, str]:
-        """The same as plain values, of which `Finding(**record)` is made."""
-        return asdict(self)
 
 
 def ok(name: str, text: str) -> Finding:
@@ -45,11 +39,6 @@ def failure(name: str, text: str, cure: str) -> Finding:
 def refused(name: str, error: UsageError) -> Finding:
     """What bench would refuse, in its words."""
     return failure(name, error.text, error.cure)
-
-
-def exit_status(findings: Iterable[Finding]) -> int:
-    """0 where everything is fit, warnings included; 1 where something failed."""
-    return int(any(finding.level == "failure" for finding in findings))
 
 
 def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
@@ -72,10 +61,10 @@ def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """[0, 1, 2, 5] -> '0-2, 5'."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            parts.append([number])
-    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+            spans.append([number, number])
+    return ", ".join(f"{first}-{last}" if first < last else f"{first}" for first, last in spans)

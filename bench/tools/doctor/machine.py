@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import socket
-import uuid
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import interface_variables
-from bench.config import UsageError
-from bench.launch.resources import require_unmodified
-from bench.tools.doctor.findings import Finding, failure, ok, refused, warning
+from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
 # what the data sets that torchvision fetches leave in data_dir
-_FETCHED = {
-    "svhn": "train_32x32.mat",
-    "cifar10": "cifar-10-batches-py",
-    "cifar100": "cifar-100-python",
-}
+_FETCHED = {"svhn": "train_32x32.mat", "cifar10": "cifar-10-batches-py"}
+_FETCHED |= {"cifar100": "cifar-100-python"}
 
 
 def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Does everything import, and do Horovod and mpi4py load one and the same MPI?"""
-    errors: Mapping[str, str] = facts["errors"]
-    for name in errors:
-        yield failure(name, f"does not import: {errors[name]}", _SETUP)
-    if not errors:
+    for name, error in facts["errors"].items():
+        yield failure(name, f"does not import: {error}", _SETUP)
+    if not facts["errors"]:
         versions = ", ".join(f"{name} {facts[name]}" for name in _NEEDED)
         yield ok("libraries", f"{versions}, MPI: {facts['mpi']}")
     if len(facts["mpi_files"]) > 1:
@@ -66,18 +59,17 @@ def build_record() -> dict[str, str] | None:
 
 def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Was Horovod built against the torch that is installed, and with both transports?"""
-    torch = facts.get("torch")
+    torch, built = facts.get("torch"), facts.get("horovod_built")
     if torch is None or (record is None and "horovod" in facts["errors"]):
         return  # said already
-    rebuild, built = f"{_SETUP} to rebuild it", facts.get("horovod_built")
     if record is None:
         yield warning("Horovod", "has no note of the torch that it was built against", _SETUP)
-    elif record.get("pytorch") != torch:
-        against = record.get("pytorch", "no torch at all")
+    elif (against := record.get("pytorch", "no torch at all")) != torch:
         text = f"was built against torch {against}, but torch {torch} is installed"
-        yield failure("Horovod", text, rebuild)
+        yield failure("Horovod", text, f"{_SETUP} to rebuild it")
     elif built and (absent := [name for name in ("mpi", "gloo") if not built[name]]):
-        yield failure("Horovod", f"was built without {' and '.join(absent)}", rebuild)
+        text = f"was built without {' and '.join(absent)}"
+        yield failure("Horovod", text, f"{_SETUP} to rebuild it")
     elif built:
         yield ok("Horovod", f"built against torch {torch}, with MPI and Gloo")
 
@@ -99,14 +91,6 @@ def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"torch brings NCCL {ours}, Horovod was built against {theirs}: two exchanges"
         cure = "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED"
         yield failure("NCCL", f"{text}, not one", cure)
-
-
-def environment(env: Mapping[str, str]) -> Iterator[Finding]:
-    """Nothing may tune one framework unseen."""
-    try:
-        require_unmodified(env)
-    except UsageError as error:
-        yield refused("environment", error)
 
 
 def interfaces(
@@ -137,11 +121,10 @@ def interfaces(
 def _exists(name: str, value: str, existing: Sequence[str]) -> bool:
     """Gloo takes exact names; NCCL takes prefixes, or exact names after '=', and '^' excludes."""
     if name != "NCCL_SOCKET_IFNAME":
-        return all(part in existing for part in value.split(","))
+        return set(value.split(",")) <= set(existing)
     if value.startswith("="):
-        return any(part in existing for part in value[1:].split(","))
-    found = any(here.startswith(part) for part in value.split(",") for here in existing)
-    return found or value.startswith("^")
+        return not set(value[1:].split(",")).isdisjoint(existing)
+    return value.startswith("^") or any(i.startswith(tuple(value.split(","))) for i in existing)
 
 
 def own_name(host: str) -> Finding:
@@ -156,11 +139,9 @@ def own_name(host: str) -> Finding:
 
 def folder(path: Path) -> Finding:
     """Can the ranks' meeting folder be written?"""
-    probe = path / f".doctor.{uuid.uuid4().hex}"
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe.write_text("")
-        probe.unlink()
+        tempfile.NamedTemporaryFile(dir=path, prefix=".doctor.").close()
     except OSError as error:
         cure = "use --rendezvous-dir with a folder that all ranks see and may write"
         return failure("folder", f"{str(path)!r} cannot be written: {error.strerror}", cure)
@@ -171,17 +152,16 @@ def data(dataset: str, data_dir: Path | None) -> Finding:
     """Is the data set there?"""
     if data_dir is None:
         return ok("data", f"{dataset} needs no folder")
-    if dataset in _FETCHED:
-        if (data_dir / _FETCHED[dataset]).exists():
+    if fetched := _FETCHED.get(dataset):
+        if (data_dir / fetched).exists():
             return ok("data", f"{dataset} is in {data_dir}")
-        text = f"{dataset} is not in {str(data_dir)!r} (no {_FETCHED[dataset]}): the first run "
+        text = f"{dataset} is not in {str(data_dir)!r} (no {fetched}): the first run would "
         cure = "where compute nodes have no network, make a short run on a login node first"
-        return warning("data", f"{text}would download it", cure)
+        return warning("data", f"{text}download it", cure)
     if not data_dir.is_dir():
         cure = "put the data there, or use --data-dir"
         return failure("data", f"data_dir={str(data_dir)!r} is no folder", cure)
-    with os.scandir(data_dir) as entries:
-        classes = sum(entry.is_dir() for entry in entries)
+    classes = sum(entry.is_dir() for entry in data_dir.iterdir())
     if dataset == "imagefolder" and not classes:
         text = f"{str(data_dir)!r} has no folders: an image folder has one per class"
         cure = "use --data-dir with the folder above them, such as ImageNet's train"

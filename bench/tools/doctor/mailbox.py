@@ -1,5 +1,4 @@
-"""How ranks tell each other what they found: small files in a folder, because nothing else is known
-to work yet.
+"""How ranks tell each other what they found: files in a folder, as nothing else is known to work.
 
 Rank 0 opens the meeting under a new name and the others write into that; who followed an old
 opening sees the new one while it waits. Every wait has a limit.
@@ -20,32 +19,25 @@ _POLL_S = 0.05
 
 
 class Meeting:
-    """One rank's seat. `tell` writes for everybody, `hear` waits for what others tell."""
+    """One rank's seat: making rank 0's and `tell` raise OSError where the folder is read-only."""
 
     def __init__(self, folder: Path, launch: Launch) -> None:
-        self._folder = folder
+        self._folder, self._rank = folder, launch.rank
         self._stem = f"doctor.{launch.source}.{launch.key}"
-        self._rank = launch.rank
+        self._opening = folder / f"{self._stem}.open.json"
         self._name: str | None = None
         self._told: dict[str, Any] = {}
         if launch.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             self.close()  # what an earlier launch of the same key left
             self._name = uuid.uuid4().hex
-            self._write(self._opening, self._name)
-
-    @property
-    def _opening(self) -> Path:
-        return self._folder / f"{self._stem}.open.json"
-
-    def _path(self, topic: str, rank: int) -> Path:
-        return self._folder / f"{self._stem}.{self._name}.{topic.replace('/', '-')}.{rank}.json"
+            _write(self._opening, self._name)
 
     def tell(self, topic: str, value: Any) -> None:
-        """Leave `value` under `topic`; raises OSError where the folder cannot be written."""
+        """Leave `value` under `topic` for everybody."""
         self._told[topic] = value
         if self._name is not None:
-            self._write(self._path(topic, self._rank), value)
+            _write(self._path(topic, self._rank), value)
 
     def hear(
         self,
@@ -56,8 +48,7 @@ class Meeting:
     ) -> dict[int, Any]:
         """What `ranks` told under `topic`, as soon as all have; after `limit_s` what there is.
 
-        A value that is not `meant` for the hearer, because an earlier meeting left it, does not
-        count.
+        A value that is not `meant` for the hearer does not count: an earlier meeting left it.
         """
         heard: dict[int, Any] = {}
         wanted = set(ranks)
@@ -73,9 +64,11 @@ class Meeting:
 
     def close(self) -> None:
         """Rank 0 removes every file of the meeting."""
-        if self._rank == 0:
-            for path in self._folder.glob(f"{self._stem}.*.json"):
-                path.unlink(missing_ok=True)
+        for path in self._folder.glob(f"{self._stem}.*.json"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, topic: str, rank: int) -> Path:
+        return self._folder / f"{self._stem}.{self._name}.{topic.replace('/', '-')}.{rank}.json"
 
     def _follow(self) -> None:
         """Move to the meeting that is open now, and say again there what was said before."""
@@ -83,12 +76,13 @@ class Meeting:
             if name != self._name:
                 self._name = name
                 for topic, value in self._told.items():
-                    self._write(self._path(topic, self._rank), value)
+                    self.tell(topic, value)
 
-    def _write(self, path: Path, value: Any) -> None:
-        partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-        partial.write_text(json.dumps(value))
-        partial.rename(path)
+
+def _write(path: Path, value: Any) -> None:
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    partial.write_text(json.dumps(value))
+    partial.rename(path)
 
 
 def _read(path: Path) -> list[Any]:

@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from bench.backends.catalogue import REFERENCE
 from bench.backends.catalogue import cells as known_cells
-from bench.config import UsageError, make_config
+from bench.config import RunConfig, UsageError, make_config
 
 _MOST_S = 3600
 _WHAT = """Look at this machine, or under mpirun, srun, torchrun or horovodrun at this launch: one
 line per finding, with the cure. Exit status: 0 fit (warnings included), 1 a failure was found,
 2 the input was wrong."""
 _EXAMPLE = "example: mpirun -n 2 --bind-to none python -m bench doctor --world-size 2"
+_FIELDS = {
+    "world-size": "ranks that the launch must have",
+    "dataset": "data set that must be there (default: synthetic)",
+    "data-dir": "its folder",
+    "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
+    "threads": "compute threads of each rank (default: 1)",
+}
+_CELLS = [cell for cell in known_cells() if "/" in cell]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The doctor's command line. `cells` is None where the launcher decides which can be tried."""
 
-    world_size: int | None = None
-    dataset: str = "synthetic"
-    data_dir: Path | None = None
-    rendezvous_dir: Path | None = None
-    threads: int = 1
-    cells: tuple[str, ...] | None = None
-    json: bool = False
-    limit_s: float = 60.0
+    config: RunConfig  # data set, folders and threads, as runs will be told
+    world_size: int | None  # only where it was asked for
+    cells: list[str] | None
+    json: bool
+    limit_s: float
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,26 +46,18 @@ def parse(argv: list[str]) -> Options:
     parser = _Parser(
         prog="python -m bench doctor", description=_WHAT, epilog=_EXAMPLE, allow_abbrev=False
     )
-    what = {
-        "world-size": "ranks that the launch must have",
-        "dataset": "data set that must be there (default: synthetic)",
-        "data-dir": "its folder",
-        "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
-        "threads": "compute threads of each rank (default: 1)",
-    }
-    for name, text in what.items():
+    for name, text in _FIELDS.items():
         parser.add_argument(f"--{name}", help=text, default=argparse.SUPPRESS)
-    cells = (
-        f"what to try, comma-separated, of {', '.join(_exchanging())}; default: all that can be; "
-    )
-    parser.add_argument("--cells", type=_cells, help=f"{cells}--cells= tries none")
+    cells = f"of {', '.join(_CELLS)}; default: all that can be; --cells= tries none"
+    parser.add_argument("--cells", type=_cells, help=f"what to try, comma-separated, {cells}")
     parser.add_argument("--json", action="store_true", help="print JSON on standard output")
     parser.add_argument("--limit-s", type=_seconds, default=60.0, help="for each try (default: 60)")
     given = vars(parser.parse_args(argv))
-    # bench's own rules know its fields: which data sets there are, and which need a folder
     own = {name: given.pop(name) for name in ("cells", "json", "limit_s")}
+    # bench's own rules know its fields: which data sets there are, and which need a folder
     config = make_config({"backend": REFERENCE, "batch_per_rank": 1, **given})
-    return Options(**own, **{name: getattr(config, name) for name in given})
+    asked = config.world_size if "world_size" in given else None
+    return Options(config=config, world_size=asked, **own)
 
 
 def _seconds(text: str) -> float:
@@ -70,12 +66,8 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _cells(text: str) -> tuple[str, ...]:
-    cells = tuple(filter(None, text.split(",")))
-    if wrong := [cell for cell in cells if cell not in _exchanging()]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_exchanging())}")
+def _cells(text: str) -> list[str]:
+    cells = [cell for cell in text.split(",") if cell]
+    if wrong := [cell for cell in cells if cell not in _CELLS]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(_CELLS)}")
     return cells
-
-
-def _exchanging() -> list[str]:
-    return [cell for cell in known_cells() if "/" in cell]

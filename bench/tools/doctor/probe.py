@@ -29,7 +29,7 @@ def torchvision() -> dict[str, Any]:
     try:
         importlib.import_module("torchvision")
     except Exception as error:
-        facts["torchvision_alone"] = first_line(error)
+        facts["torchvision_alone"] = process.first_line(error)
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]  # what the failed import left would be taken for the module
     from bench.models import import_torchvision
@@ -66,10 +66,6 @@ def _mpi_files() -> list[str]:
     return sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
 
 
-def first_line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 def look() -> dict[str, Any]:
     """Versions and facts of every library; why not, of each that does not import."""
     facts: dict[str, Any] = {"errors": {}, "devices": []}
@@ -77,7 +73,7 @@ def look() -> dict[str, Any]:
         try:
             facts |= ask()
         except Exception as error:
-            facts["errors"][ask.__name__] = first_line(error)
+            facts["errors"][ask.__name__] = process.first_line(error)
     return {**facts, "mpi_files": _mpi_files()}
 
 

@@ -8,21 +8,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
-MARK = "doctor: "  # before each line of JSON that is meant for us
+_ROOT = Path(__file__).resolve().parents[3]
+_MARK = "doctor: "  # before each line of JSON that is meant for us
 _END_S = 5.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a child ended: what it answered, and why that may be less than expected."""
-
-    answers: list[dict[str, Any]]
-    problem: str | None
 
 
 def python(*words: str) -> list[str]:
@@ -32,12 +23,18 @@ def python(*words: str) -> list[str]:
 
 def answer(value: Mapping[str, Any]) -> None:
     """What a child says to the doctor."""
-    print(MARK + json.dumps(value), flush=True)
+    print(_MARK + json.dumps(value), flush=True)
 
 
-def run(command: Sequence[str], env: Mapping[str, str], limit_s: float) -> Ended:
-    """Run to the end or to the limit."""
-    path = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
+def first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def run(
+    command: Sequence[str], env: Mapping[str, str], limit_s: float
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Run to the end or to the limit: all answers, and why they may be fewer than expected."""
+    path = os.pathsep.join(filter(None, (str(_ROOT), env.get("PYTHONPATH"))))
     # no session of its own: the launcher of this rank ends what is in the rank's.
     # close_fds=False: under Hydra a rank talks to its daemon over an inherited descriptor
     with subprocess.Popen(
@@ -59,12 +56,12 @@ def run(command: Sequence[str], env: Mapping[str, str], limit_s: float) -> Ended
         except BaseException:
             _end(process)
             raise
-    answers = [json.loads(line.split(MARK, 1)[1]) for line in out.splitlines() if MARK in line]
+    answers = [json.loads(line.split(_MARK, 1)[1]) for line in out.splitlines() if _MARK in line]
     if late or process.returncode == -signal.SIGALRM:  # the child's own limit
-        return Ended(answers, f"no answer within {limit_s:g} s")
+        return answers, f"no answer within {limit_s:g} s"
     if process.returncode:
-        return Ended(answers, f"ended with status {process.returncode}: {_telling(err)}")
-    return Ended(answers, None)
+        return answers, f"ended with status {process.returncode}: {_telling(err)}"
+    return answers, None
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[str, str]:

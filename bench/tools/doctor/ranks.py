@@ -1,15 +1,71 @@
-"""Checks across ranks: one world, equal versions and threads, cores enough, nobody missing."""
+"""Checks of a launch: its launcher, whose MPI it starts, and ranks that are one equal world."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.backends.catalogue import frameworks
+from bench.launch.world import Launch
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 Facts = Mapping[str, Any]
 _OWN_NAME = "give each host a name of its own, or use another launcher"
+
+# launcher -> how the MPI libraries that it starts begin their version text
+_STARTS = {"mpirun": ("Open MPI",), "hydra": ("MPICH", "Intel", "MVAPICH")}
+_STARTS |= {"mpirun_rsh": ("MVAPICH",), "pals": ("CRAY", "MPICH")}
+NO_MPI = ("torchrun", "horovodrun")  # they start no MPI at all: Gloo and NCCL only
+# a word of what mpirun says of itself -> its MPI
+_FAMILIES = {"Open MPI": "Open MPI", "OpenRTE": "Open MPI", "HYDRA": "MPICH"}
+_FAMILIES |= {"Intel": "Intel", "MVAPICH": "MVAPICH"}
+
+
+def world(launch: Launch, asked: int | None) -> Finding:
+    """What the launcher's variables say, against what was asked for."""
+    alone = launch.source == "none"
+    text = f"{launch.source}: {launch.size} rank(s)"
+    text = "no launcher: this process is alone" if alone else text
+    if asked is None or asked == launch.size:
+        return ok("launcher", text)
+    cure = f"use --world-size {launch.size} or start {asked} ranks"
+    if alone:
+        cure = f"start it as: mpirun -n {asked} --bind-to none python -m bench doctor ..."
+    return failure("launcher", f"world_size={asked} was asked for, but {text}", cure)
+
+
+def library(launch: Launch, mpi: str, env: Mapping[str, str]) -> Finding:
+    """Does this launcher start this MPI? If not, each rank would be a world of its own."""
+    gloo = f"--cells {','.join(f'{name}/gloo' for name in frameworks())}"
+    if launch.source in NO_MPI:
+        return ok("MPI", f"{launch.source} starts no MPI ({mpi}): Gloo only")
+    if launch.source == "srun":
+        if not mpi.startswith("Open MPI") or "PMIX_NAMESPACE" in env:
+            return ok("MPI", f"srun with {mpi}")
+        text = f"srun was told no PMIx, and {mpi} needs it"
+        return failure("MPI", text, f"use srun --mpi=pmix, or {gloo}")
+    starts = _STARTS.get(launch.source, ("",))
+    if mpi.startswith(starts):
+        return ok("MPI", mpi)
+    text = f"{launch.source} starts {starts[0]}, but the library is {mpi}"
+    return failure("MPI", text, f"use the mpirun of {mpi}, or {gloo}")
+
+
+def mpirun(path: str | None, version: str, mpi: str | None) -> Finding:
+    """The mpirun on PATH against the library; `version` is what mpirun says of itself."""
+    if path is None:
+        cure = "activate the environment (. .venv/bin/activate), or run make setup"
+        return failure("mpirun", "is not on PATH", cure)
+    family = next((name for word, name in _FAMILIES.items() if word in version), "an unknown MPI")
+    number = (re.findall(r"\d+(?:\.\d+)+", version) or [""])[0]
+    text = f"{path} is {family} {number}".rstrip()
+    if mpi is None or (mpi.startswith(family) and number in mpi):
+        return ok("mpirun", text)
+    unequal = warning if mpi.startswith(family) else failure
+    cure = "put the mpirun that belongs to it first on PATH"
+    return unequal("mpirun", f"{text}, but the library is {mpi}", cure)
 
 
 def absent(
@@ -31,10 +87,10 @@ def compare(ranks: Sequence[Facts]) -> list[Finding]:
     """Everything that must agree between ranks."""
     hosts = len({r["hostname"] for r in ranks})
     alike = f"{len(ranks)} on {hosts} host(s), alike in versions, threads and CPU"
-    return [*_one_world(ranks), *_alike(ranks)] or [ok("ranks", alike)]
+    return [*_unlike(ranks)] or [ok("ranks", alike)]
 
 
-def _one_world(ranks: Sequence[Facts]) -> Iterator[Finding]:
+def _unlike(ranks: Sequence[Facts]) -> Iterator[Finding]:
     sizes = sorted({r["size"] for r in ranks})
     places = sorted((r["hostname"], r["local_rank"]) for r in ranks)
     present = Counter(r["hostname"] for r in ranks)
@@ -47,9 +103,6 @@ def _one_world(ranks: Sequence[Facts]) -> Iterator[Finding]:
     elif wrong:
         text = f"local size and ranks present differ on {', '.join(wrong)}"
         yield failure("ranks", text, _OWN_NAME)
-
-
-def _alike(ranks: Sequence[Facts]) -> Iterator[Finding]:
     if text := _differ(ranks, lambda r: r["versions"]):
         yield failure("versions", text, "use one environment on all hosts")
     if text := _differ(ranks, lambda r: r["default_threads"]):
@@ -70,8 +123,9 @@ def _differ(ranks: Sequence[Facts], of: Callable[[Facts], dict[str, Any]]) -> st
 
 def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
     """Cores of each host for the threads of its ranks, and a spare one for each exchange."""
-    hosts = dict.fromkeys(r["hostname"] for r in ranks)
-    by_host = {host: [r for r in ranks if r["hostname"] == host] for host in hosts}
+    by_host: dict[str, list[Facts]] = {}
+    for r in ranks:
+        by_host.setdefault(r["hostname"], []).append(r)
     found = [f for host, here in by_host.items() for f in _host_cores(host, here, threads)]
     least = min(len(r["affinity"]) for r in ranks)
     text = f"{threads} thread(s) and a spare core for each rank, which may use {least} or more"

@@ -1,5 +1,4 @@
-"""What the study's loop costs against a bare hand-written one: two designs, each with its own
-weakness.
+"""What the study's loop costs against a bare hand-written one: two designs, each with a weakness.
 
 In turns: both loops train one and the same wrapped model in one process group, so that where a
 model lies in memory cannot favour one of them; this is precise, and blind to anything outside the

@@ -1,104 +1,76 @@
-"""python -m bench.tools.overhead: measure both designs for every cell, keep the raw seconds, print
-the figures.
-"""
+"""python -m bench.tools.overhead: launch both designs for every cell, and print the figures."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from statistics import geometric_mean, mean
+from typing import Any
 
-from bench.config import RunConfig, UsageError, make_config
+from bench.config import RunConfig, make_config, parse_argv
 from bench.launch import launcher
-from bench.launch import world as launching
 from bench.launch.resources import environment
+from bench.launch.world import discover
 from bench.record import RunLog
 from bench.tools import overhead
-from bench.tools.overhead.summary import (
-    PAIRS,
-    STEPS,
-    Turns,
-    known_well_enough,
-    summarise_apart,
-    summarise_turns,
-)
 
 RESULTS = Path("results/mine/overhead")
 LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
+DESIGNS = ("turns", "apart")
+STEPS, PAIRS = 3, 8  # of a turn; of turns in one launch
 MIN_LAUNCHES, MAX_LAUNCHES = 6, 24
-BLOCKS_APART = (
-    12  # fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
-)
+# fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
+BLOCKS_APART = 12
 ARMS_APART = ("ours", "bare", "bare again")
+
+LOWER_BOUND = 0.98  # of ours / bare, that the interval must keep above
+HALF_WIDTH = 0.01  # of the ratio, at which there are enough launches
+OWN_SHARE = 0.005  # of a step, that the harness may take between the calls of a step
+MEMORY_MIB = 50  # that ours may need over bare on one rank
+
+Events = list[dict[str, Any]]
 
 
 def main() -> int:
-    assert overhead.__doc__
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.tools.overhead", description=overhead.__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help=f"folder of results (default: {RESULTS})",
-    )
-    parser.add_argument(
-        "--cells",
-        type=lambda text: text.split(","),
-        default=list(CELLS),
-        metavar="CELL,...",
-        help="which",
-    )
-    parser.add_argument(
-        "--designs",
-        type=lambda text: text.split(","),
-        default=["turns", "apart"],
-        metavar="DESIGN,...",
-    )
-    parser.add_argument(
-        "--rank", choices=("turns", "bare"), help=argparse.SUPPRESS
-    )  # inside a launched rank
-    given, rest = parser.parse_known_args()
-    if given.rank:
-        return rank_main(given.rank, rest)
-    if (
-        unknown := rest
-        or sorted({*given.cells} - {*CELLS})
-        or sorted({*given.designs} - {"turns", "apart"})
-    ):
-        print(
-            f"error: unknown {unknown[0]!r}; cells are {', '.join(CELLS)}, designs turns and apart",
-            file=sys.stderr,
-        )
-        return 2
+    if sys.argv[1:2] == ["--rank"]:
+        return measure_here(sys.argv[2], sys.argv[3:])
+    what = str(overhead.__doc__).splitlines()[0]
+    parser = argparse.ArgumentParser(prog="python -m bench.tools.overhead", description=what)
+    add = parser.add_argument
+    add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
+    add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
+    add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="of turns, apart")
+    given = parser.parse_args()
+    folder = given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    good = True
     try:
-        return compare(
-            given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"), given.cells, given.designs
-        )
+        folder.mkdir(parents=True)
+        for cell in given.cells:
+            if "turns" in given.designs:
+                good &= turns_hold(cell, take_turns(folder, cell))
+            if "apart" in given.designs:
+                blocks = [run_apart(folder, cell, block) for block in range(BLOCKS_APART)]
+                good &= apart_holds(cell, blocks)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}; run make setup, or look above", file=sys.stderr)
         return 1
+    return int(not good)
 
 
-def compare(folder: Path, cells: list[str], designs: list[str]) -> int:
-    """Measure into `folder` and print the figures; 0 if all bars hold."""
-    folder.mkdir(parents=True)
-    good = True
-    for cell in cells:
-        if "turns" in designs:
-            good &= summarise_turns(cell, take_turns(folder, cell))
-        if "apart" in designs:
-            good &= summarise_apart(
-                cell, [run_apart(folder, cell, block) for block in range(BLOCKS_APART)]
-            )
-    return 0 if good else 1
+def among(known: Collection[str], text: str) -> list[str]:
+    """A comma-separated option, of known words."""
+    if unknown := sorted({*text.split(",")} - {*known}):
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+    return text.split(",")
 
 
 def take_turns(folder: Path, cell: str) -> list[Turns]:
@@ -108,71 +80,150 @@ def take_turns(folder: Path, cell: str) -> list[Turns]:
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        config = _config(cell, path, warmup_steps=5, windows=PAIRS, steps_per_window=STEPS)
-        launch(config, ["bench.tools.overhead", "--rank", "turns"])
-        assert config.log_path is not None
-        launches.append(Turns(config.log_path))
+        launch(cell, path, "bench.tools.overhead --rank turns", PAIRS, STEPS)
+        launches.append(Turns(path))
     return launches
 
 
-def run_apart(folder: Path, cell: str, block: int) -> dict[str, Path]:
-    """One block: every arm in fresh processes of its own, in an order drawn from the block's
-    number.
-    """
-    paths = {
-        arm: folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl" for arm in ARMS_APART
-    }
+def run_apart(folder: Path, cell: str, block: int) -> dict[str, Events]:
+    """One block: every arm in fresh processes of its own, in an order drawn from its number."""
+    logs = {}
     for arm in random.Random(block).sample(ARMS_APART, len(ARMS_APART)):
-        config = _config(cell, paths[arm], warmup_steps=5, windows=6, steps_per_window=6)
-        launch(config, ["bench"] if arm == "ours" else ["bench.tools.overhead", "--rank", "bare"])
-    return paths
+        path = folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl"
+        module = "bench" if arm == "ours" else "bench.tools.overhead --rank bare"
+        launch(cell, path, module, 6, 6)
+        logs[arm] = read_events(path)
+    return logs
 
 
 def _slug(text: str) -> str:
     return text.replace("/", "-").replace(" ", "-")
 
 
-def _config(cell: str, log_path: Path, **fields: int) -> RunConfig:
-    backend, _, transport = cell.partition("/")
-    cell_fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
-    return make_config(
-        {**cell_fields, **fields, "batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
-    )
-
-
-def launch(config: RunConfig, module: list[str]) -> None:
+def launch(cell: str, log_path: Path, module: str, windows: int, steps_per_window: int) -> None:
     """One fresh process group; what it says is shown only where it fails."""
+    backend, _, transport = cell.partition("/")
+    fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
+    fields |= {"windows": windows, "steps_per_window": steps_per_window, "warmup_steps": 5}
+    fields |= {"batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
     # left alone, some processes, bare or not, give memory back and fetch it again in every step:
     # noise between processes that hides what is looked for
     keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
     env = {**os.environ, **keep_memory, **launcher.root_variables()}
-    ranks = launcher.command("mpirun", config.world_size, args=launcher.ON_THIS_MACHINE)
-    command = [*ranks, sys.executable, "-m", *module, *config.to_argv()]
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT_S
-    )
+    ranks = launcher.command("mpirun", CELLS[cell], args=launcher.ON_THIS_MACHINE)
+    command = [*ranks, sys.executable, "-m", *module.split(), *make_config(fields).to_argv()]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
-        raise subprocess.CalledProcessError(done.returncode, command)
+        done.check_returncode()
 
 
-def rank_main(which: str, argv: list[str]) -> int:
+def measure_here(which: str, argv: list[str]) -> int:
     """Inside a rank: the resources that `python -m bench` sets, then the measurement."""
-    from bench.config import parse_argv
-
-    place = launching.discover(os.environ)
-    config = parse_argv(argv)
+    place, config = discover(os.environ), parse_argv(argv)
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
-    from bench.tools.overhead.measure import measure_bare, measure_turns
+    from bench.tools.overhead.measure import measure  # loads torch: after the threads are set
 
-    try:
-        {"turns": measure_turns, "bare": measure_bare}[which](
-            config, place, RunLog(config.log_path if place.rank == 0 else None)
-        )
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
     return 0
+
+
+def read_events(path: Path) -> Events:
+    return [json.loads(line) for line in path.read_text().splitlines() if line]
+
+
+class Turns:
+    """The raw figures of one launch in which the loops took turns, as read from its log."""
+
+    def __init__(self, path: Path) -> None:
+        events = read_events(path)
+        self.seconds = [e["seconds"] for e in events if e["event"] == "pair"]  # by loop
+        self.end = _end(events)
+        self._images = STEPS * RunConfig(**events[0]["config"]).samples_per_step
+
+    def ratio(self, other: str) -> float:
+        """Throughput of ours over that of `other`: geometric mean over the pairs of turns."""
+        return geometric_mean(turn[other] / turn["ours"] for turn in self.seconds)
+
+    def images_per_s(self, name: str) -> float:
+        seconds: float = mean(turn[name] for turn in self.seconds)
+        return self._images / seconds
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean and ends of its 95 % interval, of ratios measured at least twice."""
+    # here, because a measured rank begins in this file and needs no statistics
+    from bench.study import stats
+
+    found = stats.geometric_mean(ratios)
+    assert found.low is not None
+    assert found.high is not None
+    return found.value, found.low, found.high
+
+
+def in_words(ratios: Sequence[float], unit: str) -> str:
+    """'1.0012 [0.9950, 1.0074] (95 %, n=12 blocks)'."""
+    value, low, high = interval(ratios)
+    return f"{value:.4f} [{low:.4f}, {high:.4f}] (95 %, n={len(ratios)} {unit})"
+
+
+def known_well_enough(launches: Sequence[Turns]) -> bool:
+    """Is the interval of ours / bare narrow enough to stop?"""
+    value, low, _ = interval([launch.ratio("bare") for launch in launches])
+    return 1 - low / value <= HALF_WIDTH
+
+
+def turns_hold(cell: str, launches: Sequence[Turns]) -> bool:
+    """Print one cell's figures; true if it holds the bars."""
+    ratios = [launch.ratio("bare") for launch in launches]
+    share = max(launch.end["own_share"] for launch in launches)
+    same = all(launch.end["status"] == "ok" for launch in launches)
+    good = same and interval(ratios)[1] >= LOWER_BOUND and share < OWN_SHARE
+    good = good and known_well_enough(launches)
+    pairs = f"launches of {len(launches[0].seconds)} pairs"
+    print(f"{cell}, in turns: throughput of ours / bare {in_words(ratios, pairs)}")
+    print(f"  harness's own time between steps: at most {100 * share:.3f} % of a step")
+    names = launches[0].seconds[0]
+    rates = {name: mean(launch.images_per_s(name) for launch in launches) for name in names}
+    print("  " + ", ".join(f"{name} {rate:.1f} images/s" for name, rate in rates.items()))
+    if "recipe" in names:
+        recipe = in_words([launch.ratio("recipe") for launch in launches], "launches")
+        print(f"  ours / Horovod's recipe {recipe}")
+    bars = f"same parameters, lower bound >= {LOWER_BOUND}, half-width <= {HALF_WIDTH:.0%}, own "
+    print(f"  {_verdict(good)}: {bars}time < {OWN_SHARE:.1%}", flush=True)
+    return good
+
+
+def apart_holds(cell: str, blocks: Sequence[dict[str, Events]]) -> bool:
+    """Print what fresh processes gave, block by block; true if memory holds its bar.
+
+    The ratios are too noisy for one.
+    """
+    seconds = [{arm: _timed_seconds(log) for arm, log in block.items()} for block in blocks]
+    for name in ("ours", "bare again"):
+        ratios = [block["bare"] / block[name] for block in seconds]
+        print(f"{cell}, apart: throughput of {name} / bare {in_words(ratios, 'blocks')}")
+    over = max(_peak_bytes(block["ours"]) - _peak_bytes(block["bare"]) for block in blocks) / 2**20
+    good = over <= MEMORY_MIB
+    bar = f"({_verdict(good)}: <= {MEMORY_MIB} MiB)"
+    print(f"  memory: ours at most {over:+.1f} MiB over bare on rank 0 {bar}", flush=True)
+    return good
+
+
+def _timed_seconds(log: Events) -> float:
+    return float(sum(e["seconds"] for e in log if e["event"] == "window"))
+
+
+def _peak_bytes(log: Events) -> int:
+    return int(_end(log)["peak_memory_bytes"][0])  # resident, of rank 0
+
+
+def _end(log: Events) -> dict[str, Any]:
+    return next(e for e in log if e["event"] == "end")
+
+
+def _verdict(good: bool) -> str:
+    return "holds" if good else "DOES NOT HOLD"
 
 
 if __name__ == "__main__":

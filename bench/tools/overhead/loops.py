@@ -1,6 +1,4 @@
-"""The loops ours is held against: one as a tutorial writes it, and Horovod's own synthetic
-benchmark.
-"""
+"""The loops ours is held against: one as a tutorial writes it, and Horovod's own benchmark."""
 
 from __future__ import annotations
 
@@ -15,9 +13,11 @@ from bench.config import RunConfig
 from bench.models import import_torchvision
 
 Step = Callable[[], None]
+Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
+CLASSES = 10
 
 
-def bare_batches(config: RunConfig, rank: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def bare_batches(config: RunConfig, rank: int) -> Batches:
     """The samples of the study's own loop, as a person would index them by hand."""
     from sklearn.datasets import load_digits
 
@@ -27,20 +27,17 @@ def bare_batches(config: RunConfig, rank: int) -> Iterator[tuple[torch.Tensor, t
     targets = torch.from_numpy(labels)
     whole, share = config.samples_per_step, config.samples_per_rank
     for epoch in range(10**9):
-        order = torch.from_numpy(
-            np.random.default_rng([config.seed, epoch]).permutation(len(targets))
-        )
+        shuffle = np.random.default_rng([config.seed, epoch])
+        order = torch.from_numpy(shuffle.permutation(len(targets)))
         for start in range(0, len(targets) - whole + 1, whole):
             chosen = order[start + rank * share : start + (rank + 1) * share]
             yield images[chosen], targets[chosen]
 
 
 def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
-    """Plain torch, with the framework wrapped by hand as its tutorial does; gives one step, and the
-    model.
-    """
+    """A step of plain torch, with the framework wrapped by hand as its tutorial does; its model."""
     torch.manual_seed(config.seed)
-    network = model = import_torchvision().models.resnet50(num_classes=10)
+    network = model = import_torchvision().models.resnet50(num_classes=CLASSES)
     optimizer: Any = _sgd(model, config)
     if config.backend == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model)
@@ -53,9 +50,7 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
     return bare_step(model, optimizer, bare_batches(config, rank)), network
 
 
-def bare_step(
-    model: Any, optimizer: Any, data: Iterator[tuple[torch.Tensor, torch.Tensor]]
-) -> Step:
+def bare_step(model: Any, optimizer: Any, data: Batches) -> Step:
     """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
 
     def step() -> None:
@@ -69,23 +64,20 @@ def bare_step(
 
 
 def recipe_loop(config: RunConfig) -> Step:
-    """Horovod's published synthetic benchmark, at our batch, image size, threads, classes and
-    optimiser settings.
+    """Horovod's published synthetic benchmark, at our sizes, threads and optimiser settings.
 
     What is left of the recipe: one fixed batch of random images, and its order of wrapping,
     broadcasting and stepping.
     """
     import horovod.torch as hvd
 
-    classes = 10
-    model = import_torchvision().models.resnet50(num_classes=classes)
-    optimizer = hvd.DistributedOptimizer(
-        _sgd(model, config), named_parameters=model.named_parameters()
-    )
+    model = import_torchvision().models.resnet50(num_classes=CLASSES)
+    parameters = model.named_parameters()
+    optimizer = hvd.DistributedOptimizer(_sgd(model, config), named_parameters=parameters)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     images = torch.randn(config.samples_per_rank, 3, config.image_size, config.image_size)
-    target = torch.LongTensor(config.samples_per_rank).random_() % classes
+    target = torch.LongTensor(config.samples_per_rank).random_() % CLASSES
 
     def step() -> None:
         optimizer.zero_grad()
@@ -96,7 +88,5 @@ def recipe_loop(config: RunConfig) -> Step:
 
 
 def _sgd(model: torch.nn.Module, config: RunConfig) -> torch.optim.SGD:
-    rate = config.learning_rate(0)
-    return torch.optim.SGD(
-        model.parameters(), lr=rate, momentum=config.momentum, weight_decay=config.weight_decay
-    )
+    rate, decay = config.learning_rate(0), config.weight_decay
+    return torch.optim.SGD(model.parameters(), rate, config.momentum, weight_decay=decay)

@@ -1,3 +1,1 @@
-"""Set-up of the environment that measures: standard library only, because it runs before anything
-is installed.
-"""
+"""Set-up of the environment that measures: standard library only, as nothing is installed yet."""

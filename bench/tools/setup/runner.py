@@ -50,15 +50,17 @@ def telling_lines(output: str) -> list[str]:
 
 def explain(output: str) -> str | None:
     """Why a command failed and what to do; None if it is none of the usual troubles."""
-    found = ((re.search(pattern, output), hint) for pattern, hint in HINTS.items())
-    return next((hint.format(*match.groups()) for match, hint in found if match), None)
+    for pattern, hint in HINTS.items():
+        if match := re.search(pattern, output):
+            return hint.format(*match.groups())
+    return None
 
 
 @dataclass
 class Runner:
     """The environment and the log of all commands, and the step that is at work."""
 
-    env: Mapping[str, str]
+    env: dict[str, str]
     log: Path
     step: str = ""
     started: float = 0.0
@@ -96,27 +98,28 @@ class Runner:
             )
             try:
                 while process.poll() is None and time.monotonic() < deadline:
-                    self._alive(begins)
+                    self._show_life(begins)
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(0.5)
             finally:
                 late = process.poll() is None
                 stop(process)
-        output = self._output(begins)
-        if late or process.returncode:
-            text = f"the command ended with exit status {process.returncode}: {cure}"
-            if late:
-                text = f"the command did not end within {limit_s:.0f} s: {cure}"
-            elif process.returncode < 0:
-                text = f"the command was killed by {signal.Signals(-process.returncode).name}"
-            lines = [explain(output) or text, *telling_lines(output), f"all of it: {self.log}"]
-            raise SetupError(self.step, "\n    ".join(lines))
-        return output
+        output, status = self._output(begins), process.returncode
+        if not late and not status:
+            return output
+        ended = f"ended with exit status {status}: {cure}"
+        if status < 0:
+            ended = f"was killed by {signal.Signals(-status).name}"
+        if late:
+            ended = f"did not end within {limit_s:.0f} s: {cure}"
+        why = explain(output) or f"the command {ended}"
+        lines = [why, *telling_lines(output), f"all of it: {self.log}"]
+        raise SetupError(self.step, "\n    ".join(lines))
 
     def _output(self, begins: int) -> str:
         return self.log.read_bytes()[begins:].decode(errors="replace")
 
-    def _alive(self, begins: int) -> None:
+    def _show_life(self, begins: int) -> None:
         """Seconds so far and how far CMake's makefiles are; now and then without a terminal."""
         seconds = time.monotonic() - self.started
         if sys.stdout.isatty() or seconds % PLAIN_LINE_EVERY_S > PLAIN_LINE_EVERY_S - 0.5:

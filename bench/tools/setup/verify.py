@@ -28,8 +28,7 @@ def problem(world_size: int) -> str | None:
 
 
 if __name__ == "__main__":
-    found = problem(int(sys.argv[1]))
-    if found:
+    if found := problem(int(sys.argv[1])):
         sys.exit(found)
     version = MPI.Get_library_version().split(",")[0].splitlines()[0]
     print(f"rank {hvd.rank()} of {hvd.size()}: {version}, torch {torch.__version__}")

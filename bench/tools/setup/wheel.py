@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bench.tools.setup import needs
 from bench.tools.setup.runner import Runner
 
 COMPILER = Path(__file__).resolve().with_name("cxx20")
@@ -54,12 +53,9 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
 def jobs() -> int:
     """Compilers that cores and memory have room for."""
-    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            memory = int(line.split()[1]) * 1024
-    cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, memory // BYTES_PER_COMPILER, MOST_COMPILERS))
+    available_kib = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0])
+    room = available_kib * 1024 // BYTES_PER_COMPILER
+    return max(1, min(len(os.sched_getaffinity(0)), room, MOST_COMPILERS))
 
 
 def build_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -74,10 +70,10 @@ def gather(runner: Runner, python: Path, version: str, tools: Mapping[str, str])
     """All that the wheel depends on, in words."""
     env, mpi_home = runner.env, runner.env.get("MPI_HOME", "")
     mpi_bin = Path(mpi_home, "bin") if mpi_home else python.parent
-    cure = f"check that mpirun and mpicxx in {mpi_bin} start, and {needs.compiler(env)}"
+    cure = f"check that mpirun and mpicxx in {mpi_bin} start, and {env['HOROVOD_CXX']}"
     mpi = runner.run(mpi_bin / "mpirun", "--version", cure=cure).split("\n")[:2]
     own = runner.run(mpi_bin / "mpicxx", "-show", cure=cure).strip() if mpi_home else ""
-    compiler = runner.run(needs.compiler(env), "--version", cure=cure).splitlines()[0]
+    compiler = runner.run(env["HOROVOD_CXX"], "--version", cure=cure).splitlines()[0]
     recipe = user_settings(env) | build_environment(env)
     recipe |= {name: Path(recipe[name]).name for name in ("CXX", "HOROVOD_CMAKE") if name in recipe}
     probed = runner.run(python, "-c", PROBE, cure="make clean, then run it again")
