@@ -15,6 +15,7 @@ from pydantic import ValidationError, model_validator
 
 from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
+from bench.config.datasets import ON_DISK
 from bench.config.fields import (
     MATCHED_BUCKET_MIB,
     Curve,
@@ -24,7 +25,7 @@ from bench.config.fields import (
     Transport,
     fields_with,
 )
-from bench.config.rules import ON_DISK, check, require_text
+from bench.config.rules import check, require_text
 
 __all__ = ["MATCHED_BUCKET_MIB", "ON_DISK", "Curve", "Role", "RunConfig", "Settings", "Transport"]
 __all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]

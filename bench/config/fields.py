@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 from bench.backends.catalogue import CATALOGUE, takers
+from bench.config.datasets import PUBLISHED
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
@@ -98,11 +99,11 @@ class Fields(BaseModel):
         _WORK,
         "synthetic",
         "'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits; "
-        "'svhn', 'cifar10', 'cifar100', 'imagefolder' (a folder per class, as ImageNet's train/): "
+        f"{', '.join(PUBLISHED)}, 'imagefolder' (a folder per class, as ImageNet's train/): "
         "from data_dir; package.module:factory(config) for your own",
     )
     data_dir: Path | None = _field(_BLOCK | Role.FOLDER, None, "folder of a data set on disk")
-    download: bool = _field(_BLOCK, True, "fetch svhn, cifar10 or cifar100 where it is missing")
+    download: bool = _field(_BLOCK, True, f"fetch {', '.join(PUBLISHED)} if missing")
     augment: bool = _field(_WORK, True, "the data set's standard augmentation, seeded, if any")
     sharding: Literal["reshuffled", "fixed"] = _field(
         _WORK,

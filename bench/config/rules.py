@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, frameworks, takers
+from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
 from bench.config.fields import Fields, Role, fields_with
-
-DIGITS_SAMPLES = 1797
-BUILT_IN = ("synthetic", "digits")  # need no folder
-ON_DISK = ("svhn", "cifar10", "cifar100", "imagefolder")
 
 
 def require_text(name: str, value: str) -> None:
@@ -69,8 +66,8 @@ def _batch(c: Fields) -> Iterator[str]:
 
 def _data(c: Fields) -> Iterator[str]:
     own = ":" in c.dataset
-    if not own and c.dataset not in BUILT_IN + ON_DISK:
-        known = ", ".join(BUILT_IN + ON_DISK)
+    if not own and c.dataset not in (*BUILT_IN, *ON_DISK):
+        known = ", ".join((*BUILT_IN, *ON_DISK))
         yield f"dataset={c.dataset!r} is none of {known}; or give package.module:factory"
     if c.data_dir is not None and c.dataset in BUILT_IN:
         data_dir = f"data_dir={str(c.data_dir)!r}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from bench.config import RunConfig
+from bench.config import ON_DISK, RunConfig
+from bench.config.datasets import OnDisk
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Random = np.random.Generator
@@ -20,28 +20,10 @@ PADDING = 4  # pixels before the random crop of a 32 x 32 image (He et al. 2016,
 _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 
-@dataclass(frozen=True)
-class Channels:
-    """Mean and standard deviation of each channel over a training set, as fractions of 255."""
-
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-
-    def normalise(self, pixels: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
-        both = torch.tensor([self.mean, self.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
-        return pixels.to(dtype).sub_(both[0]).div_(both[1])
-
-
-# Over the training images, as in common use; ImageNet's are of torchvision's reference training
-CHANNELS = {
-    "cifar10": Channels((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "cifar100": Channels((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "svhn": Channels((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970)),
-    "imagefolder": Channels((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-}
-
-FLIPS = {"cifar10", "cifar100"}  # not svhn: a mirrored digit is another digit, or none
+def normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
+    """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
+    both = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
+    return pixels.to(dtype).sub_(both[0]).div_(both[1])
 
 
 def in_words(config: RunConfig) -> str:
@@ -49,11 +31,11 @@ def in_words(config: RunConfig) -> str:
     if ":" in config.dataset:
         return "the data set's own"
     folder = config.dataset == "imagefolder"
-    if config.dataset not in CHANNELS or not config.augment:
+    if config.dataset not in ON_DISK or not config.augment:
         return "none: shorter edge resized, centre crop" if folder else "none"
     if folder:
         return "random resized crop, horizontal flip"
-    flip = ", horizontal flip" if config.dataset in FLIPS else ""
+    flip = ", horizontal flip" if ON_DISK[config.dataset].flips else ""
     return f"random crop after {PADDING} pixels of padding{flip}"
 
 

@@ -12,14 +12,12 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset
 
-from bench.config import RunConfig, UsageError
+from bench.config import ON_DISK, RunConfig, UsageError
 from bench.data import augment, pickled
-from bench.data.augment import CHANNELS, FLIPS, EpochCrops, Pixels
+from bench.data.augment import EpochCrops, Pixels
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.data.fetch import Published, provide
 from bench.models import import_torchvision
-
-CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
 
 
 class Arrays(Dataset[Batch]):
@@ -30,18 +28,18 @@ class Arrays(Dataset[Batch]):
     ) -> None:
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
-        self.classes, self.samples = CLASSES[config.dataset], len(labels)
+        self._known = ON_DISK[config.dataset]
+        self.classes, self.samples = self._known.classes, len(labels)
         self.as_published = as_published
-        self._channels, self._dtype = CHANNELS[config.dataset], image_dtype(config)
-        self._size, self._crops = config.image_size, None
+        self._dtype, self._size, self._crops = image_dtype(config), config.image_size, None
         if config.augment:
-            self._crops = EpochCrops(config.seed, len(labels), config.dataset in FLIPS)
+            self._crops = EpochCrops(config.seed, len(labels), self._known.flips)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
         if self._crops is not None:
             chosen = augment.crop_and_flip(chosen, self._crops.rows(epoch_of(indices), indices))
-        images = self._channels.normalise(torch.from_numpy(chosen), self._dtype)
+        images = augment.normalise(torch.from_numpy(chosen), self._known, self._dtype)
         return augment.resize(images, self._size), self.labels[indices]
 
 
@@ -68,7 +66,7 @@ class Folder(Dataset[Batch]):
         pixels = torch.from_numpy(np.stack([self._pixels(sample, epoch) for sample in indices]))
         pixels = pixels.permute(0, 3, 1, 2).contiguous()
         labels = torch.tensor([self._files[sample][1] for sample in indices])
-        return CHANNELS["imagefolder"].normalise(pixels, self._dtype), labels
+        return augment.normalise(pixels, ON_DISK["imagefolder"], self._dtype), labels
 
     def _pixels(self, sample: int, epoch: int) -> Pixels:
         path = self._files[sample][0]
@@ -136,8 +134,9 @@ def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
         raise _corrupt(dataset, path, f"its images are {found}, not uint8 [n, 3, 32, 32]")
     if len(pixels) != len(labels):
         raise _corrupt(dataset, path, f"it holds {len(pixels)} images and {len(labels)} labels")
-    if not all(0 <= label < CLASSES[dataset] for label in labels):
-        raise _corrupt(dataset, path, f"it holds labels other than 0 to {CLASSES[dataset] - 1}")
+    classes = ON_DISK[dataset].classes
+    if not all(0 <= label < classes for label in labels):
+        raise _corrupt(dataset, path, f"it holds labels other than 0 to {classes - 1}")
     return pixels, labels
 
 

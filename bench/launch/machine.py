@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
-from bench.config.rules import DIGITS_SAMPLES
+from bench.config.datasets import DIGITS_SAMPLES
 from bench.launch.world import Launch
 
 # what a loading process that has imported torch keeps to itself; 153 MiB measured

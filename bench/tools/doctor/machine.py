@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import interface_variables
+from bench.config.datasets import ON_DISK, PUBLISHED
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 _SETUP = "run make setup"
 _NEEDED = ("torch", "torchvision", "mpi4py", "horovod")
-# what the data sets that torchvision fetches leave in data_dir
-_FETCHED = {"svhn": "train_32x32.mat", "cifar10": "cifar-10-batches-py"}
-_FETCHED |= {"cifar100": "cifar-100-python"}
 
 
 def libraries(facts: Mapping[str, Any]) -> Iterator[Finding]:
@@ -152,7 +150,8 @@ def data(dataset: str, data_dir: Path | None) -> Finding:
     """Is the data set there?"""
     if data_dir is None:
         return ok("data", f"{dataset} needs no folder")
-    if fetched := _FETCHED.get(dataset):
+    if dataset in PUBLISHED:
+        fetched = ON_DISK[dataset].holds
         if (data_dir / fetched).exists():
             return ok("data", f"{dataset} is in {data_dir}")
         text = f"{dataset} is not in {str(data_dir)!r} (no {fetched}): the first run would "
