@@ -57,7 +57,7 @@ NAMES_FRAMEWORKS: tuple[str, ...] = (
     "bench/tools/setup/",
     "bench/tools/overhead/",
 )
-NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("command", "machine", "probe"))
+NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("machine", "probe"))
 NAMES_FRAMEWORKS += ("bench/launch/world.py",)  # launchers' variables
 
 
