@@ -113,7 +113,7 @@ class Column:
         return list(map(attrgetter(self.of) if isinstance(self.of, str) else self.of, rows))
 
 
-def markdown(columns: Sequence[Column], rows: Sequence[Any]) -> str:
+def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The table on the page."""
     found = [(c, c.values(rows)) for c in columns if c.title]
     there = [(c, v) for c, v in found if not c.sparse or any(x not in (None, ()) for x in v)]

@@ -17,8 +17,8 @@ from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import Table, ranks
 from plots.analyse.study import Analysis, machine, workload
-from plots.report import answer, format, tables
-from plots.report.format import count, escape, interval, percent, ratio, rule
+from plots.report import answer, tables
+from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
 _MOST_NODES = 24  # the slowest first; the rest are in the file
 
@@ -29,7 +29,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
     here = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=here, undefined=StrictUndefined, **blank)
     environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
-    environment.globals.update(table=format.markdown, count=count, rule=rule)
+    environment.globals.update(table=markdown_table, count=count, rule=rule)
     runs, host = analysis.loaded.runs, analysis.loaded.host
     not_steady = runs[~runs["steady"].astype(bool)]
     reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
@@ -92,7 +92,7 @@ def _provenance(host: Mapping[str, Any]) -> str:
             rows.append([part, ", ".join(escape(f"{k} {v}") for k, v in found.items())])
     if "platform" in host:
         rows.append(["platform", escape(str(host["platform"]))])
-    return format.table(["of the run with most ranks", ""], rows)
+    return table(["of the run with most ranks", ""], rows)
 
 
 def calibration(c: Calibrated) -> list[str]:

@@ -49,7 +49,7 @@ def make(folder: Path, out: Path) -> list[str]:
 
 def _nothing_trained(loaded: Loaded) -> str:
     if not loaded.pipelines.empty:
-        return "only logs of loader_only are usable, put training runs beside them"
+        return "only logs of loader_only are usable; put training runs beside them"
     counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
     most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
     most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
