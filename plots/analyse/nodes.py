@@ -164,7 +164,7 @@ def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
                 job=job,
                 allocation=allocation,
                 nodes=len(ratios),
-                ratio=stats.geometric_mean(list(ratios.values())).value,
+                ratio=math.exp(float(np.mean(np.log(list(ratios.values()))))),
                 most_node=most,
                 most_ratio=ratios[most],
                 warn=_off(ratios[most], FLOOR),

@@ -178,7 +178,7 @@ def _scaled(
     else:
         ratio = stats.welch_ratio(numerator=before, denominator=after)
     gained = ratio if weak else ratio.times(1 / p)
-    overhead = stats.geometric_mean(after).value - stats.geometric_mean(before).value
+    overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
     return Scaled(
         curve=curve,
         point=point,
