@@ -27,8 +27,16 @@ from bench.config.fields import (
 )
 from bench.config.rules import check, require_text
 
-__all__ = ["MATCHED_BUCKET_MIB", "ON_DISK", "Curve", "Role", "RunConfig", "Settings", "Transport"]
-__all__ += ["UsageError", "explain", "fields_with", "make_config", "near", "parse_argv"]
+__all__ = ["MATCHED_BUCKET_MIB", "ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings"]
+__all__ += [
+    "Transport",
+    "UsageError",
+    "explain",
+    "fields_with",
+    "make_config",
+    "near",
+    "parse_argv",
+]
 
 
 class UsageError(ValueError):
@@ -108,13 +116,15 @@ def explain(error: ValidationError) -> str:
     return f"{where}={first['input']!r}: {message}" if where else message
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Says in one line what it does not take, without its usage before it."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="python -m bench",
         usage="python -m bench [--config FILE] [options]    or: python -m bench doctor [options]",
         description="Measure one configuration, alone or under a launcher; write one run log.",

@@ -55,3 +55,12 @@ def test_the_bars_of_turns(
     assert overhead.turns_hold("ddp/mpi", launches) == good
     assert ("  holds: " if good else "DOES NOT HOLD") in (said := capsys.readouterr().out)
     assert "bare 900.0 images/s" in said, "three steps of 600 in two seconds"
+
+
+def test_a_word_it_does_not_know_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["overhead", "--cells", "ddp/nccl"])
+    assert overhead.main() == 2
+    known = "single, ddp/mpi, horovod/mpi"
+    assert capsys.readouterr().err == (f"error: argument --cells: 'ddp/nccl' is none of {known}\n")

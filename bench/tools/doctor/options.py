@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import NoReturn
 
 from bench.backends.catalogue import REFERENCE
 from bench.backends.catalogue import cells as known_cells
-from bench.config import RunConfig, UsageError, make_config
+from bench.config import Parser, RunConfig, make_config
 
 _MOST_S = 3600
 _WHAT = """Look at this machine, or under mpirun, srun, torchrun or horovodrun at this launch: one
@@ -36,14 +35,9 @@ class Options:
     limit_s: float
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def parse(argv: list[str]) -> Options:
     """Options from a command line. --help prints and exits 0; raises UsageError on bad input."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m bench doctor", description=_WHAT, epilog=_EXAMPLE, allow_abbrev=False
     )
     for name, text in _FIELDS.items():

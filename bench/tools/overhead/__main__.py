@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any
 
-from bench.config import RunConfig, make_config, parse_argv
+from bench.config import Parser, RunConfig, UsageError, make_config, parse_argv
 from bench.launch import launcher
 from bench.launch.resources import environment
 from bench.launch.world import discover
@@ -44,12 +44,16 @@ def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
         return measure_here(sys.argv[2], sys.argv[3:])
     what = str(overhead.__doc__).splitlines()[0]
-    parser = argparse.ArgumentParser(prog="python -m bench.tools.overhead", description=what)
+    parser = Parser(prog="python -m bench.tools.overhead", description=what)
     add = parser.add_argument
     add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
     add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
     add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="of turns, apart")
-    given = parser.parse_args()
+    try:
+        given = parser.parse_args()
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     folder = given.results / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     good = True
     try:
