@@ -46,7 +46,7 @@ def report(
     folder: Annotated[Path, _FOLDER],
     out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
 ) -> None:
-    """Write figures, report.md and summary.json of one study beside its logs, print the answer."""
+    """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
     if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
         raise UsageError(
             f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name "

@@ -26,7 +26,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 _CURE_HERE = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
 _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
-# Not repeated on a run's line: the script derives world size from RANKS and the log from ID, and
+# Not repeated on a run's line: the driver derives world size from RANKS and the log from ID, and
 # names the study once.
 _NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
 

@@ -1,4 +1,4 @@
-"""What is known of each backend without loading it: one row each, the only place that names it."""
+"""What is known of each backend without loading it: one row each, which everybody else asks."""
 
 from __future__ import annotations
 

@@ -42,12 +42,17 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--limit-s", type=int, default=0, help="time limit of one run, seconds")
     add("--python", required=True, help="what starts `-m bench`")
     add("--container", type=words, default=[], help="words that start a program in a container")
-    add("--launcher", default="mpirun", choices=("mpirun", "srun", "ibrun"))
+    add(
+        "--launcher",
+        default="mpirun",
+        choices=("mpirun", "srun", "ibrun"),
+        help="starts a run's ranks",
+    )
     add("--launch-args", type=words, default=[], help="arguments of the launcher in every step")
     add("--own-env", type=_own_env, action="append", default=[], help="BACKEND NAME=VALUE ...")
     add("--job", default="", help="name of a Slurm job's files; left out: no scheduler")
     add("--nodes", type=int, default=1, help="that the job needs")
-    add("--ranks-per-node", type=int, default=1)
+    add("--ranks-per-node", type=int, default=1, help="that fill a node")
     add("--cpus-per-rank", type=int, help="as Slurm counts CPUs")
     add("--minutes", type=int, default=0, help="that the job asks for")
     add("--lead-s", type=int, default=0, help="seconds kept free at the job's end")

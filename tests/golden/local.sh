@@ -6,7 +6,7 @@
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is skipped, and a failed run does not stop the others, unless its
+# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
 # input was wrong. What happens around the runs is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE

@@ -17,7 +17,7 @@
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
 # Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Delete or
-# edit lines as you like. A run whose log exists is skipped, and a failed run does not stop the others, unless its
+# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
 # input was wrong. What happens around the runs is slurm/driver.
 # One job is one block: every framework and setting in a random but recorded order on the same nodes.
 # A run of k nodes is on the first k; the others idle meanwhile, and are paid for.
