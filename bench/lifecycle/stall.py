@@ -134,8 +134,10 @@ def _exchanging(stack: list[Frame]) -> bool:
         around_the_model = function.rpartition(".")[2] in _AROUND_THE_MODEL
         if any(part in file for part in _EXCHANGES) and not around_the_model:
             return True
-        if not file.startswith(_LIBRARIES):
-            return file.startswith(_MEETINGS)
+        if file.startswith(_MEETINGS):
+            return True
+        if not file.startswith(_LIBRARIES):  # asked second: an installed copy is among them
+            return False
     return False
 
 

@@ -37,6 +37,13 @@ def test_what_is_taken_for_library_code() -> None:
     assert place([LIBRARY, ("/home/me/model.py", "f", 7)]) == "/home/me/model.py:7 f"
 
 
+def test_an_installed_copy_knows_its_own_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies among the libraries."""
+    monkeypatch.setattr(stall, "_LIBRARIES", (*stall._LIBRARIES, str(stall._HERE)))
+    assert activity(STEPPING, [LIBRARY, BACKEND, FORWARD], 2) == (EXCHANGE, True)
+    assert activity(STEPPING, [LIBRARY, USER, FORWARD], 2)[1] is False
+
+
 @pytest.mark.parametrize(
     ("beat", "stack", "doing", "waits"),
     [
