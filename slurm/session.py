@@ -145,13 +145,15 @@ def short(path: Path, follow: bool = True) -> Path:
 def not_comparable(statuses: Sequence[RunStatus], pairs: Sequence[tuple[str, str]]) -> list[Run]:
     """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block.
 
-    A pair is compared only if it ran in one allocation: others have other nodes, or other states.
+    Pairs and variants are compared only in one allocation: another has other nodes, or states.
     """
     reference_of = {candidate: reference for reference, candidate in pairs}
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
         point = status.run.point
-        together = replace(point, cell=reference_of.get(point.cell, point.cell))
+        cell = reference_of.get(point.cell, point.cell)
+        # a point of the reference may lie on more curves than its partner's
+        together = replace(point, cell=cell, variant="", curves=())
         groups.setdefault((status.run.config.block, together), []).append(status)
     again = {
         status.run.id

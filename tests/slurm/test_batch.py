@@ -446,15 +446,51 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
     assert again == {(4, "ddp"), (4, "horovod")}
 
 
-def test_a_run_that_failed_takes_no_pair_of_another_variant_with_it(tmp_path: Path) -> None:
-    source = write(tmp_path, SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n')
+def again_without_its_first(tmp_path: Path, study: str, pairs: list[tuple[str, str]]) -> list[Run]:
+    """What goes again if a framework's run at one rank has failed, and all others are ok."""
+    source = write(tmp_path, study)
     statuses = open_work(Asked(str(source), "testcluster", tmp_path)).statuses
-    wide = [s for s in statuses if s.run.point.cell != "single"]
-    done = [replace(s, state="failed" if s is wide[0] else "ok") for s in statuses]
-    again = not_comparable(done, [("ddp/mpi", "horovod/gloo")])
-    assert len(again) == 2
-    assert wide[0].run in again
-    assert {run.point.variant for run in again} == {wide[0].run.point.variant}
+    alone = [s for s in statuses if s.run.config.world_size == 1]
+    first = next(s for s in alone if s.run.point.cell != "single")
+    done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
+    again = not_comparable(done, pairs)
+    assert first.run in again
+    return again
+
+
+def test_variants_go_again_together(tmp_path: Path) -> None:
+    """What a variant gains is compared inside one allocation too."""
+    study = SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n'
+    again = again_without_its_first(tmp_path, study, [("ddp/mpi", "horovod/gloo")])
+    assert {(run.point.cell, run.point.variant) for run in again} == {
+        (cell, variant) for cell in ("ddp/mpi", "horovod/gloo") for variant in ("a", "b")
+    }
+
+
+def test_partners_on_different_curves_go_again_together(tmp_path: Path) -> None:
+    """At one rank `single` is a point of the batch sweep as well."""
+    study = """\
+name = "small"
+question = "?"
+cells = ["single", "ddp/gloo"]
+reference = "single"
+candidate = "ddp/gloo"
+scaling = ["weak", "batch"]
+world_sizes = [1]
+blocks = 1
+[weak]
+batch_per_rank = 16
+[batch]
+batch_per_rank = [16, 32]
+world_sizes = [2]
+[run]
+dataset = "digits"
+"""
+    again = again_without_its_first(tmp_path, study, [("single", "ddp/gloo")])
+    assert sorted((run.point.cell, run.point.batch_per_rank) for run in again) == [
+        ("ddp/gloo", 16),
+        ("single", 16),
+    ]
 
 
 def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
