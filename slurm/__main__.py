@@ -11,6 +11,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -216,7 +217,8 @@ def submit_jobs(
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
     for line in submit.submit_missing(asked, not no_report):
-        print(line, flush=True)
+        with suppress(OSError):  # a reader that has gone, as `head`, must not stop the submission
+            print(line, flush=True)
 
 
 again = "The same as submit: what is missing is submitted, what is in the queue is left alone."

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from bench.config import UsageError
-from bench.study.jobs import read_events
+from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import ids_with
@@ -50,10 +51,10 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
     Of several submissions one that is still in the queue goes before a later one that has left.
     """
-    said = {
-        path.stem: [event for event in read_events(path.read_bytes()) if event.job]
-        for path in work.folder.path.glob("jobs/*.jsonl")
-    }
+    said: dict[str, list[JobEvent]] = {}
+    for path in work.folder.path.glob("jobs/*.jsonl"):
+        with suppress(OSError):  # what cannot be read says nothing; the queue and accounts do
+            said[path.stem] = [event for event in read_events(path.read_bytes()) if event.job]
     ids = {job: {event.job for event in events} for job, events in said.items()}
     for entry in work.folder.read_jobs():
         if entry.slurm_id:
