@@ -16,7 +16,7 @@ from slurm import tables
 from slurm.tables import WORD, Layout, Line, Word
 
 Variables = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Line]
-_Rule = tuple[bool, str, str]  # whether it is broken, the key to change, the message
+_Rule = tuple[str, str]  # the key to change, the message
 
 
 class Site(Table):
@@ -75,75 +75,82 @@ class Site(Table):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for rules in (_launch_rules, _count_rules, _request_rules, _env_rules):
-            for broken, key, message in rules(self):
-                if broken:
-                    raise Broken(key, message)
+            for key, message in rules(self):
+                raise Broken(key, message)
         return self
 
 
 def _launch_rules(s: Site) -> Iterator[_Rule]:
     slurm, mpirun, launch = s.scheduler == "slurm", s.launch == "mpirun", f"launch={s.launch!r}"
-    starts = "takes a hostfile, no scheduler" if mpirun else "starts steps of Slurm jobs"
-    use = f"use scheduler = {'none' if mpirun else 'slurm'!r} or another launch"
-    yield mpirun == slurm, "launch", f"{launch} {starts}; {use}"
+    if mpirun == slurm:
+        starts = "takes a hostfile, no scheduler" if mpirun else "starts steps of Slurm jobs"
+        use = f"use scheduler = {'none' if mpirun else 'slurm'!r} or another launch"
+        yield "launch", f"{launch} {starts}; {use}"
     for key, owner in (("mpirun_args", "mpirun"), ("hostfile", "mpirun"), ("mpi", "srun")):
-        foreign = bool(getattr(s, key)) and s.launch != owner
-        yield foreign, key, f"{key} is {owner}'s and has no effect with {launch}; leave it out"
-    message = f"launch_args are for srun and ibrun; with {launch} write mpirun_args"
-    yield mpirun and bool(s.launch_args), "launch_args", message
-    message = f"policy.no_kill finds lost nodes with srun, and launch is {s.launch!r}; leave it out"
-    yield s.policy.no_kill and s.launch != "srun", "policy.no_kill", message
-    python = s.setup.venv or s.setup.container or s.setup.modules or s.setup.prologue
-    message = "setup.venv='' leaves a job without Python; name a venv, modules or a container"
-    yield slurm and not python, "setup.venv", message
+        if getattr(s, key) and s.launch != owner:
+            yield key, f"{key} is {owner}'s and has no effect with {launch}; leave it out"
+    if mpirun and s.launch_args:
+        yield "launch_args", f"launch_args are for srun and ibrun; with {launch} write mpirun_args"
+    if s.policy.no_kill and s.launch != "srun":
+        finds = "policy.no_kill finds lost nodes with srun"
+        yield "policy.no_kill", f"{finds}, and launch is {s.launch!r}; leave it out"
+    if slurm and not (s.setup.venv or s.setup.container or s.setup.modules or s.setup.prologue):
+        without = "setup.venv='' leaves a job without Python"
+        yield "setup.venv", f"{without}; name a venv, modules or a container"
 
 
 def _count_rules(s: Site) -> Iterator[_Rule]:
-    slurm, gpus = s.scheduler == "slurm", s.node.gpus
-    ranks, per_rank = s.ranks_per_node, s.cpu.per_rank
-    message = f"node.gpus={gpus} does not go with vendor={s.node.vendor!r}; use 'cuda' or 'rocm' "
-    message += "with GPUs, else 'none'"
-    yield bool(gpus) != (s.node.vendor != "none"), "node.gpus", message
-    message = "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
-    yield s.transport == "nccl" and not gpus, "transport", message
-    message = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank; "
-    yield 0 < gpus < ranks, "cpu.ranks_per_node", f"{message}use at most {gpus}"
-    message = "node.cores is missing: a job's counts follow from it; see `scontrol show node`"
-    yield slurm and s.node.cores is None, "node", message
-    if s.node.cores is None:
+    slurm, gpus, cores = s.scheduler == "slurm", s.node.gpus, s.node.cores
+    ranks, per_rank, threads = s.ranks_per_node, s.cpu.per_rank, s.cpu.threads
+    if bool(gpus) != (s.node.vendor != "none"):
+        found = f"node.gpus={gpus} does not go with vendor={s.node.vendor!r}"
+        yield "node.gpus", f"{found}; use 'cuda' or 'rocm' with GPUs, else 'none'"
+    if s.transport == "nccl" and not gpus:
+        yield "transport", "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
+    if 0 < gpus < ranks:
+        found = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank"
+        yield "cpu.ranks_per_node", f"{found}; use at most {gpus}"
+    if cores is None:
+        if slurm:
+            missing = "node.cores is missing: a job's counts follow from it"
+            yield "node", f"{missing}; see `scontrol show node`"
         return
-    cpus = s.node.cores * s.node.threads_per_core
-    message = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs "
-    message += f"({s.node.cores} cores x {s.node.threads_per_core}); use at most {cpus // ranks}"
-    yield ranks * per_rank > cpus, "cpu.per_rank", message
-    message = f"cpu.threads={s.cpu.threads}, but a rank has {per_rank} CPUs; use at most {per_rank}"
-    yield slurm and (s.cpu.threads or 1) > per_rank, "cpu.threads", message
+    cpus = cores * s.node.threads_per_core
+    if ranks * per_rank > cpus:
+        found = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs"
+        made = f"({cores} cores x {s.node.threads_per_core})"
+        yield "cpu.per_rank", f"{found} {made}; use at most {cpus // ranks}"
+    if slurm and (threads or 1) > per_rank:
+        found = f"cpu.threads={threads}, but a rank has {per_rank} CPUs"
+        yield "cpu.threads", f"{found}; use at most {per_rank}"
 
 
 def _request_rules(s: Site) -> Iterator[_Rule]:
     kind, _, masks = s.cpu.bind.partition(":")
-    given = len(masks.split(","))
-    wrong = kind in ("mask_cpu", "map_cpu") and given != s.ranks_per_node
-    message = f"cpu.bind names {given} masks for {s.ranks_per_node} ranks on a node; give each one"
-    yield wrong, "cpu.bind", message
+    given, ranks = len(masks.split(",")), s.ranks_per_node
+    if kind in ("mask_cpu", "map_cpu") and given != ranks:
+        yield "cpu.bind", f"cpu.bind names {given} masks for {ranks} ranks on a node; give each one"
     most, lead_s = s.limits.max_minutes, s.policy.signal_lead_s
-    message = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run; use less"
-    yield most is not None and most * 60 <= 2 * lead_s, "policy.signal_lead_s", message
+    if most is not None and most * 60 <= 2 * lead_s:
+        found = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run"
+        yield "policy.signal_lead_s", f"{found}; use less"
     for index, option in enumerate(s.access.extra):
-        fits = re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option)
-        message = f"""{option!r} is not of the form '--name=value' or '--name="a value"'"""
-        yield not fits, f"access.extra.{index}", f"access.extra: {message}"
+        if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
+            form = """'--name=value' or '--name="a value"'"""
+            yield f"access.extra.{index}", f"access.extra: {option!r} is not of the form {form}"
 
 
 def _env_rules(s: Site) -> Iterator[_Rule]:
     for backend, variables in s.env_per_backend.items():
         table = f"env_per_backend.{backend}"
-        names = ", ".join(frameworks())
-        yield backend not in frameworks(), table, f"{table}: a backend is one of {names}"
+        if backend not in frameworks():
+            yield table, f"{table}: a backend is one of {', '.join(frameworks())}"
+            return
         facts = CATALOGUE[backend]
         for name in variables:
-            key, knobs = f"{table}.{name}", ", ".join(facts.knobs.get("tuned", ()))
-            message = f"{key}: {name} is also in env, which is for all; drop one of the two"
-            yield name in s.env, key, message
-            message = f"{key}: {facts.short_label}'s settings are the study's: {knobs}"
-            yield name.startswith(facts.env_prefixes), key, message
+            key = f"{table}.{name}"
+            if name in s.env:
+                yield key, f"{key}: {name} is also in env, which is for all; drop one of the two"
+            if name.startswith(facts.env_prefixes):
+                knobs = ", ".join(facts.knobs.get("tuned", ()))
+                yield key, f"{key}: {facts.short_label}'s settings are the study's: {knobs}"
