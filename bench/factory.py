@@ -25,7 +25,8 @@ class OwnCodeError(UsageError):
 
 def make(field: str, name: str, argument: object) -> Any:
     """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
-    factory = _find(f"{field}={name!r}", *name.partition(":")[::2])
+    module_name, _, factory_name = name.partition(":")
+    factory = _find(f"{field}={name!r}", module_name, factory_name)
     try:
         return factory(argument)
     except Exception as error:

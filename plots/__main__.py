@@ -21,8 +21,16 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise UsageError(f"{text}: no such folder; give a study's folder, results/STUDY")
+    return Path(text)
+
+
 _HELP = "a study's folder, results/STUDY, with runs/*.jsonl in it"
-_FOLDER = typer.Argument(metavar="STUDY", exists=True, file_okay=False, help=_HELP)
+_FOLDER = typer.Argument(metavar="STUDY", parser=_folder, help=_HELP)
 
 
 def _show_version(asked: bool) -> None:

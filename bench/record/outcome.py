@@ -64,9 +64,9 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     said = list(launcher.get("said", ()))
     words = _words(errors, said)
     code = f"exit code {launcher['code']}: " if "code" in launcher else ""
+    by = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
+    stopped = f"stopped: {end['reason']}" if end.get("reason") else by
     ended = launcher.get("timed_out") or launcher.get("interrupted")
-    stopped = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
-    stopped = f"stopped: {end['reason']}" if end.get("reason") else stopped
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)

@@ -30,9 +30,8 @@ _ENV = "env."  # recorded where it changes speed; what is not there is unset, a 
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
-OF_THE_POINT = (
-    *("hostnames", "affinity", _ENV, *_SAMPLES, "bucket_mib", "exchange_bytes", TUNED, OWN_ENV),
-)
+_COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
+OF_THE_POINT = ("hostnames", "affinity", _ENV, *_COUNTED, TUNED, OWN_ENV)
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits

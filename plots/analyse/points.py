@@ -37,8 +37,8 @@ class Point(NamedTuple):
 
     def fixed(self, curve: str) -> int:
         """What stays along a curve: images per rank (weak), per step (strong), or ranks (batch)."""
-        fixed = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
-        return fixed.get(curve, self.world_size)
+        each = {"weak": self.samples_per_rank, "strong": self.samples_per_step}
+        return (each | {"batch": self.world_size})[curve]
 
     def series(self, curve: str) -> tuple[object, ...]:
         """What the points of one line have in common; sorts `single` before other cells."""

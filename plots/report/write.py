@@ -43,7 +43,8 @@ def make(folder: Path, out: Path) -> list[str]:
         for name, text in texts.items():  # names of files may hold what is no character
             write_whole(out / name, text.encode(errors="replace"))
     except OSError as error:
-        raise UsageError(f"{out}: {error.strerror}; choose another folder with --out") from error
+        wrong = f"{out} cannot be written: {error.strerror}"
+        raise UsageError(f"{wrong}; choose another folder with --out") from error
     return answer.terminal(a, out / "report.md", len(pictures) + len(texts) - 1)
 
 

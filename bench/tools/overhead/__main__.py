@@ -128,7 +128,11 @@ def measure_here(which: str, argv: list[str]) -> int:
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
     from bench.tools.overhead.measure import measure  # loads torch: after the threads are set
 
-    measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
+    try:
+        measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))
+    except UsageError as error:  # as of a framework that is not installed
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 

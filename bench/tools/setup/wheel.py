@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -53,8 +54,9 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 
 def jobs() -> int:
     """Compilers that cores and memory have room for."""
-    available_kib = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0])
-    room = available_kib * 1024 // BYTES_PER_COMPILER
+    available = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")  # where that is not told
+    room = (int(available[1]) * 1024 if available else free) // BYTES_PER_COMPILER
     return max(1, min(len(os.sched_getaffinity(0)), room, MOST_COMPILERS))
 
 
