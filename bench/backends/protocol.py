@@ -60,6 +60,12 @@ class Backend:
     Every method is called by all ranks, in the same order.
     """
 
+    def __init_subclass__(cls) -> None:
+        """A backend of several ranks that forgot one of these would be measured without it."""
+        for name in ("wrap", "reduce_scalar", "gather", "barrier", "close"):
+            if getattr(cls, name) is getattr(Backend, name):
+                raise TypeError(f"{cls.__name__} has no {name} of its own")
+
     def __init__(self, *_: object) -> None:  # the config, launch and device of a run
         self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from bench.backends.ddp import Ddp
+from bench.backends.protocol import Backend
 from tests.bench.contract_worker import MODELS, PRECISIONS, VARIANTS
 from tests.bench.ranks import mpirun, run
 
@@ -127,3 +129,13 @@ def test_matched_settings_exchange_equal_bytes() -> None:
     horovod = trained("horovod/mpi", "matched", 2)["exchange_bytes"]
     assert ddp == horovod
     assert [round(size / 2**20, 3) for size in ddp] == [28.855, 25.039, 27.053, 16.545]
+
+
+@pytest.mark.parametrize("left_out", ["wrap", "reduce_scalar", "gather", "barrier", "close"])
+def test_a_backend_that_leaves_a_verb_out_is_refused(left_out: str) -> None:
+    """It would be measured with that of one process: without a barrier, say."""
+    verbs = {name: getattr(Ddp, name) for name in vars(Backend) if not name.startswith("_")}
+    assert issubclass(type("Whole", (Backend,), dict(verbs)), Backend)
+    del verbs[left_out]
+    with pytest.raises(TypeError, match=f"Half has no {left_out} of its own"):
+        type("Half", (Backend,), verbs)
