@@ -250,7 +250,8 @@ def _kind(name: str) -> str:
 
 
 def _fits(value: object, kind: str) -> bool:
-    found = next((words for kind, words in _KINDS.items() if isinstance(value, kind)), "text")
+    text = "text" if isinstance(value, str) else ""  # neither is a table, a list or a date
+    found = next((words for kind, words in _KINDS.items() if isinstance(value, kind)), text)
     return found == kind or (found, kind) == (_KINDS[int], _KINDS[float])
 
 

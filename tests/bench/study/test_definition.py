@@ -297,6 +297,8 @@ def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
             "run.momentum=True is of another kind .* write it as a number",
         ),
         ("dataset = 3", "run.dataset=3 is of another kind than the field; write it as text"),
+        ("dataset = {}", "run.dataset={} is of another kind than the field; write it as text"),
+        ('dataset = ["digits"]', r"run.dataset=\['digits'\] is of another kind than the field"),
     ],
 )
 def test_a_study_of_absurd_values_is_refused(tmp_path: Path, lines: str, rule: str) -> None:
