@@ -21,16 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _folder(text: str) -> Path:
-    if not Path(text).is_dir():
-        raise UsageError(f"{text}: no such folder; give a study's folder, results/STUDY")
-    return Path(text)
-
-
 _HELP = "a study's folder, results/STUDY, with runs/*.jsonl in it"
-_FOLDER = typer.Argument(metavar="STUDY", parser=_folder, help=_HELP)
+_FOLDER = typer.Argument(metavar="STUDY", help=_HELP)
 
 
 def _show_version(asked: bool) -> None:
@@ -55,6 +47,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
 ) -> None:
     """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
+    _require(folder)  # before the slow imports
     if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
         raise UsageError(
             f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name "
@@ -80,9 +73,15 @@ def bundle(
 
     A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
     """
+    _require(folder)
     from plots.bundle.pack import bundle as pack
 
     typer.echo(pack(folder, out, force))
+
+
+def _require(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
 
 
 def main(argv: list[str] | None = None) -> int:

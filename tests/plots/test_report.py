@@ -385,7 +385,7 @@ def test_no_usable_log_names_the_reasons(
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
-        (["report", "/nowhere"], "'/nowhere' does not exist"),
+        (["report", "/nowhere"], "/nowhere: no such folder; give a study's folder"),
         (["report"], "Missing argument 'STUDY'"),
         (["reprot", "x"], "Did you mean 'report'?"),
         (["report", "x", "--ot", "y"], "--out"),
