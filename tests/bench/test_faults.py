@@ -55,7 +55,7 @@ CAUSES = {
     # torch's own word comes in the main thread, wherever that is; a connection to the process may
     # break first
     "killed loader": r"\w+Error: "
-    r"(DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ "
+    r"(.*DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ "
     r"has ended)",
     "loader killed while it is told": r"LoaderDiesMeanwhileError: planted words; loading process "
     r"\d+ has ended",

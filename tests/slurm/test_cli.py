@@ -117,7 +117,8 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
 ) -> None:
     """Under make no environment is activated, so `python -m slurm` would not be the same."""
     make = ["make", "--dry-run", "study", "RESULTS=here"]
-    said = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    said = subprocess.run(make, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
     assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
