@@ -118,7 +118,7 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
     """Under make no environment is activated, so `python -m slurm` would not be the same."""
     make = ["make", "--dry-run", "study", "RESULTS=here"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    said = subprocess.run(make, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+    said = subprocess.check_output(make, cwd=ROOT, env=env, text=True)
     assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
