@@ -101,6 +101,35 @@ def submitted(asked: Asked, report: bool = True) -> list[str]:
     return list(submit_missing(asked, report))
 
 
+def test_a_reader_that_has_gone_stops_no_submission(cluster: Cluster) -> None:
+    """As `head`: what is said after its line is lost, the jobs are not."""
+    command = [
+        sys.executable,
+        "-m",
+        "slurm",
+        "submit",
+        cluster.asked.study,
+        "--site",
+        "testcluster",
+    ]
+    command += ["--results", str(cluster.asked.results)]
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    env = environment(cluster.top)
+    with subprocess.Popen(command, cwd=ROOT, env=env, text=True, **streams) as process:
+        for line in process.stdout or ():
+            if line.startswith(JOBS[0]):
+                break
+        process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
+    assert [record["job"] for record in cluster.records()] == list(JOBS)
+
+
+def test_a_file_of_a_job_that_cannot_be_read_says_nothing(cluster: Cluster) -> None:
+    submitted(cluster.asked)
+    (cluster.folder / "jobs" / "n001-b00.jsonl").mkdir()
+    assert cluster.states() == dict.fromkeys(JOBS, "pending")
+    assert len(list(cancel_all(cluster.asked))) == len(JOBS)
+
+
 def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert submitted(cluster.asked) == [
         "n001-b00  submitted as job 101, 7 runs",
