@@ -51,7 +51,11 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
     if launch.rank == 0:
         told = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
         shared.set("problem", disagreement(told) or "")
-    return shared.get("problem").decode()
+    problem = shared.get("problem").decode()
+    if problem and shared.add("heard", 1) < launch.size and launch.rank == 0:
+        # rank 0 raises next and takes the store with it, so it lets the others hear why first
+        _poll(lambda: shared.add("heard", 0) >= launch.size or None, config.rendezvous_timeout_s)
+    return problem
 
 
 def _meet(config: RunConfig, launch: Launch) -> dist.Store:
