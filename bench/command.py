@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
+from bench.launch.memory import keep_freed
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
@@ -100,6 +101,7 @@ def _require_world(launch: launching.Launch, config: RunConfig) -> None:
 
 
 def _set_resources(config: RunConfig, launch: launching.Launch) -> None:
+    keep_freed(os.environ)
     cores = len(os.sched_getaffinity(0))
     os.environ.update(environment(config, launch, cores, os.environ))
     if (line := advice(config, launch, cores)) is not None:

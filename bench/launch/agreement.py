@@ -13,6 +13,7 @@ _CURES = {
     "versions": "start every rank in the same environment of packages",
     "env": "set it on every node alike (mpirun: -x NAME), or on none",
     "backend_env": "set it on every node alike (mpirun: -x NAME), or on none",
+    "malloc": "start every rank with the same C library and MALLOC_* variables",
     "workload": "give every rank the same data set and the same model",
 }
 _OPTIONS = "start every rank with the same options"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import CATALOGUE
+from bench.launch.memory import kept
 from bench.launch.world import Launch
 
 # Variables that change what is measured, listed: an environment holds private things
@@ -93,11 +94,12 @@ def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[st
 
 
 def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts that must be the same on all ranks: code, packages, variables that tell no place."""
+    """Facts that all ranks must share: code, packages, memory, variables that tell no place."""
     return {
         "code_sha256": code_sha256(_CODE),
         "versions": {"python": platform.python_version(), **_installed(), **versions},
         "env": {k: v for k, v in recorded(env).items() if not _PLACEMENT.match(k)},
+        "malloc": kept(),
         "backend_env": {k: env[k] for k in env.get(_OF_THE_BACKEND, "").split() if k in env},
     }
 

@@ -62,6 +62,7 @@ class Host(TypedDict):
     platform: NotRequired[Text]
     versions: NotRequired[Texts]
     env: NotRequired[Texts]
+    malloc: NotRequired[Text]
     backend_env: NotRequired[Texts]
     job: NotRequired[dict[Text, Text]]
 

@@ -26,6 +26,7 @@ _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
+_MALLOC = "malloc"  # as the C library held memory; older logs left it alone
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
@@ -80,6 +81,7 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
         found[_CODE] = host[_CODE]
     else:  # not the commit: one that leaves the measuring code alone changes nothing
         found |= {f"git.{k}": v for k, v in host.get("git", {}).items() if k != "commit"}
+    found[_MALLOC] = host.get(_MALLOC)
     env = host.get("env", {}).items()
     found |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
     found |= {OWN_ENV + k: v for k, v in host.get("backend_env", {}).items()}
@@ -103,7 +105,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     for field in fields:
         if field.startswith(ignore) or field in declared:
             continue
-        unset = "unset" if field.startswith((_CODE, _ENV, OWN_ENV)) else None
+        unset = "unset" if field.startswith((_CODE, _MALLOC, _ENV, OWN_ENV)) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
             found.append(f"{field}: {', '.join(sorted(values))}")

@@ -101,6 +101,13 @@ def test_a_real_log_of_schema_3_is_read(tmp_path: Path) -> None:
     assert row["hosts"] == ("n2", "n3")
 
 
+def test_a_real_log_of_schema_4_is_read(tmp_path: Path) -> None:
+    row = of_schema(4, tmp_path)
+    seconds = 0.08024948900128948 + 0.06490072300221073 + 0.05590893200132996
+    assert row["images_per_s"] == pytest.approx(16 * 12 / seconds, rel=1e-12)
+    assert "malloc" not in row["facts"]
+
+
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -384,6 +391,7 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
         ({"git": {"commit": "x", "bench_tree": "fe"}}, "git.bench_tree: 0123abc, fe"),
         ({"code_sha256": "b5"}, "code_sha256: b5, unset"),
+        ({"malloc": "trim_threshold=1"}, "malloc: trim_threshold=1, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),
         ({"ranks": [{"hostname": "node2", "affinity": [0, 1]}] * 2}, "hostnames: node1, node2"),
         (

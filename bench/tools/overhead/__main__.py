@@ -17,6 +17,7 @@ from typing import Any
 
 from bench.config import Parser, RunConfig, UsageError, make_config, parse_argv
 from bench.launch import launcher
+from bench.launch.memory import keep_freed
 from bench.launch.resources import environment
 from bench.launch.world import discover
 from bench.record import RunLog
@@ -110,10 +111,7 @@ def launch(cell: str, log_path: Path, module: str, windows: int, steps_per_windo
     fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
     fields |= {"windows": windows, "steps_per_window": steps_per_window, "warmup_steps": 5}
     fields |= {"batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
-    # left alone, some processes, bare or not, give memory back and fetch it again in every step:
-    # noise between processes that hides what is looked for
-    keep_memory = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25)}
-    env = {**os.environ, **keep_memory, **launcher.root_variables()}
+    env = {**os.environ, **launcher.root_variables()}
     ranks = launcher.command("mpirun", CELLS[cell], args=launcher.ON_THIS_MACHINE)
     command = [*ranks, sys.executable, "-m", *module.split(), *make_config(fields).to_argv()]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S)
@@ -125,6 +123,7 @@ def launch(cell: str, log_path: Path, module: str, windows: int, steps_per_windo
 def measure_here(which: str, argv: list[str]) -> int:
     """Inside a rank: the resources that `python -m bench` sets, then the measurement."""
     place, config = discover(os.environ), parse_argv(argv)
+    keep_freed(os.environ)
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
     from bench.tools.overhead.measure import measure  # loads torch: after the threads are set
 
