@@ -21,9 +21,12 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
       `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
-      slowest rank of each step), `steps` (timed), `input_share` (of the time, waiting for batches)
-    - how sure: `steady`, `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the
-      steps over the first, minus 1), `outlier_steps`, `exit_code`, `parameters_sha256` (at the end)
+      slowest rank of each step), `steps` and `windows` (timed), `input_share` (of the time, waiting
+      for batches)
+    - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
+      `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
+      minus 1), `last_over_first` (seconds of a step, last window over first), `outlier_steps`,
+      `exit_code`, `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

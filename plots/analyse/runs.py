@@ -16,6 +16,7 @@ from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
+from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.read.runs import Unusable, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
@@ -104,12 +105,21 @@ def _row(run: Run) -> Row:
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,
         "steps": len(slowest),
+        "windows": len(run.windows),
+        "last_over_first": _last_over_first(run),
+        "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end),
     }
+
+
+def _last_over_first(run: Run) -> float:
+    """Seconds of a step in the last window over those in the first."""
+    first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
+    return float(last / first)
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -1,14 +1,18 @@
-"""Was a run steady? Warm-up, level shift and outlying steps flag a run and never drop a number."""
+"""Was a run steady, and were a cell's runs? What is found is flagged, and no number is dropped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from bench.study import stats
+
+ENOUGH_STEPS, ENOUGH_WINDOWS = 10, 3  # timed, of a run; of fewer a warm-up cannot be told
 LIMIT = 0.02  # a change of the run's level that matters
 # standard errors; noise alone then flags at most 4 % of runs of 15 steps or more (simulated)
 _RESOLVED = 4.0
@@ -30,6 +34,38 @@ class Steadiness:
     mser_cut_steps: int
     level_shift: float  # second half over the first, minus 1
     outlier_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """Seconds of a step in the last window over the first, over all runs of a cell."""
+
+    cell: str
+    runs: int
+    judged_runs: int  # with enough steps and windows
+    over_first: stats.Paired | None  # one value a run; None where no run is judged
+    holm_p: float | None = None  # over the cells of the page
+
+    @property
+    def changes(self) -> bool:
+        """Whether its runs as a whole still changed while they were timed."""
+        return self.holm_p is not None and self.holm_p <= stats.ALPHA
+
+
+def trends(runs: pd.DataFrame) -> list[Trend]:
+    """Every cell's trend: runs too noisy to be flagged one by one show together what they share."""
+    found: list[Trend] = []
+    for cell, rows in runs.groupby("cell"):
+        judged = rows[rows["judged"]]
+        last = judged["last_over_first"].tolist()
+        pooled = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
+        found.append(
+            Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
+        )
+    p_values = {t.cell: t.over_first.t_p for t in found if t.over_first and t.over_first.n > 1}
+    adjusted = stats.holm([p for p in p_values.values() if p is not None])
+    corrected = dict(zip(p_values, adjusted, strict=True))
+    return [replace(t, holm_p=corrected.get(t.cell)) for t in found]
 
 
 def mser_cut(values: Floats, batch: int = 5) -> int:

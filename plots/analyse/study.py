@@ -17,6 +17,7 @@ from plots.analyse.comparability import usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
+from plots.analyse.steady_state import Trend, trends
 from plots.read.calibrations import Calibration
 
 
@@ -32,6 +33,7 @@ class StepTimes:
     steps_per_run: int
     outlier_steps: int
     not_steady_runs: int
+    judged_runs: int  # with steps enough to be flagged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class Analysis:
     gains: list[comparison.Gain]
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
+    trends: list[Trend]
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
     pipelines: list[Pipeline]
@@ -83,6 +86,13 @@ class Analysis:
         if study.primary is not None and not any(c.primary for c in self.comparisons):
             wrong = "The primary comparison that the study names is not exactly one here"
             found.append(f"{wrong}, so none is left out of Holm's correction.")
+        found += [
+            f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
+            f"long in the last window as in the first, over {t.judged_runs} runs (p = "
+            f"{t.holm_p:.2g}); a longer warm-up would tell"
+            for t in self.trends
+            if t.changes and t.over_first
+        ]
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
@@ -113,6 +123,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
         not_compared=[x for x in found if isinstance(x, NotCompared)],
         step_times=list(_step_times(loaded.runs)),
+        trends=trends(loaded.runs),
         digests=list(comparability.compare_digests(loaded.runs)),
         varying=comparability.differences(loaded.runs["facts"], (), asked),
         pipelines=list(_pipelines(loaded.pipelines)),
@@ -138,6 +149,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
             steps_per_run=int(group["steps"].max()),
             outlier_steps=int(group["outlier_steps"].sum()),
             not_steady_runs=int((~group["steady"].astype(bool)).sum()),
+            judged_runs=int(group["judged"].sum()),
         )
 
 

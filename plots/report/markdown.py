@@ -16,6 +16,7 @@ from bench.study.stats import MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import Table, ranks
+from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, machine, workload
 from plots.report import answer, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
@@ -31,7 +32,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
     environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
     environment.globals.update(table=markdown_table, count=count, rule=rule)
     runs, host = analysis.loaded.runs, analysis.loaded.host
-    not_steady = runs[~runs["steady"].astype(bool)]
+    not_steady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
     reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
@@ -55,6 +56,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         min_blocks=MIN_BLOCKS,
         most_nodes=_MOST_NODES,
         visible=VISIBLE_EFFECT,
+        enough=(ENOUGH_STEPS, ENOUGH_WINDOWS),
     )
 
 

@@ -8,6 +8,7 @@ from bench.study.stats import Estimate
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.points import NO_SETTINGS, describe
+from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
@@ -153,6 +154,7 @@ def _median(e: Estimate) -> str:
     return ms(e.value) if e.low is None else interval(e, ms)
 
 
+TOO_FEW = "too few steps to judge"
 STEP_TIMES = (
     *_POINT,
     *_BATCH,
@@ -162,7 +164,33 @@ STEP_TIMES = (
     Column("p95_seconds", "p95 ms", _median),
     Column("p99_seconds", "p99 ms", _median),
     Column("outlier_steps", "outliers"),
-    Column("not_steady_runs", "not steady"),
+    Column("not_steady_runs"),
+    Column("judged_runs"),
+    Column(lambda s: s.not_steady_runs if s.judged_runs else TOO_FEW, "not steady", key=""),
+)
+
+
+def _trend(t: Trend) -> str:
+    if t.over_first is None:
+        return TOO_FEW
+    return "still changes" if t.changes else "-"
+
+
+TRENDS = (
+    Column("cell", "cell"),
+    Column("runs", "runs"),
+    Column("judged_runs", "judged"),
+    Column(lambda t: t.over_first and t.over_first.estimate, key="last_over_first"),
+    Column(
+        lambda t: t.over_first and t.over_first.estimate,
+        "last window over first [95 %]",
+        _estimate(ratio),
+        key="",
+    ),
+    Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
+    Column("holm_p", "Holm p", p_value),
+    Column("changes"),
+    Column(_trend, "flag", key=""),
 )
 
 NODES = (

@@ -1,10 +1,19 @@
 """Steady state: warm-up left in the windows, drift and outliers are found, and noise is not."""
 
-import numpy as np
-import pytest
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from bench.study.files import read_study
+from bench.study.stats import MIN_BLOCKS
 from plots.analyse import steady_state
 from tests.bench.study.test_stats import KNOWN, binomial_tolerance, noise
+from tests.plots import steadiness
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_mser_cuts_a_known_warm_up() -> None:
@@ -52,3 +61,41 @@ def test_pure_noise_is_rarely_called_not_steady(steps: int) -> None:
         not steady_state.judge(x.tolist()).steady for x in np.exp(noise(7, (400, steps), 0.05))
     ]
     assert np.mean(flagged) < 0.04 + binomial_tolerance(0.04, 400)
+
+
+def test_what_all_runs_share_is_found_though_none_shows_it_alone() -> None:
+    """A cell whose last window is 2 % faster in every run, beside one that is only noisy."""
+    wobble = noise(3, (2, 18), 0.015)
+    ratios = np.exp(np.r_[wobble[0] - 0.02, wobble[1]])
+    runs = pd.DataFrame({"cell": ["b"] * 18 + ["a"] * 18, "judged": True})
+    runs["last_over_first"] = ratios
+    few = pd.DataFrame({"cell": ["c"] * 2, "judged": False, "last_over_first": 0.5})
+    a, b, c = steady_state.trends(pd.concat([runs, few]))
+    assert (a.changes, b.changes, c.changes) == (False, True, False)
+    assert b.over_first is not None
+    assert b.over_first.ratio == pytest.approx(np.exp(wobble[0].mean() - 0.02))
+    assert b.holm_p == pytest.approx(2 * scipy.stats.ttest_1samp(wobble[0] - 0.02, 0).pvalue)
+    assert (c.runs, c.judged_runs, c.over_first) == (2, 0, None)
+
+
+def test_the_power_that_the_page_on_plots_prints_is_what_the_simulation_gives() -> None:
+    page = (ROOT / "plots/README.md").read_text()
+    printed = [
+        line
+        for line in page.splitlines()
+        if line.startswith(tuple(f"| {s} |" for s in steadiness.SCENES))
+    ]
+    assert len(printed) == len(steadiness.SCENES)
+    assert steadiness.row("a warm-up that makes the mean 2.7 % longer") in printed
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "slurm/studies").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_a_shipped_study_that_may_settle_something_can_be_judged(path: Path) -> None:
+    study = read_study(path)
+    if study.blocks >= MIN_BLOCKS:
+        assert study.run["warmup_steps"] >= 30
+        assert study.run["windows"] >= steady_state.ENOUGH_WINDOWS
+        timed = study.run["windows"] * study.run["steps_per_window"]
+        assert timed >= steady_state.ENOUGH_STEPS
