@@ -11,6 +11,7 @@ import torch
 from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
+from bench.config.rules import steep_rate
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -25,13 +26,11 @@ from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.measure import measure
 
-_STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
-
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
-    if launch.rank == 0:
-        _warn_of_rate(config)
+    if launch.rank == 0 and (steep := steep_rate(config)) is not None:
+        say(f"warning: {steep}")
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     pulse.enter("loading data")
@@ -78,14 +77,6 @@ def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
     """Batches received and steps done, read from the counters that the loop keeps anyway."""
     waits = samples.wait_seconds
     return lambda: (len(waits), len(waits) if loop is None else loop.steps)
-
-
-def _warn_of_rate(config: RunConfig) -> None:
-    rate = config.peak_learning_rate
-    if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
-        explodes = "will probably make the loss explode, which fails the run"
-        cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
-        say(f"warning: learning rate {rate:g} from the first step {explodes}; {cure}")
 
 
 def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:

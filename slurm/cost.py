@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError
+from bench.config.rules import steep_rate
 from bench.record import read_run
 from bench.study.definition import Study
 from bench.study.jobs import read_records
@@ -53,7 +54,16 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     if site.policy.layout == "single":
         said.append(_against_blocks(jobs, times, site))
-    return [*said, bought]
+    return [*said, *steep(run.config for run in work.todo), bought]
+
+
+def steep(configs: Iterable[RunConfig]) -> list[str]:
+    """A line on the planned runs that will probably diverge: those waste their node-hours."""
+    found = [(c.peak_learning_rate, c.world_size, why) for c in configs if (why := steep_rate(c))]
+    if not found:
+        return []
+    _, ranks, why = max(found)
+    return [f"warning: {len(found)} runs, up to {ranks} ranks: {why}"]
 
 
 def _against_blocks(jobs: Sequence[Job], times: Times, site: Site) -> str:

@@ -13,6 +13,18 @@ from bench.backends.catalogue import CATALOGUE, frameworks, takers
 from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
 from bench.config.fields import Fields, Role, fields_with
 
+_STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
+
+
+def steep_rate(c: Fields) -> str | None:
+    """One line where the learning rate will probably make the loss explode, or None."""
+    rate = c.peak_learning_rate
+    if rate <= _STEEP or c.lr_warmup_steps or c.loader_only:
+        return None
+    explodes = "will probably make the loss explode, which fails the run"
+    cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
+    return f"learning rate {rate:g} from the first step {explodes}; {cure}"
+
 
 def require_text(name: str, value: str) -> None:
     """Raise ValueError for text that no log, file name or terminal can hold."""

@@ -21,6 +21,7 @@ from bench.study.plan import Run, plan
 from bench.train.checks import loss_bounded
 from bench.train.input import Input
 from bench.train.loop import Loop
+from slurm.cost import steep
 from slurm.fit import fit
 from slurm.load import find_study, read_site
 
@@ -84,6 +85,14 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     for _ in range(config.steps):
         loop.step()
     return list(loop.losses.tolist())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_rate_of_the_largest_world_is_steep(name: str) -> None:
+    configs = list(largest(name))
+    assert steep(configs) == []
+    unheld = [config.model_copy(update={"max_lr": None, "base_lr": 100.0}) for config in configs]
+    assert steep(unheld)[0].startswith(f"warning: {len(unheld)} runs, up to ")
 
 
 @pytest.mark.parametrize("name", STUDIES)
