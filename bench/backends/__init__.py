@@ -15,5 +15,9 @@ if TYPE_CHECKING:  # the catalogue is read where there is no torch
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start it. Raises UsageError if it is not installed, WrongWorld if its world is another."""
+    from bench.launch.provenance import installed  # here: it reads the catalogue itself
+
     backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
+    if build := catalogue.gloo(config.cell, installed()):
+        backend.versions["gloo"] = build
     return backend

@@ -37,6 +37,7 @@ class BackendFacts:
     env_harmless: tuple[str, ...] = ()  # of these, the ones that change nothing measured
     env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
     interface_variable: str | None = None  # names the network interface of its Gloo
+    gloo_of: str = ""  # the package that its Gloo is part of
     code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
     looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
     filled_marker: bool = True
@@ -67,6 +68,7 @@ _ROWS = (
         packages=("torch",),
         env_prefixes=("TORCH_DISTRIBUTED_DEBUG", "TORCH_CPP_LOG_LEVEL"),
         interface_variable="GLOO_SOCKET_IFNAME",
+        gloo_of="torch",
         code_folders=("/torch/distributed/", "/torch/nn/parallel/"),
         looks={
             "mpi": Look(colour="#0072B2", marker="o", marker_size=8.0, line_width=2.0),
@@ -94,6 +96,7 @@ _ROWS = (
         ),
         env_of_launch=_horovod_variables(*_PLACES, "GLOO_RENDEZVOUS_"),
         interface_variable="HOROVOD_GLOO_IFACE",
+        gloo_of="horovod",
         code_folders=("/horovod/",),
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),
@@ -103,6 +106,9 @@ _ROWS = (
     ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
+# Libraries that each backend brings of its own: two compared runs differ in them by intent, and the
+# version of the package that holds one is compared anyway.
+BUNDLED = ("gloo",)
 REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
 
 
@@ -136,6 +142,12 @@ def takers(knob: str) -> str:
 def interface_variables() -> tuple[str, ...]:
     """Variables that name the network interface of a framework's Gloo."""
     return tuple(v for row in CATALOGUE.values() if (v := row.interface_variable))
+
+
+def gloo(cell: str, versions: Mapping[str, str]) -> str:
+    """Which Gloo carries a cell's gradients, '' for none: 'bundled with torch 2.13.0'."""
+    package = facts(cell).gloo_of if cell.partition("/")[2] == "gloo" else ""
+    return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 
 
 def label(cell: str) -> str:

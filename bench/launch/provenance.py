@@ -74,7 +74,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
         "pid": os.getpid(),
         "affinity": sorted(os.sched_getaffinity(0)),
         "threads": threads,
-        "versions": {"python": platform.python_version(), **_installed()},
+        "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
         "cpus_on_node": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -97,7 +97,7 @@ def shared(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any
     """Facts that all ranks must share: code, packages, memory, variables that tell no place."""
     return {
         "code_sha256": code_sha256(_CODE),
-        "versions": {"python": platform.python_version(), **_installed(), **versions},
+        "versions": {"python": platform.python_version(), **installed(), **versions},
         "env": {k: v for k, v in recorded(env).items() if not _PLACEMENT.match(k)},
         "malloc": kept(),
         "backend_env": {k: env[k] for k in env.get(_OF_THE_BACKEND, "").split() if k in env},
@@ -120,7 +120,8 @@ def changed(usual: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str |
     return {k: own.get(k) for k in sorted({*usual, *own}) if own.get(k) != usual.get(k)}
 
 
-def _installed() -> dict[str, str]:
+def installed() -> dict[str, str]:
+    """Versions of the packages that matter to a run."""
     found = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

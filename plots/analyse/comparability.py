@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bench.backends.catalogue import CATALOGUE
+from bench.backends.catalogue import BUNDLED, CATALOGUE
 from bench.config import MATCHED_BUCKET_MIB, Role, RunConfig, fields_with
 
 Facts = Mapping[str, str]
@@ -76,7 +76,8 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
             found[_RENAMED.get(name, name)] = ", ".join(values)
     if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
         found["affinity"] = affinity
-    found |= {f"versions.{k}": v for k, v in host.get("versions", {}).items()}
+    versions = host.get("versions", {}).items()
+    found |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
     if _CODE in host:
         found[_CODE] = host[_CODE]
     else:  # not the commit: one that leaves the measuring code alone changes nothing

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
@@ -191,6 +192,14 @@ def machine(host: dict[str, Any]) -> str:
     words += [f"{'/'.join(map(str, sorted(cores)))} cores per node"] if cores else []
     words += [f"{nodes} node" if nodes == 1 else f"{nodes} nodes"] if nodes else []
     return ", ".join(words)
+
+
+def gloo_builds(a: Analysis) -> str:
+    """Whose Gloo carries each cell that is compared over Gloo; '' where none is."""
+    versions = a.loaded.host.get("versions", {})
+    cells = [cell for c in a.comparisons for cell in (c.reference, c.candidate)]
+    found = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
+    return "; ".join(f"{name}: {build}" for name, build in found.items())
 
 
 def workload(a: Analysis) -> str:

@@ -17,7 +17,7 @@ from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import Table, ranks
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
-from plots.analyse.study import Analysis, machine, workload
+from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
@@ -46,6 +46,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         candidate=candidate,
         machine=escape(machine(host)),
         workload=escape(workload(analysis)),
+        gloo=escape(gloo_builds(analysis)),
         notes=[escape(note) for note in analysis.notes],
         figures=drawn,
         not_steady=[f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],

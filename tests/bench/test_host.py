@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import backends
+from bench.backends import catalogue
+from bench.backends.protocol import Backend
+from bench.config import make_config
 from bench.launch.agreement import disagreement, flat
 from bench.launch.provenance import (
     changed,
@@ -20,8 +25,12 @@ from bench.launch.provenance import (
     recorded,
     shared,
 )
+from bench.launch.world import Launch
+from bench.train.device import Device
+from plots.analyse import comparability
 from tests.bench import ranks
 
+LAUNCH = Launch("mpirun", 0, 2, 0, 2, "k")
 ENVIRONMENTS = sorted((Path(__file__).parent / "environments").glob("*.json"))
 
 
@@ -128,6 +137,22 @@ def test_what_known_launchers_set_parts_no_ranks(path: Path) -> None:
     environments = [rank["env"] for rank in json.loads(path.read_text())["ranks"]]
     assert disagreement([flat(shared(env, {})) for env in environments]) is None
     assert all(changed(placement(environments[0]), placement(env)) == {} for env in environments)
+
+
+def test_whose_gloo_it_is_is_recorded_and_parts_no_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "implementation", lambda name: Backend)
+    told: list[str] = []
+    facts: list[comparability.Facts] = []
+    for name, package in (("ddp", "torch"), ("horovod", "horovod")):
+        fields = {"backend": name, "world_size": 2, "batch_per_rank": 1}
+        for transport in ("mpi", "gloo"):
+            config = make_config({**fields, "transport": transport})
+            versions = backends.load(config, LAUNCH, Device(config)).versions
+        assert versions == {"gloo": f"bundled with {package} {metadata.version(package)}"}
+        told.append(versions["gloo"])
+        facts.append(comparability.facts(config, describe_run({}, versions), {}))
+    assert told[0] != told[1]
+    assert comparability.differences(facts[:1], facts[1:]) == []
 
 
 @pytest.mark.ranks
