@@ -26,7 +26,7 @@ from bench.launch.provenance import (
     shared,
 )
 from bench.launch.world import Launch
-from bench.train.device import Device
+from bench.train.device import choose
 from plots.analyse import comparability
 from tests.bench import ranks
 
@@ -147,7 +147,7 @@ def test_whose_gloo_it_is_is_recorded_and_parts_no_pair(monkeypatch: pytest.Monk
         fields = {"backend": name, "world_size": 2, "batch_per_rank": 1}
         for transport in ("mpi", "gloo"):
             config = make_config({**fields, "transport": transport})
-            versions = backends.load(config, LAUNCH, Device(config)).versions
+            versions = backends.load(config, LAUNCH, choose(config, LAUNCH)).versions
         assert versions == {"gloo": f"bundled with {package} {metadata.version(package)}"}
         told.append(versions["gloo"])
         facts.append(comparability.facts(config, describe_run({}, versions), {}))

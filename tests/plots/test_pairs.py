@@ -44,10 +44,8 @@ def test_tables_figures_and_sentences_follow_the_pair(
     page, compared = reported(tmp_path, reference, candidate)
     assert f"**{title}: {side} faster at all {points} points" in page
     assert f"## {title}\n" in page
-    builds = (
-        "PyTorch DDP over Gloo: bundled with torch 2.13.0+cpu; Horovod over Gloo: bundled with "
-    )
-    assert (f"{builds}horovod 0.28.1." in page) == ({reference, candidate} == {"ddp", "horovod"})
+    assert "DDP over Gloo: bundled with torch 2.13.0+cpu" in page or candidate == "fourth"
+    assert ("Horovod over Gloo: bundled with horovod 0.28.1" in page) == (reference == "horovod")
     assert len(compared) == points
     for c in compared:
         assert str(c["verdict_text"]).startswith(faster)
