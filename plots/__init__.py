@@ -26,7 +26,8 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
     - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
       `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
       minus 1), `last_over_first` (seconds of a step, last window over first), `outlier_steps`,
-      `exit_code`, `parameters_sha256` (at the end)
+      `others_share` (of a node's processor time, by other processes or stolen), `exit_code`,
+      `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

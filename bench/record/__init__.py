@@ -8,7 +8,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   4  end and exit have sha256, so that a later change shows; end has the check loss_bounded; no
      line is empty; every line is strict JSON: a number that is not finite is the string "nan",
      "inf" or "-inf"
-  5  host has malloc: how the C library holds freed memory; over Gloo, versions names its build
+  5  host has malloc: how the C library holds freed memory; over Gloo, versions names its build;
+     ranks and end have the node's busy and idle clock ticks, the rank's own, and its cores' clock
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

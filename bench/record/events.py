@@ -39,7 +39,12 @@ class Rank(TypedDict):
     memory_bytes: NotRequired[Count]
     env: NotRequired[dict[Text, Value | None]]  # where it differs from rank 0's
     load_1min: NotRequired[Number]
-    steal_jiffies: NotRequired[Count | None]
+    steal_jiffies: NotRequired[Count | None]  # of the node, and so are busy and idle
+    busy_jiffies: NotRequired[Count | None]
+    idle_jiffies: NotRequired[Count | None]
+    own_jiffies: NotRequired[Count]
+    cpu_mhz: NotRequired[Number | None]
+    cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
 
@@ -108,6 +113,12 @@ class End(TypedDict):
     last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
     exchange_bytes: NotRequired[list[Count]]
+    load_1min: NotRequired[list[Number]]  # by rank, as these
+    steal_jiffies: NotRequired[list[Count | None]]
+    busy_jiffies: NotRequired[list[Count | None]]
+    idle_jiffies: NotRequired[list[Count | None]]
+    own_jiffies: NotRequired[list[Count]]
+    cpu_mhz: NotRequired[list[Number | None]]
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
     sha256: NotRequired[Sha256]

@@ -16,6 +16,7 @@ from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
+from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.read.runs import Unusable, find_logs, find_study, read_log, track
 
@@ -110,6 +111,7 @@ def _row(run: Run) -> Row:
         "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
+        "others_share": others_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end),

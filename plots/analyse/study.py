@@ -13,7 +13,7 @@ from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, scaling
+from plots.analyse import comparability, comparison, coverage, quiet, scaling
 from plots.analyse.comparability import usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
@@ -87,6 +87,7 @@ class Analysis:
         if study.primary is not None and not any(c.primary for c in self.comparisons):
             wrong = "The primary comparison that the study names is not exactly one here"
             found.append(f"{wrong}, so none is left out of Holm's correction.")
+        found += quiet.note(self.loaded.runs)
         found += [
             f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
             f"long in the last window as in the first, over {t.judged_runs} runs (p = "

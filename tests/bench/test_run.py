@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bench.record import Run, read_run
+from plots.analyse.quiet import others_share
 from tests.bench.ranks import ROOT, bench, environment, mpirun, run, torchrun
 
 pytestmark = pytest.mark.ranks
@@ -49,6 +50,11 @@ def test_one_process(tmp_path: Path) -> None:
     assert 0 <= rank["load_1min"] < 1000
     assert 0 <= rank["steal_jiffies"] <= result.end["steal_jiffies"][0], "at start and end"
     assert len(result.end["load_1min"]) == 1
+    for name in ("busy_jiffies", "idle_jiffies", "own_jiffies"):
+        assert 0 <= rank[name] <= result.end[name][0], name
+    assert result.end["own_jiffies"][0] > rank["own_jiffies"], "it trained"
+    assert 0 <= (others_share(result) or 0.0) < 1
+    assert rank["cpu_mhz"] is None or 100 < rank["cpu_mhz"] < 10_000
     assert result.workload["dropped_per_epoch"] == 1797 % 8
     assert "window 2/2" in done.stderr, "a batch log shows plain progress"
     # a window holds its steps and the clock readings between them, nothing else

@@ -1,0 +1,55 @@
+"""Was the machine quiet during a run? What others took of its processors flags it, no more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pandas as pd
+
+from bench.record import Run
+
+# Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
+# what others take is missing to the steps: more than a study's usual margin may decide a verdict.
+NOISY = 0.02
+_OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
+_OWN = "own_jiffies"
+
+
+def others_share(run: Run) -> float | None:
+    """What other processes and a hypervisor's other guests took, of the node where it was largest.
+
+    From counters: the load average lags by a minute, and counts the run's own ranks, which poll
+    while they wait. None for a log that lacks a counter, as older ones do.
+    """
+    nodes: dict[str, list[dict[str, int]]] = defaultdict(list)
+    for index, rank in enumerate(run.host.get("ranks", ())):
+        spent: dict[str, int] = {}
+        for name in (*_OF_THE_NODE, _OWN):
+            begun, ends = rank.get(name), run.end.get(name, ())
+            if begun is None or index >= len(ends) or ends[index] is None:
+                return None
+            spent[name] = ends[index] - begun
+        nodes[rank["hostname"]].append(spent)
+    return max(map(_share, nodes.values()), default=None)
+
+
+def _share(ranks: Sequence[dict[str, int]]) -> float:
+    """Of one node: its counters, which each of its ranks has read, without the ranks' own time."""
+    busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
+    others = busy - sum(rank[_OWN] for rank in ranks) + stolen
+    return max(0.0, others / max(1, busy + idle + stolen))
+
+
+def note(runs: pd.DataFrame) -> list[str]:
+    """One sentence on the runs whose machine was not quiet; none where all were, or none tells."""
+    told = runs[runs["others_share"].notna()]
+    noisy = told[told["others_share"].astype(float) > NOISY]
+    if noisy.empty:
+        return []
+    most = noisy.loc[noisy["others_share"].astype(float).idxmax()]
+    return [
+        f"The machine was not quiet in {len(noisy)} of {len(told)} runs: others took more than "
+        f"{100 * NOISY:g} % of a node's processor time, at most {100 * most['others_share']:.0f} % "
+        f"({most['log']})"
+    ]
