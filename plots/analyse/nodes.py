@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import t
 
 from bench.study import stats
 from bench.study.stats import Estimate
@@ -29,6 +30,7 @@ MAX_SCORE = 3.5  # modified z-score, 0.6745 x deviation / MAD (Iglewicz & Hoagli
 # and in 0.3 % of those of three; the first two alone in 5 to 7 %, and in 2 to 4 %.
 MOST = 0.75
 MIN_NODES = 4  # the spread of fewer says nothing: with three it is the smaller of two gaps
+_NO_NOISE = 1e-9  # of log ratios: what rounding leaves where all are equal
 DRIFT_LIMIT = 0.02  # as for a run's own level, see steady_state.py
 
 
@@ -55,6 +57,7 @@ class Drift:
     ratio: float  # geometric mean over its nodes
     most_node: str  # that changed most
     most_ratio: float
+    most_p: float | None  # that it did not change, over the job's nodes; None: noise not known
     warn: bool
 
 
@@ -153,22 +156,53 @@ def _nodes(good: Iterable[Calibration]) -> Iterator[Node]:
 
 def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
     """Nodes of a job share what changes around them, so a job is one observation."""
-    jobs: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    rates: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     for c in good:
-        jobs[c.job, c.allocation][c.when, c.node] = c.images_per_s
-    for (job, allocation), rates in jobs.items():
-        nodes = [node for when, node in rates if when == "start" and ("end", node) in rates]
-        if ratios := {node: rates["end", node] / rates["start", node] for node in nodes}:
-            most = max(ratios, key=lambda node: abs(math.log(ratios[node])))
-            yield Drift(
-                job=job,
-                allocation=allocation,
-                nodes=len(ratios),
-                ratio=math.exp(float(np.mean(np.log(list(ratios.values()))))),
-                most_node=most,
-                most_ratio=ratios[most],
-                warn=_off(ratios[most], FLOOR),
-            )
+        rates[c.job, c.allocation][c.when, c.node] = c.images_per_s
+    jobs = {
+        place: {
+            node: math.log(there["end", node] / there["start", node])
+            for when, node in there
+            if when == "start" and ("end", node) in there
+        }
+        for place, there in rates.items()
+    }
+    for (job, allocation), logs in jobs.items():
+        if not logs:
+            continue
+        most = max(logs, key=lambda node: abs(logs[node]))
+        others = [list(x.values()) for place, x in jobs.items() if place != (job, allocation)]
+        p = change_p(logs[most], [x for node, x in logs.items() if node != most], others)
+        ratio = math.exp(logs[most])
+        yield Drift(
+            job=job,
+            allocation=allocation,
+            nodes=len(logs),
+            ratio=math.exp(float(np.mean(list(logs.values())))),
+            most_node=most,
+            most_ratio=ratio,
+            most_p=p,
+            warn=p is not None and p <= stats.ALPHA and _off(ratio, FLOOR),
+        )
+
+
+def change_p(
+    most: float, beside: Sequence[float], other_jobs: Sequence[Sequence[float]]
+) -> float | None:
+    """p that no node of a job changed, from the log ratio of the one that did `most`.
+
+    Student's t against the noise of all other nodes, around the mean of each one's job; Bonferroni
+    over the job's nodes, as the largest of many is large by chance. None without two other nodes
+    in one job.
+    """
+    groups = [beside, *other_jobs]
+    sd, freedom = stats.pooled_sd(groups), sum(max(0, len(group) - 1) for group in groups)
+    if sd is None:
+        return None
+    if sd < _NO_NOISE:
+        return float(abs(most) < _NO_NOISE)
+    one = 2 * float(t.sf(abs(most) / sd, freedom))
+    return min(1.0, (1 + len(beside)) * one)
 
 
 def _off(ratio: float, limit: float) -> bool:

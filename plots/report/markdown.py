@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
 from bench.backends.catalogue import label
-from bench.study.stats import MIN_BLOCKS
+from bench.study.stats import ALPHA, MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import Table, ranks
@@ -137,4 +137,5 @@ def _drift(c: Calibrated) -> list[str]:
         found = f"**Warning:** {found} {cause}."
     warned = [f"{d.allocation}: `{d.most_node}` {ratio(d.most_ratio)}" for d in c.jobs if d.warn]
     jobs = f"{len(warned)} of {len(c.jobs)} jobs a node changed by more than {percent(FLOOR)}"
+    jobs += f", beyond the noise of the others (level {percent(ALPHA)} for each job)"
     return [found] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])

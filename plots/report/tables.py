@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.study.stats import Estimate
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
+from plots.analyse.nodes import Drift
 from plots.analyse.points import NO_SETTINGS, describe
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
@@ -203,6 +204,11 @@ NODES = (
     Column("slow", "flag", lambda slow: "slow" if slow else "-"),
 )
 
+
+def _drift(d: Drift) -> str:
+    return "drift" if d.warn else "-" if d.most_p is not None else "not judged"
+
+
 DRIFT = (
     Column("job", "job"),
     Column("allocation", "allocation"),
@@ -210,7 +216,9 @@ DRIFT = (
     Column("ratio", "end / start", ratio),
     Column("most_node", "node that changed most"),
     Column("most_ratio", "its end / start", ratio),
-    Column("warn", "flag", lambda warn: "drift" if warn else "-"),
+    Column("most_p", "p", p_value),
+    Column("warn"),
+    Column(_drift, "flag", key=""),
 )
 
 CALIBRATIONS = (

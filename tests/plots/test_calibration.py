@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from plots.__main__ import main
 from plots.analyse import comparability
-from plots.analyse.nodes import Calibrated
+from plots.analyse.nodes import Calibrated, change_p
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.read import calibrations
@@ -154,8 +154,41 @@ def test_one_job_that_changes_is_named(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path)]) == 0
     text = (tmp_path / "report.md").read_text()
     assert (
-        "**Warning:** in 1 of 2 jobs a node changed by more than 5.0 %: job 2: `r1` 0.935." in text
+        "**Warning:** in 1 of 2 jobs a node changed by more than 5.0 %, beyond the noise of the "
+        "others (level 5.0 % for each job): job 2: `r1` 0.935." in text
     )
+
+
+@pytest.mark.parametrize(("nodes", "others"), [(4, 0), (16, 0), (2, 5)])
+def test_a_job_without_drift_is_warned_of_in_at_most_five_of_a_hundred(
+    nodes: int, others: int
+) -> None:
+    """Of jobs with a change planted on one node most are; the largest of 16 is large by chance."""
+    draws, planted = 2000, 0
+    wrong = larger = 0
+    for drawn in np.random.default_rng(5).normal(0, 0.02, (draws, others + 1, nodes, 2)):
+        job, *rest = (drawn[..., 1] - drawn[..., 0]).tolist()
+
+        def p(ratios: list[float], rest: list[list[float]] = rest) -> float:
+            most, *beside = sorted(ratios, key=abs, reverse=True)
+            found = change_p(most, beside, rest)
+            assert found is not None
+            return found
+
+        wrong += p(job) <= 0.05
+        larger += max(map(abs, job)) > math.log(1.05)
+        planted += p([job[0] + 0.3, *job[1:]]) <= 0.05
+    assert wrong / draws < 0.05 + 4 * math.sqrt(0.05 * 0.95 / draws)
+    assert nodes < 4 or larger / draws > 0.25, "what a fixed limit of 5 % would say"
+    assert planted / draws > 0.9
+
+
+def test_where_the_noise_is_not_known_no_job_is_judged() -> None:
+    assert change_p(0.3, [], []) is None
+    assert change_p(0.3, [0.0], [[0.1]]) is None
+    # by hand: sd .01 of four others around their mean, 3 degrees of freedom; t = 5, five nodes
+    beside = [0.01 * math.sqrt(0.75) * sign for sign in (1, -1, 1, -1)]
+    assert change_p(0.05, beside, []) == pytest.approx(5 * 0.0153928, rel=1e-4)
 
 
 def across(folder: Path) -> Path:
