@@ -11,6 +11,7 @@ from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report.axes import look
+from tests import repeats
 from tests.bench.fourth import FOURTH
 from tests.plots import logs
 
@@ -93,6 +94,13 @@ def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) ->
     assert compared.of_one_arm == (said,)
     assert said in page
     assert said in (tmp_path / "figures" / "ratio.svg").read_text()
+    one = repeats.told(tmp_path)
+    assert (one.called, one.inject_ms, one.seed) == (True, 20.0, 1)
+    assert (one.ratio, one.step_ms) == pytest.approx((1 / 1.2, 100), rel=0.01)
+    assert repeats.sleep_ms([one]) == pytest.approx(300 * one.half_width, abs=1)
+    counted = repeats.count([one] * 20, [one] * 17)
+    assert counted[0] == "equal arms called different: 20 of 20 (bar: at most 3)"
+    assert counted[1] == "slowdown found: 17 of 17 (bar: at least 15)"
 
 
 def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -> None:
