@@ -12,6 +12,7 @@ from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
+from bench.instrument.inject import Sleep
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -49,7 +50,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    loop = None if config.loader_only else Loop(config, backend, network, samples)
+    observer = Sleep(config.inject_ms / 1000) if config.inject_ms else None
+    loop = None if config.loader_only else Loop(config, backend, network, samples, observer)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))

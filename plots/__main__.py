@@ -79,6 +79,20 @@ def bundle(
     typer.echo(pack(folder, out, force))
 
 
+@app.command()
+def simulate(
+    folders: Annotated[list[Path], typer.Argument(metavar="STUDY...", help=_HELP)],
+    out: Annotated[Path, typer.Option(help="folder to write to")],
+) -> None:
+    """Draw studies of known truth with the noise of measured ones: what do the statistics keep?"""
+    for folder in folders:
+        _require(folder)
+    from plots.report.simulate import make
+
+    for line in make(folders, out):
+        typer.echo(line)
+
+
 def _require(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.backends.catalogue import frameworks
+from bench.backends.catalogue import parts
 from bench.config import ON_DISK, UsageError
-from bench.study.definition import Study
+from bench.study.definition import Study, is_bare
 from bench.study.files import check_plan
 from bench.study.plan import Run
 from slurm.site import Site
@@ -68,15 +68,15 @@ def fit(study: Study, site: Site, nodes: Sequence[int], source: Path) -> Study:
 
 
 def _cell(cell: str, study: Study, site: Site) -> str:
-    if cell not in frameworks():
+    if not is_bare(cell):
         return cell
     if site.transport == "none":
         raise UsageError(
             f"study {study.name!r} leaves the transport of {cell!r} to the site, and site "
             f"{site.name!r} names none; write transport in the site file, or a cell such as "
-            f"'{cell}/gloo' in the study"
+            f"{parts(cell)._replace(transport='gloo').name!r} in the study"
         )
-    return f"{cell}/{site.transport}"
+    return parts(cell)._replace(transport=site.transport).name
 
 
 def _check_nodes(counts: Iterable[int], site: Site) -> None:
@@ -90,7 +90,7 @@ def _check_nodes(counts: Iterable[int], site: Site) -> None:
 def _run(cells: Iterable[str], study: Study, site: Site) -> dict[str, Any]:
     """What the site says of every run where the study does not."""
     filled: dict[str, Any] = {}
-    if any(cell.endswith("/nccl") for cell in cells):
+    if any(parts(cell).transport == "nccl" for cell in cells):
         filled["device"] = "cuda"
     if study.run.get("dataset") in ON_DISK:
         filled["data_dir"] = site.paths.data

@@ -74,7 +74,7 @@ def render_batch(
         early_s=EARLY_S,
         launch_args=directives.step_args(site),
         preflight=shlex.join(doctor),
-        cells=sorted({run.point.cell for run in job.runs} - {"single"}),
+        cells=sorted({run.point.cell.partition("@")[0] for run in job.runs} - {"single"}),
     )
 
 

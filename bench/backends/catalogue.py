@@ -5,9 +5,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 _TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write them
+
+
+class Cell(NamedTuple):
+    """A cell's name in its parts; '' for what it does not name."""
+
+    backend: str
+    transport: str = ""  # of `single`, or where a study leaves it to the site
+    arm: str = ""  # tells apart what a study lists several times
+
+    @property
+    def name(self) -> str:
+        """'ddp/mpi@again'."""
+        transport, arm = self.transport and f"/{self.transport}", self.arm and f"@{self.arm}"
+        return f"{self.backend}{transport}{arm}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +139,16 @@ def cells() -> tuple[str, ...]:
     return tuple(found)
 
 
+def parts(cell: str) -> Cell:
+    """'ddp/mpi@again' in its parts; the name of a backend is taken as well."""
+    place, _, arm = cell.partition("@")
+    backend, _, transport = place.partition("/")
+    return Cell(backend, transport, arm)
+
+
 def facts(cell: str) -> BackendFacts:
     """The row of a cell's backend, or of a backend; raises KeyError where there is none."""
-    return CATALOGUE[cell.partition("/")[0]]
+    return CATALOGUE[parts(cell).backend]
 
 
 def takers(knob: str) -> str:
@@ -151,17 +172,17 @@ def gloo(cell: str, versions: Mapping[str, str]) -> str:
 
 
 def label(cell: str) -> str:
-    """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI' for 'ddp/mpi'."""
-    transport = cell.partition("/")[2]
+    """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI (again)' for 'ddp/mpi@again'."""
+    _, transport, arm = parts(cell)
     over = f" over {_TRANSPORTS.get(transport, transport)}" if transport else ""
-    return facts(cell).label + over
+    return f"{facts(cell).label}{over}{arm and f' ({arm})'}"
 
 
 def look(cell: str) -> Look | None:
-    """How a cell is drawn; None for one without a look of its own, such as an old log's."""
-    backend, _, transport = cell.partition("/")
+    """How a cell is drawn; None for one without a look of its own, such as an arm's."""
+    backend, transport, arm = parts(cell)
     row = CATALOGUE.get(backend)
-    return row.looks.get(transport or "none") if row else None
+    return row.looks.get(transport or "none") if row and not arm else None
 
 
 def implementation(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from bench.backends.catalogue import CATALOGUE, takers
+from bench.backends.catalogue import CATALOGUE, Cell, takers
 from bench.config.datasets import PUBLISHED
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
@@ -18,6 +18,8 @@ Curve = Literal["weak", "strong", "batch"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 MATCHED_BUCKET_MIB = 25.0
+NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
+NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
 
 
 class Role(Flag):
@@ -94,6 +96,9 @@ class Fields(BaseModel):
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",
     )
+    arm: str | None = _field(
+        _CELL, None, "tells apart what a study lists several times", pattern=NAME
+    )
     model: str = _field(_WORK, "resnet50", "of torchvision, or package.module:factory(num_classes)")
     dataset: str = _field(
         _WORK,
@@ -148,6 +153,13 @@ class Fields(BaseModel):
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
+    inject_ms: float = _field(
+        _DISCLOSED,
+        0.0,
+        "sleep of every rank in every step, ms: a known slowdown, for studies of the instrument",
+        ge=0,
+        le=10_000,
+    )
     seed: int = _field(
         _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
     )
@@ -212,8 +224,9 @@ class Fields(BaseModel):
 
     @property
     def cell(self) -> str:
-        """What is compared: framework/transport, or 'single'."""
-        return self.backend if self.backend == "single" else f"{self.backend}/{self.transport}"
+        """What is compared: framework/transport or 'single', and '@arm' where it has one."""
+        transport = "" if self.transport == "none" else self.transport
+        return Cell(self.backend, transport, self.arm or "").name
 
     @property
     def peak_learning_rate(self) -> float:

@@ -98,6 +98,10 @@ def _data(c: Fields) -> Iterator[str]:
 
 
 def _device(c: Fields) -> Iterator[str]:
+    if c.inject_ms and (c.loader_only or c.device == "cuda"):
+        given = "loader_only" if c.loader_only else "device=cuda"
+        why = "trains nothing" if c.loader_only else "computes on while the host sleeps"
+        yield f"inject_ms={c.inject_ms} has no place with {given}, which {why}; leave it out"
     if c.device == "cuda":
         if c.transport in ("mpi", "gloo"):
             carries = f"transport={c.transport} carries CPU tensors"

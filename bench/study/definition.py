@@ -10,14 +10,16 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
-from bench.backends.catalogue import CANDIDATE, REFERENCE, cells, frameworks
+from bench.backends.catalogue import CANDIDATE, REFERENCE, cells, frameworks, parts
 from bench.config import Curve, Role, RunConfig, Settings, Transport, fields_with, near
+from bench.config.fields import NAME, NAME_RULE
 
 # Fields of RunConfig that the plan sets for every run, and where the study says what they become.
 OWNED_FIELDS = {
     **dict.fromkeys(fields_with(Role.PLANNED), "leave it out"),
     "backend": "list it in cells",
     "transport": f"list it in cells, as in {cells()[1]!r}",
+    "arm": f"list it in cells, as in '{cells()[1]}@again'",
     "settings": "write settings at the top",
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
@@ -25,9 +27,6 @@ OWNED_FIELDS = {
     "seed": "write seed at the top",
     "study": "it is the study's name",
 }
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # part of the names of files and jobs
-_NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
 
 MAX_BLOCKS = 10_000
 MAX_RUNS = 100_000  # of one study: as many as a command still plans in seconds
@@ -101,7 +100,8 @@ class Study(Table):
         min_length=1, max_length=1000, description="one sentence: what the numbers are to answer"
     )
     cells: Annotated[tuple[str, ...], _FilledList] = Field(
-        description="what is measured: single, framework/transport, framework (on the site's)"
+        description="what is measured: single, framework/transport, framework (on the site's); "
+        "'@name' behind one lists it again, as an arm of that name"
     )
     reference: str = Field(REFERENCE, description="framework or cell compared with")
     candidate: str = Field(CANDIDATE, description="framework or cell that is compared with it")
@@ -126,11 +126,13 @@ class Study(Table):
     run: dict[str, Any] = Field({}, description="fields of RunConfig, the same in every run")
     site: str = Field("", max_length=1000, description="leave it out: filled in for a site")
     variants: dict[str, dict[str, Any]] = Field({}, description="by name: fields, before [run]'s")
+    arms: dict[str, dict[str, Any]] = Field({}, description="by name: fields of that arm alone")
 
     @property
     def fields(self) -> list[str]:
-        """Every field of RunConfig that the study sets, in [run] or in a variant."""
-        return list(dict.fromkeys(chain(self.run, *self.variants.values())))
+        """Every field of RunConfig that the study sets: in [run], a variant or an arm."""
+        tables = (self.run, *self.variants.values(), *self.arms.values())
+        return list(dict.fromkeys(chain.from_iterable(tables)))
 
     def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
         """What the study says of a variant's runs ('' without any); `alone`: of `single`."""
@@ -146,11 +148,11 @@ class Study(Table):
     @property
     def needs_site(self) -> bool:
         """Whether a site must fill something in before the study can be planned."""
-        return bool(self.nodes or self.up_to_nodes or set(frameworks()) & set(self.cells))
+        return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        rules = (_names, _repeats, _cells, _curves, _sizes, _run_fields, _variants)
+        rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _run_fields, _variants)
         if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self
@@ -162,18 +164,28 @@ def pairs(cells: Sequence[str], reference: str, candidate: str) -> list[tuple[st
     Two frameworks meet on each transport that both have; two cells are one comparison.
     """
     found = [(reference, candidate)]
-    if reference in frameworks():
-        of_reference = [cell for cell in cells if cell.partition("/")[0] == reference]
-        found = [(cell, cell.replace(reference, candidate, 1)) for cell in of_reference]
+    if is_bare(reference):
+        other = parts(candidate)
+        split = [(cell, parts(cell)) for cell in cells]
+        found = [
+            (cell, other._replace(transport=of.transport).name)
+            for cell, of in split
+            if of._replace(transport="").name == reference
+        ]
     return [pair for pair in found if set(pair) <= set(cells)]
+
+
+def is_bare(cell: str) -> bool:
+    """Whether it is a framework whose transport is not said."""
+    return cell.partition("@")[0] in frameworks()
 
 
 # Each rule yields a sentence for what a study breaks: the value, the reason and the way out.
 
 
 def _names(s: Study) -> Iterator[str]:
-    if not _NAME.fullmatch(s.name):
-        yield f"name={s.name!r} also names a folder; {_NAME_RULE}"
+    if not re.fullmatch(NAME, s.name):
+        yield f"name={s.name!r} also names a folder; {NAME_RULE}"
     if not s.question.isprintable():
         yield f"question={s.question!r} must be one line; join it into one sentence"
 
@@ -192,11 +204,30 @@ def _cells(s: Study) -> Iterator[str]:
     known = cells() + frameworks()
     named = [("reference", s.reference), ("candidate", s.candidate)]
     for key, cell in [*(("cells", cell) for cell in s.cells), *named]:
-        if cell not in known:
-            yield f"{key}: {cell!r} is not one of {', '.join(cells())}{near(cell, known)}"
-    if s.reference == s.candidate or (s.reference in frameworks()) != (s.candidate in frameworks()):
+        place, at, arm = cell.partition("@")
+        if place not in known:
+            yield f"{key}: {place!r} is not one of {', '.join(cells())}{near(place, known)}"
+        if at and not re.fullmatch(NAME, arm):
+            yield f"{key}: {cell!r} ends in the name of an arm, which also names logs; {NAME_RULE}"
+        if at and place == "single":
+            yield f"{key}: {cell!r}: the baseline has no arms; write 'single'"
+    if s.reference == s.candidate or is_bare(s.reference) != is_bare(s.candidate):
         pair = f"candidate={s.candidate!r} and reference={s.reference!r}"
         yield f"{pair} make no pair; name two frameworks, or two cells"
+
+
+def _arms(s: Study) -> Iterator[str]:
+    there = {arm for cell in s.cells if (arm := parts(cell).arm)}
+    compared = {parts(side).arm for side in (s.reference, s.candidate)}
+    for arm in (arm for arm in s.arms if arm not in there):
+        yield f"[arms.{arm}] has no effect, no cell ends in '@{arm}'; list one, or drop the table"
+    for arm in sorted(there - compared):
+        pair = "name it in reference or candidate"
+        yield f"cells: '@{arm}' is compared with nothing; {pair}, or leave it out"
+    varied = set(chain.from_iterable(s.variants.values()))
+    for arm, fields in s.arms.items():
+        for name in (name for name in fields if name in varied):
+            yield f"arms.{arm}.{name} is set by variants too; leave it out of one of them"
 
 
 def _curves(s: Study) -> Iterator[str]:
@@ -231,6 +262,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # ev
 
 def _run_fields(s: Study) -> Iterator[str]:
     tables = {"run": s.run, **{f"variants.{name}": fields for name, fields in s.variants.items()}}
+    tables |= {f"arms.{name}": fields for name, fields in s.arms.items()}
     for table, values in tables.items():
         for name, value in values.items():
             key = f"{table}.{name}"
@@ -257,8 +289,8 @@ def _fits(value: object, kind: str) -> bool:
 
 def _variants(s: Study) -> Iterator[str]:
     for name in s.variants:
-        if not _NAME.fullmatch(name):
-            yield f"variants.{name} also names logs; {_NAME_RULE}"
+        if not re.fullmatch(NAME, name):
+            yield f"variants.{name} also names logs; {NAME_RULE}"
     if len(s.variants) > _MAX_LENGTH:
         yield f"variants has {len(s.variants)} tables; at most {_MAX_LENGTH}"
     defaults = {name: RunConfig.model_fields[name].default for name in s.fields}

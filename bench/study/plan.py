@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench.backends.catalogue import REFERENCE
+from bench.backends.catalogue import REFERENCE, parts
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
 from bench.study.definition import MAX_RUNS, OWNED_FIELDS, Study
 
@@ -30,12 +30,13 @@ class Point:
     @property
     def transport(self) -> str:
         """'' for `single`."""
-        return self.cell.partition("/")[2]
+        return parts(self.cell).transport
 
     @property
     def name(self) -> str:
         """For people, in run ids and messages."""
-        size = f"{self.cell.replace('/', '-')}-w{self.world_size}-b{self.batch_per_rank}"
+        cell = "-".join(filter(None, parts(self.cell)))
+        size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
         settings = self.settings if self.settings != "shipped" else ""
         return "-".join(filter(None, (size, settings, self.variant)))
 
@@ -162,11 +163,13 @@ def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
 
 def config_of(study: Study, point: Point) -> RunConfig:
     """What all runs of a point share. Raises UsageError where such a run would be refused."""
-    backend = point.cell.partition("/")[0]
+    backend, transport, arm = parts(point.cell)
     fields = {
         **study.fields_of(point.variant, alone=backend == "single"),
+        **study.arms.get(arm, {}),
         "backend": backend,
-        "transport": point.transport or "none",
+        "transport": transport or "none",
+        "arm": arm or None,
         "settings": point.settings,
         # per rank also on the strong curve: one point has one description, whatever its curves
         "batch_per_rank": point.batch_per_rank,

@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -227,13 +228,38 @@ def power_difference(sd_log: float, effect_log: float, n: int) -> float:
 
 
 def power_equivalence(sd_log: float, effect_log: float, margin: float, n: int) -> float:
-    """Power of two one-sided tests, noncentral-t approximation (Phillips 1990)."""
+    """Power of two one-sided tests (Schuirmann 1987), exact."""
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
-    critical, scale = float(stats.t.ppf(1 - ALPHA, n - 1)), math.sqrt(n) / sd_log
-    inside = [_exceeds(critical, n - 1, (edge + s * effect_log) * scale) for s in (1, -1)]
-    return max(0.0, sum(inside) - 1)
+    scale = math.sqrt(n) / sd_log
+    return power_tost(edge * scale, effect_log * scale, n - 1)
+
+
+def power_tost(edge: float, effect: float, df: int) -> float:
+    """P(|T| is inside by both tests), `edge` and true `effect` in standard errors of the mean.
+
+    Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
+    tests reject where the mean lies further than critical * s from either edge.
+    """
+    critical = float(stats.t.ppf(1 - ALPHA, df))
+    tails = stats.chi2.isf([1 - 1e-15, 1e-15], df)
+    low, high = np.sqrt(tails / df)
+    high = min(high, edge / critical)
+    if high <= low:
+        return 0.0
+    at, weight = _legendre()
+    s = low + (high - low) * (at + 1) / 2
+    density = 2 * df * s * stats.chi2.pdf(df * s**2, df)
+    room = edge - critical * s
+    inside = stats.norm.cdf(room - effect) - stats.norm.cdf(-room - effect)
+    return float((high - low) / 2 * np.sum(weight * density * inside))
+
+
+@cache
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    """Places and weights of a Gauss-Legendre sum over [-1, 1]."""
+    return np.polynomial.legendre.leggauss(64)
 
 
 def blocks_for_power(sd_log: float, effect: float, power: float = 0.8) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ _MALLOC = "malloc"  # as the C library held memory; older logs left it alone
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
+OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 _COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 OF_THE_POINT = ("hostnames", "affinity", _ENV, *_COUNTED, TUNED, OWN_ENV)
@@ -52,11 +53,17 @@ class Block(NamedTuple):
         return f"{name} ({self.allocation})" if self.allocation else name
 
 
-def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, str]:
+def facts(
+    config: RunConfig,
+    host: Mapping[str, Any],
+    end: Mapping[str, Any],
+    of_the_arm: Collection[str] = (),
+) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
     With matched settings the bytes of every exchange are part of it: that they are equal is the
     claim. Facts that a log does not have are left out; only what both runs state is compared.
+    `of_the_arm` are the fields that the study sets for the run's arm alone.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
@@ -65,6 +72,8 @@ def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) ->
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
     if config.settings == "tuned":
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
+    own = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
+    work = {k: v for k, v in work.items() if k not in of_the_arm} | own
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 
@@ -93,8 +102,17 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
 
 def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
     """The variables that were set for these runs' backend alone, each as 'NAME=value'."""
-    own = {item for one in facts for item in one.items() if item[0].startswith(OWN_ENV)}
-    return tuple(sorted(f"{name.removeprefix(OWN_ENV)}={value}" for name, value in own))
+    return _by_intent(facts, OWN_ENV)
+
+
+def own_fields(facts: Iterable[Facts]) -> tuple[str, ...]:
+    """The fields that were set for these runs' arm alone, each as 'name=value'."""
+    return _by_intent(facts, OF_THE_ARM)
+
+
+def _by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
+    own = {item for one in facts for item in one.items() if item[0].startswith(kind)}
+    return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in own))
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] = ()) -> list[str]:
@@ -106,7 +124,8 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
     for field in fields:
         if field.startswith(ignore) or field in declared:
             continue
-        unset = "unset" if field.startswith((_CODE, _MALLOC, _ENV, OWN_ENV)) else None
+        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM)
+        unset = "unset" if field.startswith(may_be_unset) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
             found.append(f"{field}: {', '.join(sorted(values))}")
@@ -116,7 +135,7 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 def against_most(runs: Iterable[Facts]) -> list[str]:
     """Per run in what its work differs from most, or ''; seeds and folders may differ by block."""
     asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
-    besides = (TUNED, OWN_ENV)
+    besides = (TUNED, OWN_ENV, OF_THE_ARM)
     work = [{k: v for k, v in one.items() if k in asked or k.startswith(besides)} for one in runs]
     usual = Counter(tuple(one.items()) for one in work).most_common(1)
     return ["; ".join(differences([own], [dict(items) for items, _ in usual])) for own in work]
@@ -182,4 +201,5 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 
 def _training(found: Facts) -> tuple[tuple[str, str], ...]:
     """The part of the facts that decides the numbers of a training."""
-    return tuple(sorted((k, v) for k, v in found.items() if k in _OF_THE_TRAINING))
+    named = ((k.removeprefix(OF_THE_ARM), v) for k, v in found.items())
+    return tuple(sorted((k, v) for k, v in named if k in _OF_THE_TRAINING))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from bench.backends.catalogue import parts
 from bench.study import stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
@@ -31,6 +32,7 @@ class Comparison:
     half_width: float | None  # ratio: 0.01 is 1 %
     blocks_for_visible_effect: int | None
     unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
+    of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
     primary: bool = False
     verdict: Verdict = "too few blocks"  # as decided, with holm_p where there is one
     holm_p: float | None = None  # None: too few blocks, or the primary comparison
@@ -39,7 +41,7 @@ class Comparison:
     @property
     def transport(self) -> str:
         """What both sides travel on, else each side's."""
-        both = (cell.partition("/")[2] for cell in (self.reference, self.candidate))
+        both = (parts(cell).transport for cell in (self.reference, self.candidate))
         return " and ".join(dict.fromkeys(both))
 
     @property
@@ -70,7 +72,7 @@ def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
-        ignore = (comparability.TUNED, comparability.OWN_ENV)
+        ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
         blocks, reasons = table.shared(a, b, ignore, what)
         missing += reasons
         rows += [_comparison(table, a, b, blocks)] if blocks else []
@@ -116,11 +118,7 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
     paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
     price = None if sd is None else stats.blocks_for_power(sd, VISIBLE_EFFECT)
-    own_a, own_b = (comparability.own_env(table.facts(p, blocks)) for p in (a, b))
-    alone = {
-        a.cell: [v for v in own_a if v not in own_b],
-        b.cell: [v for v in own_b if v not in own_a],
-    }
+    facts = {p.cell: table.facts(p, blocks) for p in (a, b)}
     return Comparison(
         reference=a.cell,
         candidate=b.cell,
@@ -132,8 +130,16 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
         paired=paired,
         half_width=None if ci95 is None else (ci95[1] / ci95[0]) ** 0.5 - 1,
         blocks_for_visible_effect=price,
-        unequal=tuple(f"{c} alone ran with {', '.join(own)}" for c, own in alone.items() if own),
+        unequal=_of_one({c: comparability.own_env(f) for c, f in facts.items()}),
+        of_one_arm=_of_one({c: comparability.own_fields(f) for c, f in facts.items()}),
     )
+
+
+def _of_one(own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What one of two cells alone had, in words."""
+    (a, own_a), (b, own_b) = own.items()
+    alone = {a: [v for v in own_a if v not in own_b], b: [v for v in own_b if v not in own_a]}
+    return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone.items() if had)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def load(folder: Path) -> Loaded:
         if isinstance(run, Unusable):
             unusable.append(run)
         else:
-            rows.append(_row(run))
+            rows.append(_row(run, study.arms))
             if run.processes is not None:
                 written = run.config.log_path if run.config else None
                 renamed = written is None or written.name != path.name
@@ -85,11 +85,12 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _row(run: Run) -> Row:
+def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
     slowest = np.asarray(run.step_seconds()).max(axis=0)
+    of_the_arm = arms.get(config.arm or "", ())
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
     median, p95, p99 = np.percentile(slowest, [50, 95, 99]).tolist()
@@ -114,7 +115,7 @@ def _row(run: Run) -> Row:
         "others_share": others_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(config, run.host, run.end),
+        "facts": comparability.facts(config, run.host, run.end, of_the_arm),
     }
 
 

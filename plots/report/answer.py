@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.backends.catalogue import facts
+from bench.backends.catalogue import facts, parts
 from bench.study import stats
 from bench.study.stats import Verdict
 from plots.analyse import coverage
@@ -37,8 +37,9 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
 
 
 def sides(reference: str, candidate: str) -> tuple[str, str]:
-    """What two cells or backends are called: by their backends where these differ."""
-    if reference.partition("/")[0] == candidate.partition("/")[0]:
+    """What two cells or backends are called: by their backends where these differ, and no arm."""
+    a, b = parts(reference), parts(candidate)
+    if a.backend == b.backend or a.arm or b.arm:
         return reference, candidate
     return facts(reference).short_label, facts(candidate).short_label
 
@@ -54,15 +55,21 @@ def sentence(c: Comparison, margin: float, tests: int) -> str:
     said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
     gain, low, high = c.gain
     price = f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
-    return said.format(
-        least=stats.MIN_BLOCKS,
-        margin=rule(margin),
-        faster=c.faster,
-        gain=f"{100 * gain:.1f} %",
-        interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
-        tests=tests,
-        price=f"{price} blocks",
-    ) + ("; in unequal environments" if c.unequal else "")
+    return "; ".join(
+        (
+            said.format(
+                least=stats.MIN_BLOCKS,
+                margin=rule(margin),
+                faster=c.faster,
+                gain=f"{100 * gain:.1f} %",
+                interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
+                tests=tests,
+                price=f"{price} blocks",
+            ),
+            *(["in unequal environments"] if c.unequal else []),
+            *c.of_one_arm,
+        )
+    )
 
 
 def label(c: Comparison) -> str:

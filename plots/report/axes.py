@@ -38,7 +38,7 @@ def transport_order(transport: str) -> tuple[int, str]:
 def in_order(cells: Iterable[str]) -> list[str]:
     """Cells as the catalogue lists them, transport by transport, then what it does not know."""
     there = set(cells)
-    known = sorted(catalogue.cells(), key=lambda cell: transport_order(cell.partition("/")[2]))
+    known = sorted(catalogue.cells(), key=lambda c: transport_order(catalogue.parts(c).transport))
     return [cell for cell in known if cell in there] + sorted(there - set(known))
 
 
@@ -46,7 +46,7 @@ def look(cell: str, cells: Sequence[str]) -> Style:
     """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
-    backend, _, transport = cell.partition("/")
+    backend, transport, _ = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
     return {
         "color": own.colour,

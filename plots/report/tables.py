@@ -98,6 +98,7 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         Column(said, key="verdict_text"),
         Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict"),
         Column("unequal", key="unequal_environments"),
+        Column("of_one_arm"),
         Column("primary"),
         Column("blocks_to_settle"),
     )

@@ -34,10 +34,11 @@ def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 def test_one_process(tmp_path: Path) -> None:
     log = tmp_path / "single.jsonl"
-    done = bench(1, *SHORT, "--threads", "2", "--log-path", str(log))
+    done = bench(1, *SHORT, "--threads", "2", "--inject-ms", "20", "--log-path", str(log))
     assert done.returncode == 0, done.stderr
     result = read_run(log)
     assert result.problem is None
+    assert min(result.step_seconds()[0]) >= 0.02, "the sleep is a part of every timed step"
     assert result.config is not None
     assert result.config.log_path == log
     assert [len(steps) for steps in result.step_seconds()] == [6]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.backends.catalogue import parts
 from bench.config import RunConfig
 from bench.record import CHECKS, SCHEMA, RunLog, append_event
 from bench.record.sealed import seal
@@ -49,10 +50,11 @@ def config(
     cell: str, world_size: int = 1, batch: int = 16, block: int | None = 0, **fields: Any
 ) -> RunConfig:
     """A run of `cell` at `batch` images per rank; 4 windows of 5 steps after 10."""
-    backend, _, transport = cell.partition("/")
+    backend, transport, arm = parts(cell)
     return RunConfig(
         backend=backend,
         transport=transport or "none",
+        arm=arm or None,
         world_size=world_size,
         block=block,
         **{"batch_per_rank": batch, "curves": ("weak",), "study": "test", **fields},

@@ -239,7 +239,7 @@ def used(data: bytes) -> dict[str, Any]:
     assert isinstance(run.exit.get("wall_s", 0), int | float)
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
-        found |= {"row": runs._row(run), "host": run.host, "workload": run.workload}
+        found |= {"row": runs._row(run, {}), "host": run.host, "workload": run.workload}
         found["processes"] = run.processes
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found

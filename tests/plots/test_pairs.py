@@ -3,10 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.backends.catalogue import CATALOGUE
 from plots.__main__ import main
+from plots.analyse.runs import load
+from plots.analyse.study import Analysis, analyse
+from plots.report.axes import look
+from tests import repeats
 from tests.bench.fourth import FOURTH
 from tests.plots import logs
 
@@ -54,3 +59,53 @@ def test_tables_figures_and_sentences_follow_the_pair(
     assert f"images/s of {second} over images/s of {first}" in figure
     assert f"{title}: {side} faster at all {points} points" in figure
     assert ("Horovod" in page + figure) == ("Horovod" in title)
+
+
+def arms(folder: Path, slow: float, more: str, **fields: object) -> tuple[Analysis, str]:
+    """A cell and an arm of it that takes `slow` times as long, analysed; and the page."""
+    cells = {"ddp/mpi": 1.0, "ddp/mpi@slow": slow}
+    for cell, slowdown in cells.items():
+        own = fields if "@" in cell else {}
+        noise = np.random.default_rng(len(cell))
+        for block in range(6):
+            run = logs.config(cell, 2, 16, block, seed=block, **own)
+            seconds = 0.1 * slowdown * np.exp(noise.normal(0, 0.002))
+            logs.write(folder / "runs" / f"{block}-{run.arm}.jsonl", run, seconds)
+    sides = 'reference = "ddp/mpi"\ncandidate = "ddp/mpi@slow"\n'
+    logs.study_toml(folder, more=sides + more)
+    assert main(["report", str(folder)]) == 0
+    return analyse(load(folder)), (folder / "report.md").read_text()
+
+
+def test_a_cell_under_two_names_is_equivalent_to_itself(tmp_path: Path) -> None:
+    found, page = arms(tmp_path, 1.0, "")
+    (compared,) = found.comparisons
+    assert (compared.verdict, compared.transport, compared.of_one_arm) == ("equivalent", "mpi", ())
+    assert "**2 ranks, 16 images per rank, mpi (weak; shipped):** equivalent within 2 %" in page
+    assert "PyTorch DDP over MPI (slow) against PyTorch DDP over MPI" in page
+    assert (found.digests[1].groups, found.digests[1].runs) == (6, 12)  # one training, bit by bit
+    assert look("ddp/mpi@slow", ["ddp/mpi@slow"])["color"] != look("ddp/mpi", [])["color"]
+
+
+def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) -> None:
+    found, page = arms(tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0)
+    (compared,) = found.comparisons
+    assert (compared.verdict, compared.faster) == ("different", "ddp/mpi")
+    assert compared.gain[0] == pytest.approx(0.2, abs=0.01)
+    said = "ddp/mpi@slow alone ran with inject_ms=20.0"
+    assert compared.of_one_arm == (said,)
+    assert said in page
+    assert said in (tmp_path / "figures" / "ratio.svg").read_text()
+    one = repeats.told(tmp_path)
+    assert (one.called, one.inject_ms, one.seed) == (True, 20.0, 1)
+    assert (one.ratio, one.step_ms) == pytest.approx((1 / 1.2, 100), rel=0.01)
+    assert repeats.sleep_ms([one]) == pytest.approx(300 * one.half_width, abs=1)
+    counted = repeats.count([one] * 20, [one] * 17)
+    assert counted[0] == "equal arms called different: 20 of 20 (bar: at most 3)"
+    assert counted[1] == "slowdown found: 17 of 17 (bar: at least 15)"
+
+
+def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -> None:
+    found, _ = arms(tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0, momentum=0.5)
+    assert not found.comparisons
+    assert "no usable run of ddp/mpi" in found.not_compared[0].reason

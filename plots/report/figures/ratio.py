@@ -41,7 +41,8 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows)}"
-    caption(a, figure, title, subtitle, [], found, frame)
+    notes = [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
+    caption(a, figure, title, subtitle, notes, found, frame)
     return figure
 
 

@@ -144,6 +144,28 @@ BAD = [
         "[variants.a]\nthreads = 1",
         "variants has 'a' alone; add another, or write its fields in [run]",
     ),
+    (
+        "cells",
+        'cells = ["ddp/mpi", "ddp/mpi@Again"]',
+        "cells: 'ddp/mpi@Again' ends in the name of an arm, which also names logs; "
+        "use lower-case letters, digits, '-' and '_', at most 64",
+    ),
+    (
+        "cells",
+        'cells = ["single", "single@again"]',
+        "cells: 'single@again': the baseline has no arms; write 'single'",
+    ),
+    (
+        "cells",
+        'cells = ["ddp/mpi", "ddp/mpi@again"]',
+        "cells: '@again' is compared with nothing; "
+        "name it in reference or candidate, or leave it out",
+    ),
+    (
+        "nesterov",
+        "[arms.slow]\ninject_ms = 5.0",
+        "[arms.slow] has no effect, no cell ends in '@slow'; list one, or drop the table",
+    ),
     ("seed", "seed = ", "Invalid value (at line 7, column 8)"),
 ]
 # a line of [run], and what the first run that is planned says of it
@@ -166,6 +188,15 @@ BAD_RUNS = [
         'precision = "half"',
         "run.precision='half': Input should be 'float32', 'tf32', 'float64', 'bf16-mixed' "
         "or 'bf16'",
+    ),
+    (
+        "loader_only = true\ninject_ms = 5.0",
+        "run.inject_ms=5.0 has no place with loader_only, which trains nothing; leave it out",
+    ),
+    (
+        'device = "cuda"\ninject_ms = 5.0',
+        "run.inject_ms=5.0 has no place with run.device=cuda, which computes on while the host "
+        "sleeps; leave it out",
     ),
     (
         "cycle_ms = 1.0",
@@ -235,8 +266,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (batch, demo, local, local-transports, precision, "
-        "smoke, strong, weak) "
+        "'locl' is neither a shipped study (aa, batch, demo, injected, local, local-transports, "
+        "precision, smoke, strong, weak) "
         "nor the path of a .toml file; did you mean 'local'?"
     )
 
@@ -260,6 +291,31 @@ def test_a_study_names_what_it_compares(tmp_path: Path) -> None:
     assert small(tmp_path, cells=two).pairs == [("ddp/gloo", "ddp/mpi")]
     absent = cells + '\nreference = "ddp/gloo"\ncandidate = "horovod/gloo"'
     assert small(tmp_path, cells=absent).pairs == []
+
+
+ARMS = """
+cells = ["ddp/mpi", "ddp/gloo", "ddp/mpi@slow", "ddp/gloo@slow"]
+candidate = "ddp@slow"
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ("[arms.slow]\nthreads = 'two'", r"arms.slow.threads='two' is of another kind than the"),
+        ("[arms.slow]\nseed = 3", r"arms.slow.seed=3: the plan sets seed of each run"),
+        ("[run]\narm = 'slow'", r"run.arm='slow': the plan .*list it in cells, as in 'ddp/mpi@ag"),
+        (
+            "[arms.slow]\nthreads = 2\n[variants.a]\n[variants.b]\nthreads = 3",
+            r"arms.slow.threads is set by variants too; leave it out of one of them",
+        ),
+        ("[arms.slow]\ninject_ms = -1.0", r"run.inject_ms=-1.0: .* \(at ddp-.*-slow-w1-b8\)"),
+    ],
+)
+def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str) -> None:
+    text = SMALL.partition("[run]")[0]
+    with pytest.raises(UsageError, match=rule):
+        read_study(write(tmp_path, f"{text}{lines}\n", cells=ARMS))
 
 
 @pytest.mark.parametrize(

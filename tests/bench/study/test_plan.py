@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.backends.catalogue import CATALOGUE
-from bench.config import Curve
+from bench.config import Curve, parse_argv
 from bench.study.files import read_study
 from bench.study.plan import Point, Run, plan, points
 from slurm.load import find_study
@@ -163,3 +163,17 @@ def test_a_backend_of_ones_own_is_planned_against_another(
     runs = [r for r in flat(plan(study, 1, RUNS)) if r.point.cell == "fourth/gloo"]
     found = {(r.config.cell, r.config.world_size) for r in runs}
     assert found == {("fourth/gloo", 1), ("fourth/gloo", 2)}
+
+
+def test_an_arm_is_a_cell_again_with_fields_of_its_own(tmp_path: Path) -> None:
+    cells = 'cells = ["ddp/mpi", "ddp/gloo", "ddp/mpi@slow"]\ncandidate = "ddp@slow"'
+    text = f"{SMALL}[arms.slow]\ninject_ms = 5.0\nwindows = 3\n"
+    study = read_study(write(tmp_path, text, cells=cells))
+    assert study.pairs == [("ddp/mpi", "ddp/mpi@slow")]
+    runs = {run.point.name: run.config for run in plan(study, 1, RUNS)[0]}
+    slow, plain = runs["ddp-mpi-slow-w2-b8"], runs["ddp-mpi-w2-b8"]
+    assert (slow.cell, slow.inject_ms, slow.windows) == ("ddp/mpi@slow", 5.0, 3)
+    same = {"arm": None, "inject_ms": 0.0, "windows": 2}
+    same |= {"position": plain.position, "log_path": plain.log_path}
+    assert slow.model_copy(update=same) == plain
+    assert parse_argv(slow.to_argv()) == slow

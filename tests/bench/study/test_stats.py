@@ -158,13 +158,21 @@ def test_power_matches_what_the_study_design_assumes() -> None:
     assert stats.power_difference(sd, 0.0, 8) == pytest.approx(0.05, abs=1e-9)
 
 
-def test_power_of_equivalence_by_simulation() -> None:
-    n, repeats, sd = 10, 4000, 0.02
-    d = noise(3, (repeats, n), sd)
+@pytest.mark.parametrize(("sd", "n", "effect"), [(0.02, 10, 0.0), (0.03, 8, 0.0), (0.012, 6, 0.01)])
+def test_power_of_equivalence_by_simulation(sd: float, n: int, effect: float) -> None:
+    repeats = 20_000
+    d = effect + noise(3, (repeats, n), sd)
     half = scipy_stats.t.ppf(0.95, n - 1) * d.std(axis=1, ddof=1) / math.sqrt(n)
     inside = np.mean(np.abs(d.mean(axis=1)) + half <= math.log(1.02))
-    tolerance = binomial_tolerance(0.8, repeats) + 0.01
-    assert stats.power_equivalence(sd, 0.0, 0.02, n) == pytest.approx(inside, abs=tolerance)
+    tolerance = binomial_tolerance(inside, repeats)
+    assert stats.power_equivalence(sd, effect, 0.02, n) == pytest.approx(inside, abs=tolerance)
+
+
+def test_power_of_equivalence_is_the_published_one() -> None:
+    """PowerTOST: power.TOST(CV = 0.3, theta0 = 0.95, n = 40) in two periods is 0.815845."""
+    error = math.sqrt(math.log(1 + 0.3**2) * 2 / 40)
+    found = stats.power_tost(math.log(1.25) / error, math.log(0.95) / error, 38)
+    assert found == pytest.approx(0.815845, abs=5e-7)
 
 
 def test_blocks_needed_is_the_smallest_number() -> None:

@@ -1,0 +1,113 @@
+"""What simulated studies say of the statistics: coverage, looks, power and half-widths."""
+
+from __future__ import annotations
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from plots.analyse.simulation import BLOCKS, WITHIN, Simulation
+from plots.report.figures.style import GREY, GUIDE, STYLE, name_rows
+from plots.report.format import percent, rule
+
+_COLOURS = dict(zip(BLOCKS, ("#E69F00", "#0072B2", "#000000"), strict=True))
+_MARKERS = dict(zip(BLOCKS, ("o", "s", "D"), strict=True))
+
+
+def draw(s: Simulation) -> Figure:
+    """One panel for each promise."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 8.2))
+        panels = figure.subplots(2, 2)
+        _coverage(panels[0, 0], s)
+        _looks(panels[0, 1], s)
+        _power(panels[1, 0], s)
+        _half_width(panels[1, 1], s)
+        figure.suptitle(
+            f"Simulated, not measured: {s.studies:,} studies a mark (seed {s.seed})",
+            x=0.01,
+            ha="left",
+            fontweight="bold",
+        )
+        m = s.measured
+        figure.supxlabel(
+            f"Noise from {m.comparisons} measured comparisons: paired sd {percent(m.paired_sd)}, "
+            f"single ones {percent(m.lowest_sd)} to {percent(m.highest_sd)}; what the runs of a "
+            f"block share: sd {percent(m.block_sd)}.",
+            x=0.01,
+            ha="left",
+            fontsize=7,
+            color=GREY,
+        )
+        return figure
+
+
+def _coverage(ax: Axes, s: Simulation) -> None:
+    names = list(dict.fromkeys(c.noise for c in s.coverage))
+    ax.axvspan(93, 97, color="#009E73", alpha=0.15, linewidth=0)
+    ax.axvline(95, **GUIDE)
+    for n in BLOCKS:
+        at = [100 * c.coverage for c in s.coverage if c.blocks == n]
+        ax.plot(at, range(len(names)), ls="none", label=f"{n} blocks", **_mark(n))
+    name_rows(ax, names, fontsize=8)
+    ax.set_xlabel("95 % intervals that hold the truth (%)")
+    ax.set_title("Coverage; shaded: 93 to 97 %", fontsize=9)
+    ax.legend(fontsize=8, loc="upper left")
+
+
+def _looks(ax: Axes, s: Simulation) -> None:
+    found = [x for x in s.looks if x.noise == s.looks[0].noise]
+    at: dict[tuple[int, ...], int] = {}
+    for x in found:
+        row = at.setdefault(x.looks, len(at))
+        colour = "#0072B2" if x.corrected or len(x.looks) == 1 else "#E69F00"
+        side = 0.0 if len(x.looks) == 1 else 0.17 if x.corrected else -0.17
+        ax.barh(row + side, 100 * x.called, height=0.3, color=colour)
+        text = f"{100 * x.called:.1f} %, each look at {x.level:.4f}"
+        ax.annotate(text, (max(5, 100 * x.called) + 0.2, row + side), va="center", fontsize=8)
+    ax.axvline(5, **GUIDE)
+    name_rows(ax, [f"looks at\n{', '.join(map(str, looks))}" for looks in at], fontsize=8)
+    ax.set_xlim(0, 17)
+    ax.set_xlabel("equal arms called different (%)")
+    ax.set_title("A/A: every look at 5 % (orange), at the level of its plan (blue)", fontsize=9)
+
+
+def _power(ax: Axes, s: Simulation) -> None:
+    sd = s.measured.paired_sd
+    for n in BLOCKS:
+        for verdict, style in (("different", "-"), ("equivalent", "--")):
+            found = [
+                p
+                for p in s.power
+                if (p.verdict, p.sd, p.blocks) == (verdict, sd, n)
+                and (p.margin is None or p.effect == 0)
+            ]
+            at = [100 * (p.effect if p.margin is None else p.margin) for p in found]
+            ax.plot(at, [p.theory for p in found], style, color=_COLOURS[n], lw=1.2)
+            label = f"{n} blocks" if verdict == "different" else None
+            simulated = [p.simulated for p in found]
+            ax.plot(at, simulated, ls="none", label=label, **_mark(n))
+    ax.set_ylim(0, 1.03)
+    ax.set_xlabel("true difference (solid), or margin of truly equal arms (dashed), %")
+    ax.set_ylabel("share of studies that find it")
+    ax.set_title(f"Power at a paired sd of {percent(sd)}; lines: theory", fontsize=9)
+    ax.legend(fontsize=8, loc="lower right")
+
+
+def _half_width(ax: Axes, s: Simulation) -> None:
+    ax.axhspan(1 - WITHIN, 1 + WITHIN, color="#009E73", alpha=0.15, linewidth=0)
+    ax.axhline(1, **GUIDE)
+    for i, w in enumerate(s.half_width):
+        ends = [[w.median - w.tenth], [w.ninetieth - w.median]]
+        ax.errorbar([i], [w.median], yerr=ends, capsize=4, **_mark(w.blocks))
+        text = f"{100 * w.as_promised:.0f} % within {rule(WITHIN)}"
+        ax.annotate(text, (i, w.ninetieth + 0.03), ha="center", fontsize=8)
+    ax.set_xticks(range(len(BLOCKS)), [f"{n} blocks" for n in BLOCKS])
+    ax.set_xlim(-0.6, len(BLOCKS) - 0.4)
+    ax.set_ylim(0, 1.9)
+    ax.set_ylabel("half-width, realised over promised")
+    ax.set_title("Half-width: median, and the middle 80 % of studies", fontsize=9)
+
+
+def _mark(n: int) -> dict[str, object]:
+    return {"marker": _MARKERS[n], "color": _COLOURS[n], "markersize": 4.5}

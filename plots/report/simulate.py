@@ -1,0 +1,44 @@
+"""Simulate studies with the noise of measured ones, and write what the statistics kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from bench.config import UsageError
+from bench.study.disk import write_whole
+from bench.study.stats import MIN_BLOCKS
+from plots.analyse.runs import load
+from plots.analyse.simulation import measured, simulate
+from plots.analyse.study import analyse
+from plots.report import figures
+from plots.report.figures.simulation import draw
+
+TABLES = ("coverage", "looks", "power", "half_width")
+
+
+def make(folders: Sequence[Path], out: Path) -> list[str]:
+    """Write simulation.json, a CSV for each table and a figure into `out`; returns the bars.
+
+    Raises UsageError where no comparison of the folders has blocks enough for a verdict.
+    """
+    studies = [analyse(loaded) for folder in folders if not (loaded := load(folder)).runs.empty]
+    if not any(c.paired.n >= MIN_BLOCKS for a in studies for c in a.comparisons):
+        named = ", ".join(map(str, folders))
+        raise UsageError(f"{named}: no comparison of {MIN_BLOCKS} blocks; name studies that have")
+    found = simulate(measured(studies))
+    out.mkdir(parents=True, exist_ok=True)
+    written = asdict(found)
+    head = {"simulated": True, "noise_of": [a.loaded.study.name for a in studies]}
+    write_whole(out / "simulation.json", json.dumps({**head, **written}, indent=1) + "\n")
+    for name in TABLES:
+        frame = pd.DataFrame(written[name])
+        write_whole(out / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+    figures.save({"simulation": draw(found)}, out / "figures")
+    said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
+    enough = f"a half-width is as promised in 80 % of studies from {found.enough_blocks} blocks on"
+    return [f"{found.studies:,} simulated studies a row, seed {found.seed}", *said, enough]

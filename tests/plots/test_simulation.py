@@ -1,0 +1,79 @@
+"""Simulated studies: the same statistics as reports use, and what they promise is kept."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.study import stats
+from plots.__main__ import main
+from plots.analyse import simulation
+from plots.analyse.simulation import Measured, outcomes, simulate
+
+ROOT = Path(__file__).parents[2]
+MEASURED = Measured(
+    comparisons=1,
+    freedom=5,
+    paired_sd=0.05,
+    lowest_sd=0.02,
+    highest_sd=0.1,
+    run_sd=0.035,
+    block_sd=0.1,
+    residuals=(-1.5, -0.5, 0.0, 0.5, 1.5),
+)
+
+
+@pytest.mark.parametrize("n", simulation.BLOCKS)
+def test_many_studies_at_once_are_as_one_by_one(n: int) -> None:
+    random = np.random.default_rng(n)
+    d = random.normal(0.02, 1, (200, n)) * random.uniform(0.001, 0.06, (200, 1))
+    found = outcomes(d)
+    verdicts = set()
+    for i, ratios in enumerate(np.exp(d)):
+        one = stats.paired_ratio(numerator=ratios.tolist(), denominator=[1.0] * n)
+        halves = [found.half(level)[i] for level in (0.05, 0.1)]
+        ends = [np.exp(found.mean[i] + s * half) for half in halves for s in (-1, 1)]
+        assert [*(one.ci95 or ()), *(one.ci90 or ())] == pytest.approx(ends, rel=1e-12)
+        assert found.differ(0.02)[i] == ((one.t_p or 0) < 0.02)
+        verdict = stats.decide(one, 0.02)
+        assert found.differ()[i] == (verdict in ("different", "small difference"))
+        assert found.equivalent(0.02)[i] == (verdict in ("equivalent", "small difference"))
+        verdicts.add(verdict)
+    assert len(verdicts) >= 3
+
+
+def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
+    folder = ROOT / "results" / "local"
+    assert main(["simulate", str(folder), "--out", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "simulation.json").read_text())
+    compared = json.loads((folder / "summary.json").read_text())["comparisons"]
+    squares = sum((c["n"] - 1) * c["sd_log"] ** 2 for c in compared)
+    freedom = sum(c["n"] - 1 for c in compared)
+    noise = found["measured"]
+    assert (found["simulated"], found["noise_of"]) == (True, ["local"])
+    assert noise["paired_sd"] == pytest.approx((squares / freedom) ** 0.5, rel=1e-9)
+    assert noise["lowest_sd"] == pytest.approx(min(c["sd_log"] for c in compared), rel=1e-9)
+    assert np.std(noise["residuals"]) == pytest.approx(1)
+    assert (tmp_path / "figures" / "simulation.svg").is_file()
+    assert (tmp_path / "power.csv").read_text().startswith("verdict,sd,blocks,effect,margin,")
+
+
+def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
+    found = simulate(MEASURED, studies=2000, seed=1)
+    assert found == simulate(MEASURED, studies=2000, seed=1)
+    coverage = {(c.noise, c.blocks): c.coverage for c in found.coverage}
+    assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.015)
+    assert coverage["stragglers in one arm alone", 6] < 0.9  # 84 % in another simulation
+    called = {(x.noise, x.looks, x.corrected): x.called for x in found.looks}
+    assert called["normal, as measured", (6, 8, 12), False] == pytest.approx(0.10, abs=0.02)
+    assert called["normal, as measured", (6, 8, 12), True] == pytest.approx(0.05, abs=0.015)
+    assert max(abs(p.simulated - p.theory) for p in found.power) < 0.05
+    assert found.enough_blocks == 11
+    met = {bar.what: bar.met for bar in found.bars}
+    assert [m for what, m in met.items() if "half-width" in what] == [False, False, True]
+
+
+def test_a_folder_without_enough_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", str(ROOT / "results" / "bf16"), "--out", "/nowhere"]) == 2
+    assert "no comparison of 6 blocks; name studies that have" in capsys.readouterr().err

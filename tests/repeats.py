@@ -1,0 +1,123 @@
+"""Many short studies of the instrument itself, really run: equal arms, then a known slowdown.
+
+python -m tests.repeats --results results/mine/repeats: `aa` again and again, each with a seed of
+its own, then `injected` with a sleep of three half-widths of those. Counts the verdicts, every
+study's; the same command goes on where it was stopped. Wants a quiet machine, for hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomlkit
+
+ROOT = Path(__file__).parents[1]
+CALLED = ("different", "small difference")
+TIMES = 3  # half-widths that are injected
+MOST_FALSE, LEAST_FOUND = 0.15, 0.9  # of the studies: 3 and 18 of 20
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one study's report says of its one comparison."""
+
+    study: str
+    verdict: str
+    ratio: float  # of images/s, the second arm's over the first's
+    half_width: float  # relative
+    step_ms: float  # of the first arm
+    inject_ms: float
+    seed: int
+
+    @property
+    def called(self) -> bool:
+        return self.verdict in CALLED
+
+
+def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
+    """A study file like the shipped one of this kind, with a name and a seed of its own."""
+    text = tomlkit.parse((ROOT / "slurm/studies" / f"{kind}.toml").read_text())
+    text["name"], text["seed"] = f"{kind}-{index:02d}", 1000 * index
+    if inject_ms:
+        text["arms"] = {"slow": {"inject_ms": inject_ms}}
+    path = results / "studies" / f"{kind}-{index:02d}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(tomlkit.dumps(text))
+    return path
+
+
+def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
+    """Run what is missing of a study, and read its report; raises where either fails."""
+    words = ["slurm", "run", str(path.resolve()), "--results", str(results), *blocks]
+    for command in (words, ["plots", "report", str(results / path.stem)]):
+        subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
+    return told(results / path.stem)
+
+
+def told(folder: Path) -> Told:
+    """The answer in a study's folder."""
+    summary = json.loads((folder / "summary.json").read_text())
+    study = tomlkit.parse((folder / "study.toml").read_text()).unwrap()
+    (compared,) = summary["comparisons"]
+    (first,) = [
+        row["step_seconds"]["value"]
+        for row in summary["throughput"]
+        if row["cell"] == compared["reference"]
+    ]
+    return Told(
+        study=study["name"],
+        verdict=compared["verdict"],
+        ratio=compared["ratio"],
+        half_width=compared["half_width_ratio"],
+        step_ms=1000 * first,
+        inject_ms=study.get("arms", {}).get("slow", {}).get("inject_ms", 0.0),
+        seed=study["seed"],
+    )
+
+
+def sleep_ms(equal: Sequence[Told]) -> float:
+    """Three half-widths of a step, by the medians of the studies of equal arms."""
+    half = statistics.median(one.half_width for one in equal)
+    return round(TIMES * half * statistics.median(one.step_ms for one in equal), 1)
+
+
+def count(equal: Sequence[Told], injected: Sequence[Told]) -> list[str]:
+    """The two counts beside their bars."""
+    false = sum(one.called for one in equal)
+    found = sum(one.called and one.ratio < 1 for one in injected)
+    most, least = int(MOST_FALSE * len(equal)), round(LEAST_FOUND * len(injected))
+    return [
+        f"equal arms called different: {false} of {len(equal)} (bar: at most {most})",
+        f"slowdown found: {found} of {len(injected)} (bar: at least {least})",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--studies", type=int, default=20, help="of each kind")
+    parser.add_argument("--blocks", help="of each study, instead of the shipped number")
+    asked = parser.parse_args()
+    blocks = ["--blocks", asked.blocks] if asked.blocks else []
+    results = asked.results.resolve()
+    every = range(1, asked.studies + 1)
+    equal = [run(study("aa", i, results, 0.0), results, blocks) for i in every]
+    sleep = sleep_ms(equal)
+    injected = [run(study("injected", i, results, sleep), results, blocks) for i in every]
+    with (results / "repeats.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(Told.__annotations__))
+        table.writeheader()
+        table.writerows(vars(one) for one in (*equal, *injected))
+    print("\n".join(count(equal, injected)))
+
+
+if __name__ == "__main__":
+    main()
