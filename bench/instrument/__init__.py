@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
 
 class Observer:
     """Watches nothing; override what is to be watched. What that costs is part of the step."""
 
     def step_begin(self, step: int) -> None:
         """Before the batch is asked for; `step` counts from 0, warm-up included."""
+
+    def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """The batch is on the device, and no gradient of the step before is left."""
 
     def forward_done(self) -> None:
         """The loss of a micro-batch is there."""

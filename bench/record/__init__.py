@@ -8,6 +8,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   4  end and exit have sha256, so that a later change shows; end has the check loss_bounded; no
      line is empty; every line is strict JSON: a number that is not finite is the string "nan",
      "inf" or "-inf"
+  5  end has the check parity and what it found: the gradients that a step exchanged against the
+     mean of those that each rank has alone (bench/instrument/parity.py)
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -52,8 +54,8 @@ from bench.record.sealed import Line, append, changed, lines_of
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 4
-READABLE = (1, 2, 3, 4)
+SCHEMA = 5
+READABLE = (1, 2, 3, 4, 5)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

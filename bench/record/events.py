@@ -96,6 +96,16 @@ class Error(TypedDict):
     type: NotRequired[Text]
 
 
+class Parity(TypedDict):
+    """One step's exchanged gradients against the mean of the ranks' own; largest difference."""
+
+    step: Count
+    elements: Count
+    relative_difference: Number | Literal["inf"]
+    allowed: Number | Literal["inf"]
+    holds: bool
+
+
 class End(TypedDict):
     event: Literal["end"]
     status: str
@@ -107,6 +117,7 @@ class End(TypedDict):
     last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
     exchange_bytes: NotRequired[list[Count]]
+    parity: NotRequired[list[Parity]]
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
     sha256: NotRequired[Sha256]
