@@ -36,6 +36,10 @@ def main(argv: list[str]) -> int:
         from bench.tools.parity import main as parity
 
         return parity(argv[1:])
+    if argv[:1] == ["collectives"]:
+        from bench.tools.collectives.command import main as collectives
+
+        return collectives(argv[1:])
     return start(partial(parse_argv, argv), opening, _training)
 
 

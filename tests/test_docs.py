@@ -18,6 +18,7 @@ import plots.__main__
 import slurm.__main__
 from bench.config import parse_argv
 from bench.tools import parity
+from bench.tools.collectives import command as collectives
 from bench.tools.doctor import options
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +113,7 @@ def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
     tools: dict[str, Any] = {
         "doctor": options.parse,
         "parity": parity.parse,
+        "collectives": collectives.parse,
     }
     for words in lines(page, "bench"):
         if (parse := tools.get(words[0])) is None:

@@ -28,6 +28,7 @@ class BackendFacts:
     label: str  # in a title
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
+    collectives: str = ""  # module:Class, a bench.backends.collectives.Collectives; none if alone
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     # (field, value) -> why it cannot do that, and the way out
@@ -62,6 +63,7 @@ _ROWS = (
         label="PyTorch DDP",
         short_label="DDP",
         implementation="bench.backends.ddp:Ddp",
+        collectives="bench.backends.collectives:OfTorch",
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
         packages=("torch",),
@@ -80,6 +82,7 @@ _ROWS = (
         label="Horovod",
         short_label="Horovod",
         implementation="bench.backends.hvd:Horovod",
+        collectives="bench.backends.collectives:OfHorovod",
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
         refused={
@@ -103,6 +106,7 @@ _ROWS = (
     ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
+PLAIN = "mpi4py"  # MPI without a framework: collectives can be timed, nothing can be trained
 REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
 
 
@@ -140,6 +144,8 @@ def interface_variables() -> tuple[str, ...]:
 
 def label(cell: str) -> str:
     """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI' for 'ddp/mpi'."""
+    if cell == PLAIN:
+        return f"{_TRANSPORTS['mpi']} ({PLAIN})"
     transport = cell.partition("/")[2]
     over = f" over {_TRANSPORTS.get(transport, transport)}" if transport else ""
     return facts(cell).label + over
