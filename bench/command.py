@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
@@ -22,6 +24,8 @@ from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
 from bench.streams import say
 
+Run = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
+
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 ok, 1 failed, 2 wrong input, 128 + n ended by signal n."""
@@ -29,11 +33,32 @@ def main(argv: list[str]) -> int:
         from bench.tools.doctor.command import main as doctor
 
         return doctor(argv[1:])
+    if argv[:1] == ["parity"]:
+        from bench.tools.parity import main as parity
+
+        return parity(argv[1:])
+    if argv[:1] == ["collectives"]:
+        from bench.tools.collectives.command import main as collectives
+
+        return collectives(argv[1:])
+    return start(partial(parse_argv, argv), opening, _training)
+
+
+def _training() -> Run:
+    from bench.run import run
+
+    return run
+
+
+def start(
+    read: Callable[[], RunConfig], say_what: Callable[[RunConfig], str], load: Callable[[], Run]
+) -> int:
+    """Read the input and run what `load` gives, which may load torch; the exit status of `main`."""
     rank, launch = 0, None
     try:
         launch = launching.discover(os.environ)
         rank = launch.rank
-        config = parse_argv(argv)
+        config = read()
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
@@ -47,10 +72,12 @@ def main(argv: list[str]) -> int:
         if launch is not None and launch.size > 1:
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
-    return _live(config, launch, log)
+    return _live(config, launch, log, say_what(config), load)
 
 
-def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
+def _live(
+    config: RunConfig, launch: launching.Launch, log: RunLog, what: str, load: Callable[[], Run]
+) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config.windows))
     board = Board(_board_folder(config, launch), config, launch)
@@ -59,14 +86,12 @@ def _live(config: RunConfig, launch: launching.Launch, log: RunLog) -> int:
     ending = Ending(config, launch.rank, log, pulse, board, launcher)
     try:
         if launch.rank == 0:
-            say(opening(config))
+            say(what)
         on_interrupt(ending.told)
         ending.guard_exit()
         limit = config.stall_timeout_s
         Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
-        # loads torch: after the threads are set and the input is known to be good
-        from bench.run import run
-
+        run = load()  # torch: after the threads are set and the input is known to be good
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)

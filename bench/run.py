@@ -12,7 +12,9 @@ from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
+from bench.instrument import Observers
 from bench.instrument.inject import Sleep
+from bench.instrument.parity import Parity
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -50,8 +52,10 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    observer = Sleep(config.inject_ms / 1000) if config.inject_ms else None
-    loop = None if config.loader_only else Loop(config, backend, network, samples, observer)
+    parity = Parity(config, backend, network)
+    slowed = [Sleep(config.inject_ms / 1000)] if config.inject_ms else []
+    watching = Observers(parity, *slowed)
+    loop = None if config.loader_only else Loop(config, backend, network, samples, watching)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
@@ -62,7 +66,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
         more: dict[str, Any] = check_training(loop, backend, config, network, images.classes)
+        more["checks"]["parity"] = parity.holds
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
+        facts["parity"] = parity.record()
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
@@ -70,7 +76,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
-    del step, loop  # they hold the wrapped model, which must be gone before its process group
+    # they hold the wrapped model, which must be gone before its process group
+    del step, loop, parity, watching
     backend.close()
     return pulse.passed
 

@@ -93,6 +93,22 @@ def simulate(
         typer.echo(line)
 
 
+def collectives(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="one log of each cell")],
+    out: Annotated[Path, typer.Option(help="folder to write to")] = Path(),
+) -> None:
+    """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
+    from bench.study.collectives import read
+    from plots.report.figures import collectives as figure
+    from plots.report.figures import save
+
+    found = {(m.cell, m.ranks): m for m in map(read, logs)}
+    if len(found) < len(logs):
+        raise UsageError(f"{len(logs)} logs of {len(found)} cells; give one of each")
+    for path in save({"collectives": figure.draw(list(found.values()))}, out):
+        typer.echo(path)
+
+
 def _require(folder: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")

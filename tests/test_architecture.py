@@ -29,6 +29,7 @@ ONLY_IN = {
         "bench/tools/doctor/probe.py",
     },
     "mpi4py": {
+        "bench/backends/collectives.py",
         "bench/backends/mpi_group.py",
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",

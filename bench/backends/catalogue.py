@@ -42,6 +42,7 @@ class BackendFacts:
     label: str  # in a title
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
+    collectives: str = ""  # module:Class, a bench.backends.collectives.Collectives; none if alone
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     # (field, value) -> why it cannot do that, and the way out
@@ -77,6 +78,7 @@ _ROWS = (
         label="PyTorch DDP",
         short_label="DDP",
         implementation="bench.backends.ddp:Ddp",
+        collectives="bench.backends.collectives:OfTorch",
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("bucket_mib",)},
         packages=("torch",),
@@ -96,6 +98,7 @@ _ROWS = (
         label="Horovod",
         short_label="Horovod",
         implementation="bench.backends.hvd:Horovod",
+        collectives="bench.backends.collectives:OfHorovod",
         transports=("mpi", "gloo", "nccl"),
         knobs={"matched": ("bucket_mib",), "tuned": ("fusion_mib", "cycle_ms")},
         refused={
@@ -123,6 +126,7 @@ CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 # Libraries that each backend brings of its own: two compared runs differ in them by intent, and the
 # version of the package that holds one is compared anyway.
 BUNDLED = ("gloo",)
+PLAIN = "mpi4py"  # MPI without a framework: collectives can be timed, nothing can be trained
 REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
 
 
@@ -167,12 +171,14 @@ def interface_variables() -> tuple[str, ...]:
 
 def gloo(cell: str, versions: Mapping[str, str]) -> str:
     """Which Gloo carries a cell's gradients, '' for none: 'bundled with torch 2.13.0'."""
-    package = facts(cell).gloo_of if cell.partition("/")[2] == "gloo" else ""
+    package = facts(cell).gloo_of if parts(cell).transport == "gloo" else ""
     return f"bundled with {package} {versions.get(package, '(unknown)')}" if package else ""
 
 
 def label(cell: str) -> str:
     """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI (again)' for 'ddp/mpi@again'."""
+    if cell == PLAIN:
+        return f"{_TRANSPORTS['mpi']} ({PLAIN})"
     _, transport, arm = parts(cell)
     over = f" over {_TRANSPORTS.get(transport, transport)}" if transport else ""
     return f"{facts(cell).label}{over}{arm and f' ({arm})'}"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
 
 class Observer:
     """Watches nothing; override what is to be watched. What that costs is part of the step."""
 
     def step_begin(self, step: int) -> None:
         """Before the batch is asked for; `step` counts from 0, warm-up included."""
+
+    def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        """The batch is on the device, and no gradient of the step before is left."""
 
     def forward_done(self) -> None:
         """The loss of a micro-batch is there."""
@@ -20,3 +28,34 @@ class Observer:
 
     def step_end(self) -> None:
         """The parameters are updated."""
+
+
+class Observers(Observer):
+    """Several observers of one step, told of everything in their order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def step_begin(self, step: int) -> None:
+        for observer in self._observers:
+            observer.step_begin(step)
+
+    def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        for observer in self._observers:
+            observer.batch_ready(images, labels)
+
+    def forward_done(self) -> None:
+        for observer in self._observers:
+            observer.forward_done()
+
+    def backward_done(self) -> None:
+        for observer in self._observers:
+            observer.backward_done()
+
+    def gradients_ready(self) -> None:
+        for observer in self._observers:
+            observer.gradients_ready()
+
+    def step_end(self) -> None:
+        for observer in self._observers:
+            observer.step_end()

@@ -10,6 +10,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      "inf" or "-inf"
   5  host has malloc: how the C library holds freed memory; over Gloo, versions names its build;
      ranks and end have the node's busy and idle clock ticks, the rank's own, and its cores' clock
+  5  end has the check parity and what it found: the gradients that a step exchanged against the
+     mean of those that each rank has alone (bench/instrument/parity.py)
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

@@ -102,6 +102,16 @@ class Error(TypedDict):
     type: NotRequired[Text]
 
 
+class Parity(TypedDict):
+    """One step's exchanged gradients against the mean of the ranks' own; largest difference."""
+
+    step: Count
+    elements: Count
+    relative_difference: Number | Literal["inf"]
+    allowed: Number | Literal["inf"]
+    holds: bool
+
+
 class End(TypedDict):
     event: Literal["end"]
     status: str
@@ -119,6 +129,7 @@ class End(TypedDict):
     idle_jiffies: NotRequired[list[Count | None]]
     own_jiffies: NotRequired[list[Count]]
     cpu_mhz: NotRequired[list[Number | None]]
+    parity: NotRequired[list[Parity]]
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
     sha256: NotRequired[Sha256]

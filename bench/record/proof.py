@@ -8,8 +8,11 @@ from typing import Any
 from bench.config import RunConfig
 
 # what an `end` must have found true
-CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded")
-_FIRST_SCHEMA = {"loss_bounded": 4}  # that demands the check; the others are as old as the log
+CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
+_FIRST_SCHEMA = {
+    "loss_bounded": 4,
+    "parity": 5,
+}  # that demands the check; the others are as old as the log
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
 # nothing lies between but the reading of the clock: at most 2.4e-5 of 934 windows measured on a

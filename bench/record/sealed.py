@@ -21,7 +21,7 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
     """Write one line at the file's end, on a line of its own even after a torn one."""
     size = os.fstat(fd).st_size
     torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
-    text = json.dumps(_finite({"event": event, **fields}), allow_nan=False)
+    text = json.dumps(finite({"event": event, **fields}), allow_nan=False)
     line = b"\n" * torn + text.encode() + b"\n"
     if event in SEALED:
         before = bytearray()  # what this rank and others have written so far
@@ -41,15 +41,15 @@ def seal(before: bytes | bytearray, line: bytes) -> bytes:
     return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {key: _finite(one) for key, one in value.items()}
+            return {key: finite(one) for key, one in value.items()}
         case list() | tuple():
-            return [_finite(one) for one in value]
+            return [finite(one) for one in value]
     return value
 
 

@@ -58,6 +58,7 @@ class Loop:
         for group in self.session.optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
         self.session.zero_grad()
+        self._observer.batch_ready(images, labels)
         backward = self._accumulate if self._config.accumulate > 1 else self._backward
         loss = backward(images, labels)
         if not self._steps and not self._config.unused_parameters:

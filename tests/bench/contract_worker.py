@@ -101,11 +101,11 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
 def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str, Any]:
     """The same twenty steps in plain torch; the shards' gradients are summed in `order`."""
     import torch
-    from torch.nn.functional import cross_entropy
 
+    from bench.instrument.parity import mean, own_gradients
     from bench.models import build_model
     from bench.train.checks import digest
-    from bench.train.precision import autocast, parameter_dtype
+    from bench.train.precision import parameter_dtype
 
     network = build_model(config, 10)
     last = config.memory_format == "channels_last"
@@ -118,22 +118,13 @@ def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str,
     for step in range(STEPS):
         sgd.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 8)
         batches = [next(d) for d in data]
-        sums: list[torch.Tensor] = []
+        found = []
         for rank in order:
             images, labels = batches[rank]
             images = images.to(parameter_dtype(config), memory_format=layout)
-            network.zero_grad()
-            parts = (tensor.chunk(config.accumulate) for tensor in (images, labels))
-            for part in zip(*parts, strict=True):
-                with autocast(config):
-                    loss = cross_entropy(network(part[0]), part[1]) / config.accumulate
-                loss.backward()
-            # bfloat16 gradients are averaged in float32 and rounded once
-            found = [p.grad for p in network.parameters() if p.grad is not None]
-            gradients = [g.float() if g.dtype == torch.bfloat16 else g for g in found]
-            sums = [g + s for g, s in zip(gradients, sums, strict=True)] if sums else gradients
-        for parameter, total in zip(network.parameters(), sums, strict=True):
-            parameter.grad = (total / shards).to(parameter.dtype)
+            found.append(own_gradients(network, config, images, labels))
+        for parameter, gradient in zip(network.parameters(), mean(found), strict=True):
+            parameter.grad = gradient
         first = first or [p.grad.clone() for p in network.parameters() if p.grad is not None]
         if config.clip_norm:
             torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)

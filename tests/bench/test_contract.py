@@ -13,6 +13,9 @@ import torch
 
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Backend
+from bench.config import RunConfig
+from bench.instrument import parity
+from bench.instrument.parity import Gradients
 from tests.bench.contract_worker import MODELS, PRECISIONS, VARIANTS
 from tests.bench.ranks import mpirun, run
 
@@ -26,7 +29,6 @@ CELLS = [
     *[(cell, "matched", 2) for cell in OVER_GLOO],
     ("fourth/gloo", "shipped", 2),  # known to the tests alone
 ]
-STEP_TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 
 
 def outcome(command_for: Any) -> Any:
@@ -51,9 +53,14 @@ def specified(shards: int) -> Any:
     return outcome(lambda out: [sys.executable, "-m", WORKER, out, *options])
 
 
-def relative(a: list[torch.Tensor], b: list[torch.Tensor]) -> float:
+def relative(found: Gradients, wanted: Gradients) -> float:
     """Largest over tensors of max|difference| / max|reference|."""
-    return max(((x - y).abs().max() / y.abs().max()).item() for x, y in zip(a, b, strict=True))
+    return max(parity.relative(found, wanted))
+
+
+def rounding(precision: str) -> float:
+    """What another order of summation explains in one step."""
+    return parity.rounding(RunConfig(backend="ddp", batch_per_rank=4, **VARIANTS[precision]))
 
 
 @pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
@@ -67,27 +74,24 @@ def test_trains_as_one_process_that_averages_the_shards(
     assert len(set(got["digests"])) == 1, "ranks ended with different parameters"
     assert len(got["gradients"]) == len(want["gradients"]) > 0
     if "compression" in VARIANTS[precision]:
-        # two roundings to eleven bits
-        assert 0 < relative(got["gradients"], want["gradients"]) <= 2**-10
+        assert 0 < relative(got["gradients"], want["gradients"]) <= rounding(precision)
         return
     # a sum of two and a division by two are exact in any order: twenty steps agree bit for bit
     if ranks == 2:
         assert got["digests"][0] == want["digests"][0]
         return
-    tolerance = STEP_TOLERANCE.get(precision, STEP_TOLERANCE["float32"])
+    assert relative(got["gradients"], want["gradients"]) <= rounding(precision)
     if "bf16" in str(VARIANTS[precision]):
         # the last of bfloat16's eight bits may fall the other way, which moves a weight too far to
         # speak of drift
-        assert relative(got["gradients"], want["gradients"]) <= 2**-7
         return
-    assert relative(got["gradients"], want["gradients"]) <= tolerance
     # beyond one step the order of summation makes trajectories part: drift is held against that of
     # the specification summed in another order, which is as legitimate
     drift = relative(got["parameters"], want["parameters"])
     allowed = relative(want["other_order"]["parameters"], want["parameters"])
     told = f"drift {drift:.1e} after 20 steps, other order of summation {allowed:.1e}"
     print(f"{cell} {settings} {model} {precision}: {told}")
-    assert drift <= max(100 * allowed, tolerance)
+    assert drift <= max(100 * allowed, rounding(precision))
 
 
 @pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
@@ -97,7 +101,7 @@ def test_without_batchnorm_it_is_the_gradient_of_the_joined_batch(
 ) -> None:
     got = trained(cell, settings, ranks)[MODELS[0], precision]["gradients"]
     want = specified(ranks)[MODELS[0], precision]["joined"]
-    assert relative(got, want) <= STEP_TOLERANCE[precision]
+    assert relative(got, want) <= rounding(precision)
 
 
 def test_batchnorm_sees_its_own_shard_only() -> None:

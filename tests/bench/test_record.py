@@ -24,7 +24,7 @@ CONFIG = RunConfig(
     backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3
 )
 CHECKS = dict.fromkeys(
-    ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded"), True
+    ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity"), True
 )
 RANKS = [{"rank": 0, "hostname": "n1", "pid": 7}, {"rank": 1, "hostname": "n2", "pid": 7}]
 
@@ -82,7 +82,7 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
 UNKNOWN = "no usable start event: schema 6, and this version reads 1 to 5"
-TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded"
+TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded, parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})
 
 
@@ -453,10 +453,11 @@ def as_events(entries: Entries) -> list[dict[str, Any]]:
     return [{"event": name, **fields} for name, fields in entries]
 
 
-def test_older_logs_need_not_say_that_the_loss_was_bounded() -> None:
-    entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != "loss_bounded"})
-    assert proof.missing(CONFIG, 3, as_events(entries)) is None
-    assert proof.missing(CONFIG, 4, as_events(entries)) == "failed checks: loss_bounded"
+@pytest.mark.parametrize(("check", "since"), [("loss_bounded", 4), ("parity", 5)])
+def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -> None:
+    entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != check})
+    assert proof.missing(CONFIG, since - 1, as_events(entries)) is None
+    assert proof.missing(CONFIG, since, as_events(entries)) == f"failed checks: {check}"
 
 
 WRITER = """

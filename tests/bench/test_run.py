@@ -205,7 +205,7 @@ def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None
     assert "--max-lr" in last
     result = read_run(log)
     assert result.end["status"] == "failed: loss_bounded"
-    good = ("samples_per_step", "loss_finite", "parameters_equal")
+    good = ("samples_per_step", "loss_finite", "parameters_equal", "parity")
     assert result.end["checks"] == {**dict.fromkeys(good, True), "loss_bounded": False}
     assert (result.state, result.problem) == ("failed", "loss_bounded")
 

@@ -1,0 +1,231 @@
+"""Parity: the gradients that a step exchanged, against the mean of those that each rank has alone.
+
+A rank's own gradients come from autograd on the bare network, so no hook of a framework sees them;
+they meet as gathered objects, not by the exchange that is checked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from bench.backends.protocol import Backend
+from bench.config import RunConfig
+from bench.instrument import Observer
+from bench.train import precision
+
+Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
+
+STEP = 2  # of a run: the last of the shortest warm-up; DDP has rebuilt its buckets by then
+SAMPLED = 1024  # elements compared of each tensor of a run
+# What rounding explains of max|difference| / max|gradient|: bfloat16 has 8 bits, two roundings to
+# the 11 bits of float16 are half of the last one
+_ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7, "fp16": 2.0**-10}
+_ROUNDING_FLOAT32 = 1e-5
+_SMALLEST = {"fp16": 2.0**-14}  # below it float16 has fewer bits
+_OWN_NOISE = 100  # times what two computations on one rank differ by
+
+
+def own_gradients(
+    network: torch.nn.Module, config: RunConfig, images: torch.Tensor, labels: torch.Tensor
+) -> Gradients:
+    """Of one shard alone; the gradients that stand in the network are left as they are."""
+    trained = [p for p in network.parameters() if p.requires_grad]
+    total: Gradients = [None] * len(trained)
+    size, parts = config.samples_per_microbatch, config.accumulate
+    for part in zip(images.split(size), labels.split(size), strict=True):
+        with precision.autocast(config):
+            loss = cross_entropy(network(part[0]), part[1]) / parts
+        found = torch.autograd.grad(loss, trained, allow_unused=True)
+        total = [
+            old if new is None else new if old is None else old + new
+            for old, new in zip(total, found, strict=True)
+        ]
+    return total
+
+
+def mean(shards: Sequence[Gradients]) -> Gradients:
+    """Of the shards, summed in their order; bfloat16 in float32, and rounded once."""
+    of_each = zip(*shards, strict=True)
+    return [_mean([g for g in found if g is not None], len(shards)) for found in of_each]
+
+
+def _mean(found: list[torch.Tensor], shards: int) -> torch.Tensor | None:
+    """Over all shards, of which some may not have used the parameter."""
+    if not found:
+        return None
+    wide = [g.float() if g.dtype == torch.bfloat16 else g for g in found]
+    total = wide[0]
+    for gradient in wide[1:]:
+        total = total + gradient
+    return (total / shards).to(found[0].dtype)
+
+
+def relative(found: Gradients, wanted: Gradients, floor: float = 0.0) -> list[float]:
+    """max|found - wanted| / max|wanted| of each tensor, whose denominator is at least `floor`."""
+    return [_relative(f, w, floor) for f, w in zip(found, wanted, strict=True)]
+
+
+def _relative(found: torch.Tensor | None, wanted: torch.Tensor | None, floor: float) -> float:
+    """No gradient is as good as zeros; infinite where the denominator is 0, or a NaN stands."""
+    if found is None or wanted is None:
+        there = wanted if found is None else found
+        return math.inf if there is not None and there.any() else 0.0
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    if same.all():
+        return 0.0
+    difference = (found.double() - wanted.double()).abs()[~same].max().item()
+    scale = max(wanted.double().abs().nan_to_num(0.0, 0.0).max().item(), floor)
+    ratio = difference / scale if scale else math.inf
+    return math.inf if math.isnan(ratio) else ratio
+
+
+def rounding(config: RunConfig) -> float:
+    """Largest relative difference that another order of summation explains."""
+    kind = config.precision if config.compression == "none" else config.compression
+    return _ROUNDING.get(kind, _ROUNDING_FLOAT32)
+
+
+def tolerance(config: RunConfig) -> float:
+    """The same, but 0 where no order matters: a sum of two and a division by two are exact."""
+    return 0.0 if config.world_size <= 2 and config.compression == "none" else rounding(config)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What one step showed; differences are the largest over tensors and ranks."""
+
+    step: int
+    elements: int  # compared on every rank
+    relative_difference: float
+    tensor: str  # that has it; '' where nothing differs
+    tolerance: float
+    not_deterministic: list[str]  # tensors that a rank computes otherwise when it does so again
+    own_noise: float  # relative difference of these two computations
+
+    @property
+    def allowed(self) -> float:
+        """The tolerance, unless a rank does not agree with itself."""
+        return max(self.tolerance, _OWN_NOISE * self.own_noise)
+
+    @property
+    def holds(self) -> bool:
+        return self.relative_difference <= self.allowed
+
+    def record(self) -> dict[str, Any]:
+        """The same as plain values, for a log."""
+        return {**asdict(self), "allowed": self.allowed, "holds": self.holds}
+
+
+class Parity(Observer):
+    """Checks the named steps, at the price of a forward and backward pass more on each rank.
+
+    Where anything differs, each rank computes once more: what it cannot repeat is its own noise.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        backend: Backend,
+        network: torch.nn.Module,
+        steps: Sequence[int] = (STEP,),
+        sampled: int = SAMPLED,
+    ) -> None:
+        self._config, self._backend, self._network = config, backend, network
+        self._steps, self._due = steps, False
+        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        self.names, self._trained = [name for name, _ in named], [p for _, p in named]
+        generator = torch.Generator().manual_seed(config.seed)
+        self._places = [_places(p.numel(), sampled, generator) for p in self._trained]
+        self.found: list[Found] = []
+        self.exchanged: list[Gradients] = []  # of each checked step, the elements compared
+
+    @property
+    def holds(self) -> bool:
+        """Whether every step that was to be checked was, and agrees."""
+        return len(self.found) == len(self._steps) and all(found.holds for found in self.found)
+
+    def record(self) -> list[dict[str, Any]]:
+        """What was found, as plain values for a log."""
+        return [found.record() for found in self.found]
+
+    def step_begin(self, step: int) -> None:
+        self._step, self._due = step, step in self._steps
+
+    def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        if self._due:
+            self._batch, self._before = (images, labels), _State(self._network)
+            self._own = self._compute()
+
+    def gradients_ready(self) -> None:
+        if self._due:
+            self._compare()
+            del self._batch, self._before, self._own
+
+    def _compute(self) -> Gradients:
+        """This rank's own gradients, computed from where the step began; leaves no other trace."""
+        now = _State(self._network)
+        self._before.restore()
+        own = own_gradients(self._network, self._config, *self._batch)
+        now.restore()
+        return self._sample(own)
+
+    def _sample(self, gradients: Gradients) -> Gradients:
+        taken = zip(gradients, self._places, strict=True)
+        return [None if g is None else g.reshape(-1)[at.to(g.device)].cpu() for g, at in taken]
+
+    def _compare(self) -> None:
+        exchanged = self._sample([p.grad for p in self._trained])
+        wanted = mean(self._backend.gather(self._own))
+        floor = _SMALLEST.get(self._config.compression, 0.0)
+        differences = self._over_ranks(relative(exchanged, wanted, floor))
+        noise = [0.0] * len(differences)
+        if largest := max(differences, default=0.0):  # the same on every rank
+            noise = self._over_ranks(relative(self._compute(), self._own))
+        noisy = [name for name, own in zip(self.names, noise, strict=True) if own]
+        self.exchanged.append(exchanged)
+        self.found.append(
+            Found(
+                step=self._step,
+                elements=sum(map(len, self._places)),
+                relative_difference=largest,
+                tensor=self.names[differences.index(largest)] if largest else "",
+                tolerance=rounding(self._config) if noisy else tolerance(self._config),
+                not_deterministic=noisy,
+                own_noise=max(noise, default=0.0),
+            )
+        )
+
+    def _over_ranks(self, values: list[float]) -> list[float]:
+        """The largest of each tensor."""
+        return [max(same) for same in zip(*self._backend.gather(values), strict=True)]
+
+
+def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:
+    """Which elements of a tensor are compared: all, or `most` that are drawn."""
+    if elements <= most:
+        return torch.arange(elements)
+    return torch.randint(elements, (most,), generator=generator)
+
+
+class _State:
+    """What a forward pass changes besides gradients: buffers, and torch's random numbers."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        self._buffers = [(buffer, buffer.detach().clone()) for buffer in network.buffers()]
+        self._random = torch.get_rng_state()
+        cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._on_gpu = torch.cuda.get_rng_state() if cuda else None
+
+    def restore(self) -> None:
+        with torch.no_grad():
+            for buffer, kept in self._buffers:
+                buffer.copy_(kept)
+        torch.set_rng_state(self._random)
+        if self._on_gpu is not None:
+            torch.cuda.set_rng_state(self._on_gpu)

@@ -1,0 +1,226 @@
+"""python -m bench collectives: the times of a cell's collectives, as a table and a log."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from bench import command
+from bench.backends.catalogue import PLAIN, REFERENCE, frameworks
+from bench.config import Parser, RunConfig, UsageError, make_config
+from bench.launch.machine import machine_bytes
+from bench.launch.world import Launch
+from bench.lifecycle.pulse import Pulse
+from bench.progress import quantity
+from bench.record import RunLog
+from bench.study.collectives import KINDS, Line, Timed, fit
+
+SIZES = tuple(2**power for power in range(10, 29, 2))  # 1 KiB to 256 MiB
+REPETITIONS = 15
+COPIES = 5  # of the largest tensor, that a rank holds at once: of ours, and of a framework
+_WHAT = """Time all-reduce, all-gather, broadcast and reduce-scatter of float32 tensors under a
+launcher, through a framework's own calls, and check every result. Exit status: 0 all were right,
+1 one was not, 2 the input was wrong."""
+_EXAMPLE = """example: mpirun -n 2 --bind-to none python -m bench collectives --world-size 2
+--backend %s --transport mpi"""
+_FIELDS = {
+    "transport": "mpi, gloo or nccl (default: mpi on the CPU, nccl on CUDA)",
+    "world-size": "ranks that the launch must have",
+    "device": "cpu or cuda",
+    "threads": "compute threads of each rank (default: 1)",
+    "fusion-mib": "as for a run with settings=tuned",
+    "cycle-ms": "as for a run with settings=tuned",
+    "log-path": "log to create (JSON lines); without it nothing is kept",
+    "rendezvous-dir": "folder that all ranks see; default: the log's folder, /tmp on one node",
+    "stall-timeout-s": "seconds without progress after which it fails (default: 600)",
+}
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to time, beside the configuration that starts the backend."""
+
+    name: str  # a framework, or PLAIN
+    kinds: tuple[str, ...] = KINDS
+    sizes: tuple[int, ...] = SIZES  # bytes
+    repetitions: int = REPETITIONS
+
+    def cell(self, config: RunConfig) -> str:
+        return self.name if self.name == PLAIN else config.cell
+
+
+def main(argv: list[str]) -> int:
+    options = Options(name=REFERENCE)
+
+    def read() -> RunConfig:
+        nonlocal options
+        options, config = parse(argv)
+        return config
+
+    def load() -> command.Run:
+        return partial(run, options)
+
+    return command.start(read, lambda config: _opening(options, config), load)
+
+
+def _opening(options: Options, config: RunConfig) -> str:
+    sizes = f"{in_bytes(options.sizes[0])} to {in_bytes(options.sizes[-1])}"
+    what = f"{', '.join(options.kinds)} of {sizes}, {options.repetitions} times"
+    return f"{options.cell(config)}, {config.world_size} ranks: {what}; loading torch ..."
+
+
+def parse(argv: list[str]) -> tuple[Options, RunConfig]:
+    """What to time on which ranks. --help prints and exits 0; raises UsageError on bad input."""
+    backends = (*frameworks(), PLAIN)
+    parser = Parser(
+        prog="python -m bench collectives",
+        description=_WHAT,
+        epilog=_EXAMPLE % REFERENCE,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--backend", choices=backends, default=REFERENCE, help=f"default: {REFERENCE}")
+    for name, text in _FIELDS.items():
+        add(f"--{name}", help=text, default=argparse.SUPPRESS)
+    add("--kinds", type=_kinds, default=KINDS, help=f"of {','.join(KINDS)} (default: all)")
+    shown = f"{in_bytes(SIZES[0])} to {in_bytes(SIZES[-1])}, times 4 each"
+    add("--sizes", type=_sizes, default=SIZES, help=f"bytes, as 1KiB,1MiB (default: {shown})")
+    text = f"timed calls of each size, after one that is not (default: {REPETITIONS})"
+    add("--repetitions", type=_count, default=REPETITIONS, help=text)
+    given = vars(parser.parse_args(argv))
+    name, kinds, sizes = given.pop("backend"), given.pop("kinds"), given.pop("sizes")
+    options = Options(name=name, kinds=kinds, sizes=sizes, repetitions=given.pop("repetitions"))
+    if name == PLAIN:
+        if given.get("transport", "mpi") != "mpi":
+            raise UsageError(f"backend={PLAIN} is MPI alone; leave --transport out")
+        given["transport"] = "mpi"
+    if {"fusion_mib", "cycle_ms"} & {*given}:
+        given["settings"] = "tuned"
+    # it is bench's own rules that know which transport goes with what
+    fields = {"backend": REFERENCE if name == PLAIN else name, "batch_per_rank": 1, **given}
+    return options, make_config(fields)
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(filter(None, text.split(",")))
+    if wrong := [kind for kind in kinds if kind not in KINDS]:
+        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is none of {', '.join(KINDS)}")
+    return kinds or KINDS
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    found = set()
+    for word in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,12})(B|KiB|MiB|GiB|)", word)
+        size = int(match[1]) * _UNITS[match[2]] if match else 0
+        if not 4 <= size <= 2**36:
+            raise argparse.ArgumentTypeError(f"{word!r} is no size such as 4, 64KiB or 256MiB")
+        found.add(size)
+    return tuple(sorted(found))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 10000")
+    return int(text)
+
+
+def in_bytes(size: int) -> str:
+    """'4 KiB'; whole numbers of the largest unit that divides, else bytes."""
+    unit = next(u for u in ("GiB", "MiB", "KiB", "B") if size % _UNITS[u] == 0)
+    return f"{size // _UNITS[unit]} {unit}"
+
+
+def fitting(sizes: tuple[int, ...], local_size: int, memory_bytes: int) -> tuple[int, ...]:
+    """Those whose copies all ranks of a node can hold in half of its memory."""
+    return tuple(size for size in sizes if COPIES * size * local_size <= memory_bytes // 2)
+
+
+def run(options: Options, config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
+    """True if every result of every collective was right."""
+    import torch
+
+    from bench import backends
+    from bench.backends import collectives
+    from bench.run import write_start
+    from bench.tools.collectives.measure import time_one
+    from bench.train import device
+
+    torch.set_num_threads(config.threads)
+    place = device.choose(config, launch)
+    cell = options.cell(config)
+    pulse.enter(f"starting {cell}")
+    backend = backends.load(config, launch, place)
+    sizes = fitting(options.sizes, launch.local_size, machine_bytes())
+    asked = {"cell": cell, "kinds": ",".join(options.kinds)}
+    asked |= {"sizes": ",".join(map(str, sizes)), "repetitions": str(options.repetitions)}
+    write_start(config, launch, log, backend, place, asked)
+    offered, wrong = collectives.load(options.name, config), 0
+    timed: dict[str, list[Timed]] = {}
+    for kind in options.kinds:
+        if kind in offered.lacks:
+            log.write("lacks", kind=kind, reason=offered.lacks[kind])
+            continue
+        pulse.enter(f"timing {kind}")
+        for size in sizes:
+            found = time_one(offered, kind, size, options.repetitions, backend, place, launch.rank)
+            log.write("collective", **found.record())
+            wrong += found.wrong
+            timed.setdefault(kind, []).append(found.timed)
+            pulse.tick()
+    log.write("end", status=f"failed: {wrong} results are wrong" if wrong else "ok")
+    pulse.passed = not wrong
+    if launch.rank == 0:
+        left_out = [in_bytes(size) for size in options.sizes if size not in sizes]
+        _print(cell, config.world_size, timed, dict(offered.lacks), left_out, wrong)
+    pulse.leave()
+    backend.close()
+    return pulse.passed
+
+
+def _print(
+    cell: str,
+    ranks: int,
+    timed: dict[str, list[Timed]],
+    lacks: dict[str, str],
+    left_out: list[str],
+    wrong: int,
+) -> None:
+    """The table, the fitted lines, and what was not timed or came out wrong."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=100, highlight=False)
+    table = Table(title=f"{cell}, {ranks} ranks, float32")
+    for column in ("collective", "bytes", "median", "range", "algorithm", "bus"):
+        table.add_column(column, justify="left" if column == "collective" else "right")
+    for kind, rows in timed.items():
+        for row in rows:
+            ends = f"{quantity(min(row.seconds) * 1e3)} to {quantity(max(row.seconds) * 1e3)} ms"
+            rates = [f"{quantity(b / 1e9)} GB/s" for b in (row.bytes_per_s, row.bus_bytes_per_s)]
+            table.add_row(
+                kind, in_bytes(row.bytes), f"{quantity(row.median_s * 1e3)} ms", ends, *rates
+            )
+        table.add_section()
+    console.print(table)
+    for kind, rows in timed.items():
+        for line in fit([row.bytes for row in rows], [row.median_s for row in rows]):
+            console.print(f"{kind}: {in_words(line)}")
+    for kind, reason in lacks.items():
+        console.print(f"{kind} not timed: {reason}")
+    if left_out:
+        console.print(
+            f"not timed, as {COPIES} copies on each rank do not fit: {', '.join(left_out)}"
+        )
+    console.print(f"{wrong} WRONG RESULTS" if wrong else "every result was right")
+
+
+def in_words(line: Line) -> str:
+    """'1 KiB to 64 KiB: 12.0 us + bytes / 1.20 GB/s (within 5 %)'."""
+    rate = line.bytes_per_s
+    grows = f" + bytes / ({quantity(rate / 1e9)} GB/s)" if rate else ", whatever the size"
+    sizes = f"{in_bytes(line.first_bytes)} to {in_bytes(line.last_bytes)}"
+    return f"{sizes}: {quantity(line.latency_s * 1e6)} us{grows} (within {100 * line.worst:.0f} %)"

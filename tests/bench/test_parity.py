@@ -1,0 +1,192 @@
+"""Parity on known answers: what it finds, what it tolerates, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from bench.backends.protocol import Backend, Session
+from bench.config import RunConfig, UsageError
+from bench.instrument.parity import (
+    SAMPLED,
+    Parity,
+    mean,
+    own_gradients,
+    relative,
+    rounding,
+    tolerance,
+)
+from bench.models import build_model
+from bench.tools.parity import parse
+from bench.train.checks import digest
+from bench.train.input import Input
+from bench.train.loop import Loop
+from tests.bench.ranks import bench
+
+CONFIG = RunConfig(batch_per_rank=4, model="tests.bench.test_parity:with_state", accumulate=2)
+
+
+class Moody(nn.Module):
+    """Draws from a generator that torch does not know."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * random.random()
+
+
+def with_state(classes: int) -> nn.Module:
+    """Forward passes draw random numbers and change buffers."""
+    parts = [nn.Flatten(), nn.Linear(3 * 8 * 8, 8), nn.BatchNorm1d(8), nn.Dropout()]
+    return nn.Sequential(*parts, nn.Linear(8, classes))
+
+
+def moody(classes: int) -> nn.Module:
+    return nn.Sequential(Moody(), *with_state(classes).children())
+
+
+class Wrong(Backend):
+    """Spoils one element of the named parameter's gradient when it is asked to exchange."""
+
+    def __init__(self, name: str, by: float) -> None:
+        super().__init__()
+        self._name, self._by = name, by
+
+    def wrap(self, model: nn.Module, optimizer: Any, config: RunConfig) -> Session:
+        spoilt = model.get_parameter(self._name)
+
+        class Spoiling(Session):
+            def synchronize_gradients(inner) -> None:
+                assert spoilt.grad is not None
+                spoilt.grad.view(-1)[-1] += self._by
+
+        return Spoiling(model, optimizer)
+
+    reduce_scalar = staticmethod(lambda value, op: value)
+    gather = staticmethod(lambda value: [value])
+    barrier = staticmethod(lambda: None)
+    close = staticmethod(lambda: None)
+
+
+def train(backend: Backend, config: RunConfig = CONFIG, **options: Any) -> tuple[Parity, str]:
+    """Four steps, checked if there are options; the check and the digest of the parameters."""
+    random.seed(0)
+    torch.manual_seed(0)
+    network = build_model(config, 10)
+    batches = ((torch.randn(4, 3, 8, 8), torch.arange(4)) for _ in itertools.count())
+    parity = Parity(config, backend, network, **options)
+    observer = parity if options else None
+    loop = Loop(
+        config, backend, network, Input(config, batches, torch.device("cpu")), observer=observer
+    )
+    for _ in range(4):
+        loop.step()
+    return parity, digest(network)
+
+
+def test_it_leaves_no_trace() -> None:
+    """Neither random numbers nor BatchNorm's statistics move: training goes on bit for bit."""
+    parity, found = train(Backend(), steps=(1, 2))
+    assert parity.holds
+    assert [(f.step, f.relative_difference, f.tensor) for f in parity.found] == [
+        (1, 0.0, ""),
+        (2, 0.0, ""),
+    ]
+    assert found == train(Backend())[1]
+    whole = sum(p.numel() for p in with_state(10).parameters())
+    assert parity.found[0].elements == whole - (3 * 8 * 8 * 8 - SAMPLED)
+
+
+def test_one_wrong_element_is_found_and_named() -> None:
+    parity, _ = train(Wrong("4.weight", 1e-4), steps=(2,))
+    (found,) = parity.found
+    assert not parity.holds
+    assert (found.tensor, found.not_deterministic, found.allowed) == ("4.weight", [], 0.0)
+    assert 0 < found.relative_difference < 0.1
+
+
+def test_what_a_rank_cannot_repeat_is_named_and_no_fault_of_the_exchange() -> None:
+    config = CONFIG.model_copy(update={"model": "tests.bench.test_parity:moody"})
+    parity, _ = train(Backend(), config, steps=(2,))
+    assert parity.holds
+    assert "2.weight" in parity.found[0].not_deterministic
+
+
+def test_a_step_that_was_not_checked_does_not_hold() -> None:
+    assert not train(Backend(), steps=(2, 7))[0].holds
+
+
+def test_the_mean_counts_a_rank_without_a_gradient_and_rounds_bfloat16_once() -> None:
+    one, three = torch.ones(2), torch.full((2,), 3.0)
+    assert torch.equal(mean([[one], [None], [three], [None]])[0], one)  # type: ignore[arg-type]
+    assert mean([[None], [None]]) == [None]
+    halves = [torch.tensor([x], dtype=torch.bfloat16) for x in (256.0, 1.0, 1.0)]
+    assert mean([[h] for h in halves])[0] == torch.tensor(
+        [86.0]
+    )  # 258 / 3; bfloat16: 256 + 1 = 256
+
+
+def test_known_differences() -> None:
+    a, b = torch.tensor([1.0, -4.0]), torch.tensor([1.5, -4.0])
+    nan, inf = torch.tensor([math.nan, 1.0]), torch.tensor([math.inf, 1.0])
+    pairs = [(b, a), (a, a), (nan, nan), (inf, inf), (nan, a), (None, None), (0 * a, None)]
+    pairs += [(None, a), (a, 0 * a)]
+    found = [relative([x], [y])[0] for x, y in pairs]
+    assert found == [0.125, 0, 0, 0, math.inf, 0, 0, math.inf, math.inf]
+    assert relative([b], [a], floor=8.0) == [0.0625]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_two", "at_three"),
+    [
+        ({}, 0.0, 1e-5),
+        ({"precision": "float64"}, 0.0, 1e-12),
+        ({"precision": "bf16"}, 0.0, 2**-7),
+        ({"compression": "fp16"}, 2**-10, 2**-10),
+    ],
+)
+def test_two_ranks_agree_bit_for_bit(
+    fields: dict[str, Any], at_two: float, at_three: float
+) -> None:
+    base: dict[str, Any] = {"backend": "ddp", "batch_per_rank": 4, **fields}
+    assert tolerance(RunConfig(world_size=2, **base)) == at_two
+    assert tolerance(RunConfig(world_size=3, **base)) == at_three
+    assert rounding(RunConfig(world_size=2, **base)) == at_three
+
+
+def test_micro_batches_add_up_as_in_a_step() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    images, labels = torch.randn(4, 3, 2, 2), torch.tensor([0, 1, 2, 0])
+    whole = own_gradients(network, CONFIG.model_copy(update={"accumulate": 1}), images, labels)
+    assert max(relative(own_gradients(network, CONFIG, images, labels), whole)) < 1e-6
+    assert network[1].weight.grad is None
+
+
+@pytest.mark.ranks
+def test_the_command_compares_real_ranks(tmp_path: Path) -> None:
+    log = tmp_path / "parity.jsonl"
+    model = ["--model", "tests.bench.tiny:normalised", "--dataset", "digits"]
+    cell = ["--backend", "horovod", "--transport", "gloo", "--world-size", "3"]
+    done = bench(3, "parity", *model, *cell, "--batch-per-rank", "4", "--log-path", str(log))
+    assert done.returncode == 0, done.stdout + done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["cell"], facts["world_size"], facts["holds"]) == ("horovod/gloo", 3, True)
+    steps = facts["steps"]
+    assert [step["step"] for step in steps] == [0, 1, 2, 3, 4]
+    assert all(0 < step["relative_difference"] <= step["allowed"] == 1e-5 for step in steps)
+    assert all(step["not_deterministic"] == [] for step in steps)
+    start, found, end = map(json.loads, log.read_text().splitlines())
+    assert start["host"]["versions"]["horovod"]
+    assert found == {"event": "parity", **facts}
+    assert end["status"] == "ok"
+
+
+def test_what_has_nothing_to_compare_is_refused() -> None:
+    with pytest.raises(UsageError, match="leave it out"):
+        parse(["--batch-per-rank", "4", "--loader-only"])

@@ -1,0 +1,56 @@
+"""The figure of collectives: what stands in it, and what it refuses to draw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.study.collectives import read
+from plots.__main__ import main
+from plots.report.figures import collectives
+
+
+def log(folder: Path, cell: str, **end: Any) -> Path:
+    """Two ranks; 10 us and 1 GB/s. Rank 1 is the slower by a half."""
+    config = {"world_size": 2}
+    start = {"config": config, "workload": {"cell": cell}, "host": {"ranks": [{"cpu": "Test CPU"}]}}
+    events: list[dict[str, Any]] = [{"event": "start", **start}]
+    for size in (2**10, 2**16, 2**22, 2**28):
+        seconds = 10e-6 + size / 1e9
+        each = {"kind": "broadcast", "bytes": size, "seconds": [[seconds] * 3, [1.5 * seconds] * 3]}
+        events.append({"event": "collective", **each})
+    events.append({"event": "end", "status": "ok", **end})
+    path = folder / f"{cell.replace('/', '-')}.jsonl"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    return path
+
+
+def test_cells_markers_and_fitted_lines(tmp_path: Path) -> None:
+    paths = [log(tmp_path, cell) for cell in ("ddp/mpi", "horovod/gloo", "mpi4py")]
+    figure = collectives.draw([read(path) for path in paths])
+    times, rates = figure.axes
+    assert times.get_title(loc="left") == "broadcast"
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["PyTorch DDP over MPI", "Horovod over Gloo", "MPI (mpi4py)"]
+    marks, fitted = rates.get_lines()[:2]
+    bus = [size / (15e-6 + 1.5 * size / 1e9) / 1e9 for size in (2**10, 2**16, 2**22, 2**28)]
+    assert marks.get_ydata() == pytest.approx(bus), "of the slowest rank"
+    assert fitted.get_ydata() == pytest.approx(bus)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = log(tmp_path, "ddp/mpi"), log(tmp_path, "ddp/gloo", status="failed: 1 result")
+    assert main(["collectives", str(good), "--out", str(tmp_path / "out")]) == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "collectives.png",
+        "collectives.svg",
+    ]
+    assert main(["collectives", str(good), str(good)]) == 2
+    assert main(["collectives", str(bad)]) == 2
+    twice, failed = capsys.readouterr().err.splitlines()
+    assert twice == "error: 2 logs of 1 cells; give one of each"
+    assert failed.endswith("has not ended well (failed: 1 result); measure again")
