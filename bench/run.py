@@ -11,6 +11,8 @@ import torch
 from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
+from bench.instrument import Observer
+from bench.instrument.breakdown import Breakdown
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -50,12 +52,13 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    loop = None if config.loader_only else Loop(config, backend, network, samples)
+    observer = _observer(config, network, place)
+    loop = None if config.loader_only else Loop(config, backend, network, samples, observer)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
     try:
-        measure(step, samples, backend, config, log, watch, pulse.window)
+        measure(step, samples, backend, config, log, watch, pulse.window, observer)
     finally:
         pulse.close()
     facts: dict[str, Any] = check_samples(samples, backend, config)
@@ -72,6 +75,12 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     del step, loop  # they hold the wrapped model, which must be gone before its process group
     backend.close()
     return pulse.passed
+
+
+def _observer(config: RunConfig, network: torch.nn.Module, place: Device) -> Observer:
+    if config.observe == "breakdown":
+        return Breakdown(network, place.stopwatch(), config.accumulate)
+    return Observer()
 
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:

@@ -9,6 +9,9 @@ class Observer:
     def step_begin(self, step: int) -> None:
         """Before the batch is asked for; `step` counts from 0, warm-up included."""
 
+    def input_ready(self) -> None:
+        """The batch is there, or under way to the device."""
+
     def forward_done(self) -> None:
         """The loss of a micro-batch is there."""
 
@@ -20,3 +23,7 @@ class Observer:
 
     def step_end(self) -> None:
         """The parameters are updated."""
+
+    def take(self) -> dict[str, list[float]]:
+        """What was noted since the last call, one number a step; the log gets it by its name."""
+        return {}

@@ -55,6 +55,7 @@ class Loop:
     def step(self) -> None:
         self._observer.step_begin(self._steps)
         images, labels = self._input.step()
+        self._observer.input_ready()
         for group in self.session.optimizer.param_groups:
             group["lr"] = self._config.learning_rate(self._steps)
         self.session.zero_grad()

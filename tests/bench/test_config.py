@@ -112,6 +112,13 @@ BAD_BESIDE_A_BATCH: list[tuple[str, list[str]]] = [
     ("--precision tf32", ["precision=tf32", "device=cpu", "bf16-mixed"]),
     ("--sync-batchnorm", ["sync_batchnorm", "device=cuda"]),
     ("--compression fp16", ["compression=fp16", "backend=single"]),
+    ("--exchange off", ["exchange=off", "backend=single"]),
+    ("--backend ddp --exchange off --overlap off", ["overlap=off", "exchange=off leaves out"]),
+    (
+        "--backend ddp --settings matched --overlap off --bucket-mib 5",
+        ["bucket_mib=5", "overlap=off"],
+    ),
+    ("--observe breakdown --loader-only", ["observe=breakdown", "loader_only takes none"]),
     ("--backend ddp --device cuda --transport mpi", ["transport=mpi", "nccl"]),
     ("--backend ddp --transport nccl", ["transport=nccl", "mpi or gloo"]),
     ("--backend horovod --compression bf16", ["bfloat16", "--compression fp16"]),

@@ -60,4 +60,11 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
     notes, samples = Notes(), Input(config, iter([batch]), torch.device("cpu"))
     Loop(config, Backend(), build_model(config, 10), samples, notes).step()
     passes = ["forward_done", "backward_done"]
-    assert notes.said == ["step_begin", *passes, *passes, "gradients_ready", "step_end"]
+    assert notes.said == [
+        "step_begin",
+        "input_ready",
+        *passes,
+        *passes,
+        "gradients_ready",
+        "step_end",
+    ]
