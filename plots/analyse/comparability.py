@@ -54,8 +54,9 @@ class Block(NamedTuple):
 def facts(config: RunConfig, host: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
-    With matched settings, and without overlap, the bytes of every exchange are part of it: that they are equal is the
-    claim. Facts that a log does not have are left out; only what both runs state is compared.
+    With matched settings, and without overlap, the bytes of every exchange are part of it: that
+    they are equal is the claim. Facts that a log does not have are left out; only what both runs
+    state is compared.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
