@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
+from bench.instrument import trace
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.resources import advice, environment, require_unmodified
@@ -37,6 +38,8 @@ def main(argv: list[str]) -> int:
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
         _set_resources(config, launch)
+        if rank == 0 and config.trace is not None:
+            trace.reserve(config.trace)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
         if rank:

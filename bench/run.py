@@ -11,14 +11,14 @@ import torch
 from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
-from bench.instrument import Observer
+from bench.instrument import Observer, trace
 from bench.instrument.breakdown import Breakdown
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.pulse import Pulse
 from bench.progress import result
-from bench.record import SCHEMA, RunLog
+from bench.record import SCHEMA, RunLog, read_run
 from bench.streams import say
 from bench.train import device
 from bench.train.checks import check_samples, check_training
@@ -68,6 +68,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
+    if launch.rank == 0 and config.trace is not None and config.log_path is not None:
+        trace.write(config.trace, read_run(config.log_path))
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))

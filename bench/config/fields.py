@@ -187,6 +187,9 @@ class Fields(BaseModel):
     log_path: Path | None = _field(
         _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
     )
+    trace: Path | None = _field(
+        _ORDER | Role.FOLDER, None, "Chrome trace to write of the observed steps (JSON)"
+    )
     rendezvous_dir: Path | None = _field(
         _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
     )
