@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
+from bench.instrument import trace
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.memory import keep_freed
@@ -63,6 +64,8 @@ def start(
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
         _set_resources(config, launch)
+        if rank == 0 and config.trace is not None:
+            trace.reserve(config.trace)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:
         if rank:

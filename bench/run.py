@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
-from bench.instrument import Observers
+from bench.instrument import Observer, Observers, trace
+from bench.instrument.breakdown import Breakdown
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import Parity
 from bench.launch import machine, provenance
@@ -20,7 +21,7 @@ from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.pulse import Pulse
 from bench.progress import result
-from bench.record import SCHEMA, RunLog
+from bench.record import SCHEMA, RunLog, read_run
 from bench.streams import say
 from bench.train import device
 from bench.train.checks import check_samples, check_training
@@ -53,14 +54,13 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
     parity = Parity(config, backend, network)
-    slowed = [Sleep(config.inject_ms / 1000)] if config.inject_ms else []
-    watching = Observers(parity, *slowed)
+    watching = Observers(*_observers(config, network, place), parity)
     loop = None if config.loader_only else Loop(config, backend, network, samples, watching)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
     try:
-        measure(step, samples, backend, config, log, watch, pulse.window)
+        measure(step, samples, backend, config, log, watch, pulse.window, watching)
     finally:
         pulse.close()
     facts: dict[str, Any] = check_samples(samples, backend, config)
@@ -72,6 +72,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
+    if launch.rank == 0 and config.trace is not None and config.log_path is not None:
+        trace.write(config.trace, read_run(config.log_path))
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
@@ -80,6 +82,14 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     del step, loop, parity, watching
     backend.close()
     return pulse.passed
+
+
+def _observers(config: RunConfig, network: torch.nn.Module, place: Device) -> Iterator[Observer]:
+    """What the config asks for; before a framework wraps the network."""
+    if config.observe == "breakdown":
+        yield Breakdown(network, place.stopwatch(), config.accumulate)
+    if config.inject_ms:
+        yield Sleep(config.inject_ms / 1000)
 
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:

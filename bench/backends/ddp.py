@@ -13,7 +13,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from bench.backends.protocol import Backend, Reduction, Session
-from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from bench.config import RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
 
@@ -24,7 +24,11 @@ _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Ddp(Backend):
-    """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers."""
+    """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers.
+
+    Without overlap one bucket takes every gradient, and DDP reduces it when the last has come.
+    Without exchange DDP is told what its `no_sync` tells it, for good.
+    """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__()
@@ -55,6 +59,7 @@ class Ddp(Backend):
         bf16 = config.precision == "bf16"
         if wire := torch.float32 if bf16 else _WIRE_TYPES.get(config.compression):
             wrapped.register_comm_hook(None, _exchange_as(wire))
+        wrapped.require_backward_grad_sync = config.exchange == "on"
         return DdpSession(wrapped, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
@@ -101,9 +106,9 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
     """DDP's arguments: none but what the config asks for."""
     options: dict[str, Any] = {}
     if config.settings == "matched":
-        options |= {"bucket_cap_mb": MATCHED_BUCKET_MIB, "forward_sync_buffers": False}
-    if config.bucket_mib is not None:
-        options["bucket_cap_mb"] = config.bucket_mib
+        options["forward_sync_buffers"] = False
+    if config.bucket_cap_mib is not None:
+        options["bucket_cap_mb"] = config.bucket_cap_mib
     if config.unused_parameters:
         options["find_unused_parameters"] = True
     if config.device == "cuda":

@@ -9,9 +9,9 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group
-from bench.backends.hvd_start import nccl_versions, start
+from bench.backends.hvd_start import fusion_mib, nccl_versions, start
 from bench.backends.protocol import Backend, Reduction, Session
-from bench.config import MATCHED_BUCKET_MIB, RunConfig
+from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.train.device import Device
 
@@ -19,7 +19,11 @@ _Context = tuple[torch.dtype, list[int] | None]
 
 
 class Horovod(Backend):
-    """`shipped` leaves Horovod's fusion alone; `matched` exchanges DDP's buckets, one by one."""
+    """`shipped` leaves Horovod's fusion alone; `matched` exchanges DDP's buckets, one by one.
+
+    Without overlap one group takes every gradient, and Horovod reduces it when the last has come.
+    Without exchange the optimiser is not wrapped, while Horovod's own thread goes on beside it.
+    """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
         super().__init__()
@@ -37,6 +41,8 @@ class Horovod(Backend):
             _join_statistics(model, self._hvd)
         # not broadcast_optimizer_state: on a fresh optimiser it takes a step with zero gradients
         broadcast(model.state_dict(), self._hvd)
+        if config.exchange == "off":
+            return Session(model, optimizer)
         return HorovodSession(self._hvd, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
@@ -65,17 +71,18 @@ class HorovodSession(Session):
         self._hvd = hvd
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._finds_unused = config.unused_parameters
-        self._matched: list[list[torch.Tensor]] = []
-        if config.settings == "matched":
-            bucket_bytes = int((config.bucket_mib or MATCHED_BUCKET_MIB) * 2**20)
-            self._matched = list(buckets(self._parameters, bucket_bytes))
+        self._buckets: list[list[torch.Tensor]] = []
+        if config.bucket_cap_mib is not None:
+            self._buckets = list(buckets(self._parameters, int(config.bucket_cap_mib * 2**20)))
+        if config.overlap == "off":
+            _require_one_exchange(self._buckets, config)
         # Horovod counts the backward passes of a step itself, so `no_sync` is the plain one
         wrapped = hvd.DistributedOptimizer(
             optimizer,
             named_parameters=model.named_parameters(),
             compression=Wire(config),
             backward_passes_per_step=config.accumulate,
-            **({"groups": self._matched} if self._matched else {}),
+            **({"groups": self._buckets} if self._buckets else {}),
         )
         # forgotten by wrapping: a group added later would get the class's rate and no momentum
         wrapped.defaults = optimizer.defaults
@@ -97,8 +104,8 @@ class HorovodSession(Session):
         broadcast(dict(self.model.named_buffers()), self._hvd)
 
     def exchange_bytes(self) -> list[int]:
-        """The matched buckets; as shipped Horovod fuses whatever is ready when its cycle ends."""
-        return [sum(p.nbytes for p in bucket) for bucket in self._matched]
+        """The buckets it was given; as shipped it fuses whatever is ready when its cycle ends."""
+        return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
         """Parameters without a gradient on any rank; one small exchange a step, as DDP's for it."""
@@ -117,6 +124,14 @@ def buckets(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> Iterator[l
             bucket = []
     if bucket:
         yield bucket
+
+
+def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]], config: RunConfig) -> None:
+    """Raise UsageError where Horovod would cut its one group to the size of its fusion buffer."""
+    mib = sum(p.nbytes for group in groups for p in group) / 2**20
+    if mib > (most := fusion_mib(config)):
+        all_of_them = f"overlap=off exchanges all {mib:.0f} MiB of gradients at once"
+        raise UsageError(f"{all_of_them}, Horovod at most {most:g} MiB; use a smaller --model")
 
 
 def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:

@@ -14,6 +14,9 @@ from bench.backends import mpi_group
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch, WrongWorld
 
+_FUSION_MIB = 128.0  # Horovod's own default
+_ONE_EXCHANGE_MIB = 1024.0  # of a buffer that a host gives page by page; a GPU gives it all at once
+
 
 def start(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
     """Horovod's module, started, and a server to stop later or None; raises as `load` does."""
@@ -47,13 +50,20 @@ def _environment(config: RunConfig) -> dict[str, str]:
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
-    if config.fusion_mib is not None:
-        variables["HOROVOD_FUSION_THRESHOLD"] = str(int(config.fusion_mib * 2**20))
+    if config.fusion_mib is not None or config.overlap == "off":
+        variables["HOROVOD_FUSION_THRESHOLD"] = str(int(fusion_mib(config) * 2**20))
     if config.cycle_ms is not None:
         variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
     if config.settings == "matched":
         variables["HOROVOD_DISABLE_GROUP_FUSION"] = "1"  # keep one exchange per bucket
     return variables
+
+
+def fusion_mib(config: RunConfig) -> float:
+    """Most MiB that Horovod joins in one exchange; a group that has more is cut."""
+    if config.fusion_mib is not None:
+        return config.fusion_mib
+    return _ONE_EXCHANGE_MIB if config.overlap == "off" else _FUSION_MIB
 
 
 def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:

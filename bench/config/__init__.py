@@ -17,7 +17,6 @@ from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
 from bench.config.datasets import ON_DISK
 from bench.config.fields import (
-    MATCHED_BUCKET_MIB,
     Curve,
     Fields,
     Role,
@@ -27,7 +26,7 @@ from bench.config.fields import (
 )
 from bench.config.rules import check, require_text
 
-__all__ = ["MATCHED_BUCKET_MIB", "ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings"]
+__all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings"]
 __all__ += [
     "Transport",
     "UsageError",

@@ -15,11 +15,13 @@ from bench.config.datasets import PUBLISHED
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
+Observed = Literal["nothing", "breakdown"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 MATCHED_BUCKET_MIB = 25.0
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
 NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
+EVERYTHING_MIB = 2.0**20  # of one exchange that holds all gradients of any model
 
 
 class Role(Flag):
@@ -35,6 +37,7 @@ class Role(Flag):
     EXCHANGE = auto()  # about the exchange: means nothing to one process alone
     DISCLOSED = auto()  # a report names it wherever it is not the default
     PLANNED = auto()  # set by the plan, never by a study's [run]
+    APART = auto()  # if not at its default, the run's speed is no throughput of a training
     PER_BLOCK = auto()  # equal inside a block, may differ between blocks
     PER_RUN = auto()  # differs between two runs of one point
     FOLDER = auto()  # may have another name on each node
@@ -119,7 +122,9 @@ class Fields(BaseModel):
     preprocessing: Literal["inside", "outside"] = _field(
         _DISCLOSED, "inside", "'inside' the clock, or 'outside': batches are all made beforehand"
     )
-    loader_only: bool = _field(_METHOD, False, "measure the input pipeline alone, train nothing")
+    loader_only: bool = _field(
+        _METHOD | Role.APART, False, "measure the input pipeline alone, train nothing"
+    )
     image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
     global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
     batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
@@ -143,6 +148,12 @@ class Fields(BaseModel):
         _EXCHANGE, "none", "type in which float32 gradients travel"
     )
     sync_batchnorm: bool = _field(_EXCHANGE, False, "BatchNorm statistics over all ranks (CUDA)")
+    exchange: Literal["on", "off"] = _field(
+        _EXCHANGE, "on", "'off': same loop, ranks and framework, but no gradient is exchanged"
+    )
+    overlap: Literal["on", "off"] = _field(
+        _EXCHANGE, "on", "'off': one exchange of all gradients, once the last of them is there"
+    )
     unused_parameters: bool = _field(_WORK, False, "allow steps that leave parameters out")
     base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
     max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
@@ -159,6 +170,11 @@ class Fields(BaseModel):
         "sleep of every rank in every step, ms: a known slowdown, for studies of the instrument",
         ge=0,
         le=10_000,
+    )
+    observe: Observed = _field(
+        _METHOD | Role.APART,
+        "nothing",
+        "'breakdown': log the parts of every step; such a run's speed is not counted",
     )
     seed: int = _field(
         _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62
@@ -182,6 +198,9 @@ class Fields(BaseModel):
     )
     log_path: Path | None = _field(
         _ORDER | Role.FOLDER, None, "run log to create (JSON lines); without it nothing is kept"
+    )
+    trace: Path | None = _field(
+        _ORDER | Role.FOLDER, None, "Chrome trace to write of the observed steps (JSON)"
     )
     rendezvous_dir: Path | None = _field(
         _BOOK | Role.FOLDER, None, "where ranks meet; default: the log's folder, /tmp on one node"
@@ -221,6 +240,25 @@ class Fields(BaseModel):
     def steps(self) -> int:
         """Optimiser updates of the whole run, warm-up included."""
         return self.warmup_steps + self.windows * self.steps_per_window
+
+    @property
+    def bucket_cap_mib(self) -> float | None:
+        """MiB at which an exchange of gradients is full; None where a framework decides."""
+        if self.overlap == "off":
+            return EVERYTHING_MIB
+        fixed = MATCHED_BUCKET_MIB if self.settings == "matched" else None
+        return self.bucket_mib or fixed
+
+    @property
+    def ranks_part(self) -> bool:
+        """Whether every rank trains on its own, and so must end with other parameters."""
+        return self.exchange == "off" and self.world_size > 1
+
+    @property
+    def is_throughput(self) -> bool:
+        """Whether the windows time training as it is: it is not left out, and not observed."""
+        usual = type(self).model_fields
+        return all(getattr(self, n) == usual[n].default for n in fields_with(Role.APART))
 
     @property
     def cell(self) -> str:

@@ -93,6 +93,12 @@ def _data(c: Fields) -> Iterator[str]:
     if c.dataset == "digits" and c.samples_per_step > DIGITS_SAMPLES:
         takes = f"a step takes {c.samples_per_step} samples"
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
+    if c.loader_only and c.observe != "nothing":
+        yield f"observe={c.observe} is of training steps, loader_only takes none; leave one out"
+    if c.trace is not None and (c.observe != "breakdown" or c.log_path is None):
+        yield "trace is made of a log of observed steps; use --observe breakdown and --log-path"
+    if c.trace is not None and c.accumulate > 1:
+        yield f"accumulate={c.accumulate}: a log has sums over micro-batches, no order; no --trace"
     if c.dataset == "synthetic" and c.sharding == "fixed":
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
@@ -124,6 +130,12 @@ def _exchange(c: Fields) -> Iterator[str]:
         if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
             given = f"{name}={getattr(c, name)}"
             yield f"{given} is about the exchange, backend={c.backend} has none; leave it out"
+    for name in fields_with(Role.EXCHANGE) if c.exchange == "off" else ():
+        if name != "exchange" and getattr(c, name) != Fields.model_fields[name].default:
+            given = f"{name}={getattr(c, name)}"
+            yield f"{given} is about the exchange, which exchange=off leaves out; leave one out"
+    if c.overlap == "off" and c.bucket_mib is not None:
+        yield f"bucket_mib={c.bucket_mib:g} has no effect with overlap=off; leave one out"
     for (name, value), reason in facts.refused.items():
         if getattr(c, name) == value:
             yield f"{name}={value}: {reason}"

@@ -29,6 +29,10 @@ class Observer:
     def step_end(self) -> None:
         """The parameters are updated."""
 
+    def take(self) -> dict[str, list[float]]:
+        """What was noted since the last call, one number a step; the log gets it by its name."""
+        return {}
+
 
 class Observers(Observer):
     """Several observers of one step, told of everything in their order."""
@@ -59,3 +63,7 @@ class Observers(Observer):
     def step_end(self) -> None:
         for observer in self._observers:
             observer.step_end()
+
+    def take(self) -> dict[str, list[float]]:
+        taken = [observer.take() for observer in self._observers]
+        return {name: values for noted in taken for name, values in noted.items()}

@@ -17,6 +17,9 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
+  breakdown  phase, index, and of every step, shaped as in `steps`: begin, on the CPU on a clock
+          that all ranks of a host share, else on one of the rank's own; input, forward, backward,
+          exposed, optimiser: its parts, which follow one another (only with observe=breakdown)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
           what each rank waited for data
   error   rank, type (of the exception), message: appended by the rank that failed

@@ -87,6 +87,22 @@ class Steps(TypedDict):
     seconds: list[list[Seconds]]
 
 
+class Breakdown(TypedDict):
+    event: Literal["breakdown"]
+    phase: Literal["warmup", "window"]
+    index: Count
+    begin: list[list[Wait]]
+    input: list[list[Wait]]
+    forward: list[list[Wait]]
+    backward: list[list[Wait]]
+    exposed: list[list[Wait]]
+    optimiser: list[list[Wait]]
+
+
+# of a step, in the order in which they follow one another from its beginning on
+PARTS = ("input", "forward", "backward", "exposed", "optimiser")
+
+
 class Window(TypedDict):
     event: Literal["window"]
     index: Count
@@ -147,7 +163,9 @@ class Exit(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-_Event = Annotated[Start | Steps | Window | Error | End | Exit, Field(discriminator="event")]
+_Event = Annotated[
+    Start | Steps | Breakdown | Window | Error | End | Exit, Field(discriminator="event")
+]
 _EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.config import RunConfig
+from bench.record.events import PARTS
 
 # what an `end` must have found true
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
@@ -53,8 +54,9 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
         yield f"a window has not {config.steps_per_window} steps"
     yield from _steps(config, [event for event in events if event["event"] == "steps"], windows)
     yield from _input(config, windows)
+    yield from _breakdown(config, [event for event in events if event["event"] == "breakdown"])
     end = next(event for event in events if event["event"] == "end")
-    demanded = CHECKS[:1] if config.loader_only else CHECKS
+    demanded = _demanded(config)
     checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 1) <= schema}
     checks |= end.get("checks", {})
     if failed := [name for name, passed in checks.items() if passed is not True]:
@@ -63,6 +65,25 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     if (found := end.get("samples")) != asked:
         steps = f"{config.steps} steps of {config.samples_per_step}"
         yield f"{found} samples, where {steps} are {asked}"
+
+
+def _demanded(config: RunConfig) -> list[str]:
+    """Without training only samples are counted; without exchange ranks must have drifted apart."""
+    if config.loader_only:
+        return list(CHECKS[:1])
+    parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
+    return [parted.get(name, name) for name in CHECKS]
+
+
+def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
+    """An observed run has the parts of every rank's steps, as many as the steps themselves."""
+    windows = config.windows if config.observe == "breakdown" else 0
+    timed = [event for event in found if event["phase"] == "window"]
+    if [event["index"] for event in timed] != list(range(windows)):
+        yield "the breakdown of some window is missing, or there twice"
+    shape = [config.steps_per_window] * config.world_size
+    if any([*map(len, event[part])] != shape for event in timed for part in PARTS):
+        yield "the breakdown of some rank is missing"
 
 
 def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) -> Iterator[str]:

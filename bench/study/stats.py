@@ -36,7 +36,7 @@ Verdict = Literal[
 class Estimate:
     """A value with its 95 % interval over blocks, all in the value's own unit, none a logarithm."""
 
-    value: float  # geometric mean, ratio of such, or median
+    value: float  # mean, geometric mean, ratio of such, or median
     low: float | None  # ends of the interval; None where n = 1 gives none
     high: float | None
     n: int  # blocks
@@ -97,6 +97,13 @@ def geometric_mean(values: Sequence[float]) -> Estimate:
     logs = [math.log(v) for v in values]
     low, high = _exp(t_interval(logs)) or (None, None)
     mean = math.exp(float(np.mean(logs)))
+    return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
+
+
+def arithmetic_mean(values: Sequence[float]) -> Estimate:
+    """Mean with its t interval, of what may be zero or negative, such as differences of times."""
+    low, high = t_interval(values) or (None, None)
+    mean = float(np.mean(values))
     return Estimate(value=mean, low=low, high=high, n=len(values), blocks=tuple(values))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -67,6 +67,7 @@ class _EventStopwatch(Stopwatch):
         super().__init__()
         self._device = device
         self._events: list[torch.cuda.Event] = []
+        self._first: torch.cuda.Event | None = None
 
     def now(self) -> float:
         torch.cuda.synchronize(self._device)
@@ -77,9 +78,15 @@ class _EventStopwatch(Stopwatch):
         event.record()
         self._events.append(event)
 
-    def laps(self) -> list[float]:
+    def remark(self) -> None:
+        self._events[-1].record()  # an event tells the time of its last record
+
+    def times(self) -> list[float]:
+        """From the first mark of all on: two devices have no common clock."""
         events, self._events = self._events, []
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]  # from ms
+        self._first = self._first or events[0]
+        begin, *laps = (a.elapsed_time(b) / 1000 for a, b in pairwise([self._first, *events]))
+        return list(accumulate(laps, initial=begin))  # once from milliseconds
 
 
 Device = Cpu | Cuda

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
+from bench.instrument import Observer
 from bench.record import RunLog
 from bench.train.input import Input
 from bench.train.timing import Stopwatch, time_steps
@@ -21,11 +22,16 @@ def measure(
     log: RunLog,
     watch: Stopwatch,
     progress: Progress,
+    observer: Observer,
 ) -> None:
     """Warm up, then time the windows; after each, outside the clock, the log gets all seconds."""
 
     def record(phase: str, index: int, step_seconds: list[float]) -> None:
         log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
+        if noted := observer.take():
+            of_ranks = backend.gather(noted)
+            parts = {name: [rank[name] for rank in of_ranks] for name in noted}
+            log.write("breakdown", phase=phase, index=index, **parts)
 
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
     record("warmup", 0, time_steps(step, config.warmup_steps, watch).step_seconds)

@@ -23,10 +23,18 @@ class Stopwatch:
         """Note the end of a step; never waits for the device, whose overlap is measured."""
         self._marks.append(self._clock())
 
+    def remark(self) -> None:
+        """Move the last mark to this moment; never waits either."""
+        self._marks[-1] = self._clock()
+
+    def times(self) -> list[float]:
+        """The marks since the last call, in seconds of a clock; call after `now`."""
+        marks, self._marks = self._marks, []
+        return marks
+
     def laps(self) -> list[float]:
         """Seconds between the marks since the last call; call after `now`."""
-        marks, self._marks = self._marks, []
-        return [after - before for before, after in pairwise(marks)]
+        return [after - before for before, after in pairwise(self.times())]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from bench.backends.catalogue import BUNDLED, CATALOGUE
-from bench.config import MATCHED_BUCKET_MIB, Role, RunConfig, fields_with
+from bench.config import Role, RunConfig, fields_with
 
 Facts = Mapping[str, str]
 
@@ -61,14 +61,15 @@ def facts(
 ) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
-    With matched settings the bytes of every exchange are part of it: that they are equal is the
-    claim. Facts that a log does not have are left out; only what both runs state is compared.
-    `of_the_arm` are the fields that the study sets for the run's arm alone.
+    With matched settings, and without overlap, the bytes of every exchange are part of it: that
+    they are equal is the claim. Facts that a log does not have are left out; only what both runs
+    state is compared. `of_the_arm` are the fields that the study sets for the run's arm alone.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
-    if config.settings == "matched" and config.backend != "single":
-        work["bucket_mib"] = config.bucket_mib or MATCHED_BUCKET_MIB
+    fixed = config.settings == "matched" or config.overlap == "off"
+    if fixed and config.backend != "single":
+        work["bucket_mib"] = config.bucket_cap_mib
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
     if config.settings == "tuned":
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}

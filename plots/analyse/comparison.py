@@ -160,7 +160,7 @@ def gains(table: Table) -> Iterator[Gain | NotCompared]:
         plainest, *others = sorted(points, key=lambda p: (_changed(p), p.variant))
         for point in others:
             what = f"{describe(point)} against {', '.join(plainest.variant)}"
-            ignore = (*comparability.VARIED, "exchange_bytes")
+            ignore = (*comparability.VARIED, "bucket_mib", "exchange_bytes")
             blocks, missing = table.shared(plainest, point, ignore, what)
             yield from missing
             if blocks:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bench.config import Role, fields_with
 from bench.study.definition import Study
 from bench.study.plan import config_of, points
 from plots.analyse.comparability import without_exchange
@@ -27,23 +28,17 @@ class Gap:
 def planned(study: Study) -> list[Planned]:
     """Every point of every curve as reports know it; its variant has all fields that any sets.
 
-    One that trains nothing is no point of a curve; a study that no site has filled in yet has none.
+    One whose speed is kept apart is no point of a curve; a study that no site has filled in yet has
+    none.
     """
     if study.needs_site:
         return []
-    fields = dict.fromkeys(
-        field
-        for name, values in study.variants.items()
-        if not study.fields_of(name, alone=False).get("loader_only")
-        for field in values
-        if field != "loader_only"
-    )
+    counted = [(p, c) for p in points(study) if (c := config_of(study, p)).is_throughput]
+    varied = (field for point, _ in counted for field in study.variants.get(point.variant, ()))
+    fields = [field for field in dict.fromkeys(varied) if field not in fields_with(Role.APART)]
     found: dict[Planned, None] = {}
-    for point in points(study):
-        config = config_of(study, point)
-        if config.loader_only:
-            continue
-        said = config.model_dump(mode="json", include=set(fields))
+    for point, config in counted:
+        said = config.model_dump(mode="json", include={*fields})
         variant, settings = tuple(f"{k}={said[k]}" for k in fields), str(point.settings)
         if point.cell == "single":
             variant, settings = without_exchange(variant), NO_SETTINGS

@@ -54,6 +54,7 @@ class BlockMean:
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...]
     input_share: float  # of the windows' time, of the rank that waited most; nan where not known
+    parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ class Table:
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
     """The runs of each point, in order of their first logs."""
+    if runs.empty:
+        return
     settings = runs["settings"].where(runs["cell"] != "single", NO_SETTINGS)
     rest = [runs[name] for name in ("cell", "world_size", "samples_per_rank", "variant")]
     grouped: Any = runs.groupby([settings, *rest], sort=False)
@@ -133,8 +136,13 @@ def tabulate(runs: pd.DataFrame) -> Table:
                 facts=tuple(repeats["facts"]),
                 hosts=tuple(sorted(set(repeats["hosts"].explode()))),
                 input_share=float(repeats["input_share"].astype(float).mean(skipna=False)),
+                parts=_mean(repeats["parts"].tolist()),
             )
     return Table(blocks, curves)
+
+
+def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: sum(one[name] for one in parts) / len(parts) for name in parts[0]}
 
 
 def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study.definition import Study
-from plots.analyse import comparability, steady_state
+from plots.analyse import breakdown, comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
 from plots.analyse.quiet import others_share
@@ -22,8 +23,9 @@ from plots.read.runs import Unusable, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
-    *("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only"),
+    *("samples_per_rank", "samples_per_step", "warmup_steps", *fields_with(Role.APART)),
 )
+OF_THE_ANALYSIS = ("parts", *fields_with(Role.APART))  # columns, the same for all runs that count
 Row = dict[str, Any]
 
 
@@ -34,6 +36,7 @@ class Loaded:
     study: Study
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
+    observed: pd.DataFrame  # and for each whose steps were watched
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
@@ -62,15 +65,18 @@ def load(folder: Path) -> Loaded:
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
-    rows = [row for row in rows if not row["loader_only"]]
+    rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
     for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
         row["variant"] = variant
-    aside |= _mixed(rows)
+    observed = [row for row in rows if row["parts"]]
+    rows = [row for row in rows if not row["parts"]]
+    aside |= _mixed(rows) | _mixed(observed)
     return Loaded(
         study=study,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
+        observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         superseded=tuple(superseded),
         notes=notes,
@@ -80,7 +86,7 @@ def load(folder: Path) -> Loaded:
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """The runs for a notebook or a file: numbers and texts alone, no column that holds a list."""
-    frame = loaded.runs.drop(columns=["facts", "loader_only"], errors="ignore")
+    frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
     lists = [name for name in ("curves", "hosts", "variant") if name in frame]
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
@@ -116,6 +122,7 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end, of_the_arm),
+        "parts": breakdown.parts_of(run),
     }
 
 

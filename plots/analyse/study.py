@@ -15,6 +15,7 @@ from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, comparison, coverage, quiet, scaling
 from plots.analyse.comparability import usual
+from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
@@ -70,6 +71,7 @@ class Analysis:
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
     calibrated: Calibrated | None
+    exchange: Exchange | None
 
     @property
     def blocks(self) -> int:
@@ -113,6 +115,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         *scaling.efficiency(table),
     ]
     asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
+    exchange, not_twins = examine(table, tabulate(loaded.observed))
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     return Analysis(
         loaded=loaded,
@@ -123,7 +126,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
         comparisons=[x for x in found if isinstance(x, comparison.Comparison)],
         gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
-        not_compared=[x for x in found if isinstance(x, NotCompared)],
+        not_compared=[*(x for x in found if isinstance(x, NotCompared)), *not_twins],
         step_times=list(_step_times(loaded.runs)),
         trends=trends(loaded.runs),
         digests=list(comparability.compare_digests(loaded.runs)),
@@ -132,6 +135,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
+        exchange=exchange,
     )
 
 

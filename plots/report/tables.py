@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.study.stats import Estimate
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
+from plots.analyse.exchange import SHOWN
 from plots.analyse.nodes import Drift
 from plots.analyse.points import NO_SETTINGS, describe
 from plots.analyse.steady_state import Trend
@@ -123,6 +124,31 @@ GAINS = (
     *_BATCH,
     Column("baseline.variant", "over", key="baseline_variant"),
     Column("ratio", "images/s, ratio [95 %]", _estimate(ratio)),
+    Column("ratio.n", "n", key=""),
+)
+
+COSTS = (
+    *_POINT,
+    *_BATCH,
+    Column("exposed_seconds", "exposed ms [95 %]", _estimate(ms)),
+    Column("inflation_seconds", "inflation ms [95 %]", _estimate(ms)),
+    Column("difference_seconds", "T(on) - T(off) ms [95 %]", _estimate(ms)),
+)
+
+BREAKDOWNS = (
+    *_POINT,
+    *_BATCH,
+    *(Column(f"{part}_seconds", f"{part} ms", _estimate(ms)) for part in SHOWN),
+    Column("step_seconds", "sum ms", _estimate(ms)),
+    Column("undisturbed_seconds", "not observed ms", _estimate(ms)),
+)
+
+OVERLAPS = (
+    *_POINT,
+    *_BATCH,
+    Column("overlapped_seconds", "overlapped ms [95 %]", _estimate(ms)),
+    Column("blocking_seconds", "blocking ms [95 %]", _estimate(ms)),
+    Column("ratio", "blocking / overlapped [95 %]", _estimate(ratio)),
     Column("ratio.n", "n", key=""),
 )
 

@@ -14,8 +14,9 @@ from pydantic import BaseModel, Field
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import comparability
+from plots.analyse.exchange import Exchange
 from plots.analyse.nodes import Calibrated
-from plots.analyse.runs import Loaded, load, tidy
+from plots.analyse.runs import OF_THE_ANALYSIS, Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.read import calibrations
 from plots.report import answer, figures, tables
@@ -74,7 +75,7 @@ def _texts(a: Analysis, drawn: list[str]) -> dict[str, str]:
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks)."""
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
-    frame = a.loaded.runs.drop(columns=["facts", "curves", "loader_only"]).astype(object)
+    frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     return {
         "schema": SCHEMA,
         "study": {
@@ -92,6 +93,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "not_compared": records(tables.NOT_COMPARED, a.not_compared),
         "gaps": records(tables.GAPS, a.gaps),
         "calibration": a.calibrated and _calibration(a.calibrated),
+        "exchange": a.exchange and _exchange(a.exchange),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "trends": records(tables.TRENDS, a.trends),
@@ -102,6 +104,14 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "superseded": records(tables.LOGS, a.loaded.superseded),
         "notes": list(a.loaded.notes),
         "figures": drawn,
+    }
+
+
+def _exchange(x: Exchange) -> dict[str, Any]:
+    return {
+        "costs": records(tables.COSTS, x.costs),
+        "breakdowns": records(tables.BREAKDOWNS, x.breakdowns),
+        "overlaps": records(tables.OVERLAPS, x.overlaps),
     }
 
 

@@ -29,6 +29,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "accumulate": {"accumulate": 2},
     "clip": {"clip_norm": 0.1},
     "fp16 on the wire": {"compression": "fp16"},
+    "overlap off": {"overlap": "off"},
 }
 VARIANTS["all together"] = VARIANTS["bf16"] | VARIANTS["channels_last"]
 VARIANTS["all together"] |= VARIANTS["accumulate"] | VARIANTS["clip"]
@@ -95,7 +96,21 @@ def train(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
         "digests": backend.gather(digest(network)),
         "parameters": [p.detach().clone() for p in network.parameters()],
         "losses": loop.losses[:STEPS],
+        "exchange_bytes": loop.session.exchange_bytes(),
     }
+
+
+def alone(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
+    """Twenty steps without exchange, and the same by this rank's shard in one plain process."""
+    from bench.backends.protocol import Backend
+    from bench.models import build_model
+    from bench.train.checks import digest
+
+    own = config.model_copy(update={"model": MODELS[1], "exchange": "off"})
+    plain = make_loop(own, Backend(), network := build_model(own, 10), rank)
+    for _ in range(STEPS):
+        plain.step()
+    return {**train(own, backend, rank), "plain": backend.gather(digest(network))}
 
 
 def specification(config: RunConfig, shards: int, order: list[int]) -> dict[str, Any]:
@@ -226,6 +241,7 @@ def main() -> None:
         backend = backends.load(config, launch, device.choose(config, launch))
         for key, case in cases(config).items():
             result[key] = train(case, backend, launch.rank)
+        result["exchange off"] = alone(config, backend, launch.rank)
         result["verbs"] = verbs(config, backend, launch.rank)
         if config.settings == "matched" and config.world_size == 2:
             result["exchange_bytes"] = exchange(config, backend, launch.rank)

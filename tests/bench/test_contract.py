@@ -127,6 +127,26 @@ def test_small_verbs(cell: str, settings: str, ranks: int) -> None:
     assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), "the barrier waits for rank 0"
 
 
+@pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
+def test_without_exchange_every_rank_trains_by_its_shard_alone(
+    cell: str, settings: str, ranks: int
+) -> None:
+    got = trained(cell, settings, ranks)["exchange off"]
+    assert got["digests"] == got["plain"]
+    assert len(set(got["digests"])) == ranks
+    assert got["exchange_bytes"] == []
+
+
+@pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
+@pytest.mark.parametrize("model", MODELS)
+def test_without_overlap_one_exchange_holds_every_gradient(
+    cell: str, settings: str, ranks: int, model: str
+) -> None:
+    """So it cannot begin before the last gradient is there, that of a shared layer included."""
+    got = trained(cell, settings, ranks)[model, "overlap off"]
+    assert got["exchange_bytes"] == [sum(p.nbytes for p in got["parameters"])]
+
+
 def test_matched_settings_exchange_equal_bytes() -> None:
     """ResNet-50 at the 25 MiB cap: DDP's rebuilt buckets are those that Horovod is given."""
     ddp = trained("ddp/mpi", "matched", 2)["exchange_bytes"]

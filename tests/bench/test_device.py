@@ -66,6 +66,13 @@ def test_a_step_on_a_gpu_is_timed_by_the_device(monkeypatch: pytest.MonkeyPatch)
     timed = time_steps(lambda: calls.append("step"), 2, watch)
     assert calls == ["sync", "record", "step", "record", "step", "record", "sync"]
     assert timed.step_seconds == [2.0, 2.0]
+    watch.mark()
+    watch.mark()
+    watch.remark()
+    watch.mark()
+    at = [call for call, name in enumerate(calls) if name == "record"]
+    since_first = [float(call - at[0]) for call in (at[-4], at[-2], at[-1])]
+    assert watch.times() == since_first, "the last record of an event tells its time"
 
 
 @needs_no_gpu

@@ -18,6 +18,7 @@ import pytest
 
 from bench.config import RunConfig, UsageError
 from bench.record import SCHEMA, RunLog, append_event, parse_run, proof, read_run
+from bench.record.events import PARTS
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CONFIG = RunConfig(
@@ -118,6 +119,33 @@ def test_an_incomplete_log_says_why(tmp_path: Path, entries: Entries, words: str
     run = read_run(write(tmp_path / "run.jsonl", entries))
     assert words in str(run.problem)
     assert run.state == "failed"
+
+
+OFF = {"config": {**CONFIG.model_dump(mode="json"), "exchange": "off"}}
+OBSERVED = {"config": {**CONFIG.model_dump(mode="json"), "observe": "breakdown"}}
+DIFFER = {"checks": {**CHECKS, "parameters_differ": True}}
+SPLIT: dict[str, Any] = {p: [[0.0] * 3] * 2 for p in ("begin", *PARTS)}
+SEEN = [("breakdown", {"phase": "window", "index": i, **SPLIT}) for i in range(2)]
+HALF = ("breakdown", {**SEEN[1][1], "exposed": [[0.0] * 3]})
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "more", "problem"),
+    [
+        (OFF, {}, [], "failed checks: parameters_differ"),
+        (OFF, DIFFER, [], None),
+        (OBSERVED, {}, SEEN, None),
+        (OBSERVED, {}, SEEN[:1], "the breakdown of some window is missing, or there twice"),
+        (OBSERVED, {}, [SEEN[0], HALF], "the breakdown of some rank is missing"),
+        ({}, {}, SEEN, "the breakdown of some window is missing, or there twice"),
+    ],
+)
+def test_what_was_asked_for_decides_what_a_log_must_show(
+    tmp_path: Path, start: dict[str, Any], end: dict[str, Any], more: Entries, problem: str | None
+) -> None:
+    first, *rest, last = events()
+    entries = [(first[0], first[1] | start), *rest, *more, (last[0], last[1] | end)]
+    assert read_run(write(tmp_path / "run.jsonl", entries)).problem == problem
 
 
 STOPPED = ("end", {"status": "interrupted", "signal": "SIGINT"})

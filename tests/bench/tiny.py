@@ -10,11 +10,16 @@ from torch import nn
 
 
 def plain(classes: int) -> nn.Module:
-    """Convolutions without BatchNorm: shards averaged equal the joined batch."""
+    """Convolutions without BatchNorm: shards averaged equal the joined batch; one is used twice."""
+    shared = nn.Conv2d(16, 16, 3, padding=1)
     return nn.Sequential(
         nn.Conv2d(3, 8, 3, stride=2, padding=1),
         nn.ReLU(),
         nn.Conv2d(8, 16, 3, stride=2, padding=1),
+        nn.ReLU(),
+        shared,
+        nn.ReLU(),
+        shared,
         nn.ReLU(),
         nn.AdaptiveAvgPool2d(2),
         nn.Flatten(),

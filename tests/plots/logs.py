@@ -75,12 +75,14 @@ def write(
     windows: int | None = None,
     end: Mapping[str, Any] | None = None,
     input_seconds: Sequence[float] | None = None,
+    parts: Mapping[str, Sequence[float]] | None = None,
 ) -> Path:
     """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last;
     `step_seconds` is its time.
 
     `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
-    is what each rank waited for its batches in each window, and absent from logs of schema 1.
+    is what each rank waited for its batches in each window, and absent from logs of schema 1;
+    `parts` is what the breakdown of every step says, one number a rank.
     """
     log = RunLog(path)
     provenance = host(run.world_size) if provenance is None else provenance
@@ -99,6 +101,9 @@ def write(
     for index in range(run.windows if windows is None else windows):
         each = seconds(steps)
         log.write("steps", phase="window", index=index, seconds=each.tolist())
+        if parts is not None:
+            every = {name: [[one] * steps for one in ranks] for name, ranks in parts.items()}
+            log.write("breakdown", phase="window", index=index, **every)
         waited = {} if input_seconds is None else {"input_seconds": list(input_seconds)}
         log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()), **waited)
     if windows is None:

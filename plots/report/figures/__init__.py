@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
-from plots.analyse.points import NO_SETTINGS
+from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.study import Analysis
-from plots.report.figures import curves, nodes, ratio
+from plots.report.figures import curves, exchange, nodes, ratio
 from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
 
@@ -33,6 +33,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
     for page, name in _names("ratio", sorted({(c.variant, c.settings) for c in a.comparisons})):
         yield name, ratio.draw(a, [c for c in a.comparisons if (c.variant, c.settings) == page])
+    yield from _exchange(a)
     for name, found in _series(a.throughput):
         if len({r.point for r in found}) > 1:
             yield f"{name}-throughput", curves.throughput(a, found)
@@ -42,6 +43,22 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
     for (batch,), name in _names("calibration", batches):
         yield name, nodes.draw(a, batch)
+
+
+def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
+    """A page for each size: its cells and variants are rows."""
+
+    def size(p: Point) -> tuple[str, int, int]:
+        return p.settings, p.world_size, p.samples_per_rank
+
+    if a.exchange is None:
+        return
+    parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
+    for page, name in _names("breakdown", sorted({size(r.point) for r in parts})):
+        rows = [r for r in parts if size(r.point) == page]
+        yield name, exchange.breakdown(a, rows, a.exchange.costs)
+    for page, name in _names("overlap", sorted({size(r.point) for r in overlaps})):
+        yield name, exchange.overlap(a, [r for r in overlaps if size(r.point) == page])
 
 
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:

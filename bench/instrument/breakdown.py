@@ -1,0 +1,61 @@
+"""Where the time of a step goes: six marks a step, set by the same code for every backend."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+
+from bench.instrument import Observer
+from bench.record.events import PARTS
+from bench.train.timing import Stopwatch
+
+_OTHERS = 4  # marks of a step besides the two of each micro-batch: begin, input, ready, end
+
+
+class Breakdown(Observer):
+    """Splits every step into input, forward, backward, exposed and optimiser, without a rest.
+
+    `exposed` is what the exchange takes when nothing is left to overlap it: from the moment that
+    the last gradient of this rank is there till every gradient is the mean over ranks. It holds the
+    wait for ranks whose last gradient comes later. On a GPU all times are the device's own.
+    """
+
+    def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:
+        """Before `network` is wrapped: its gradients must be seen before any exchange of them."""
+        self._watch, self._marks = watch, _OTHERS + 2 * micro_batches
+        for parameter in network.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._gradient)
+
+    def _gradient(self, _: torch.Tensor) -> None:
+        self._watch.remark()  # of the last gradient so far
+
+    def step_begin(self, step: int) -> None:
+        self._watch.mark()
+
+    def batch_ready(self, *_: torch.Tensor) -> None:
+        self._watch.mark()
+
+    def forward_done(self) -> None:
+        self._watch.mark()
+        self._watch.mark()  # which every gradient moves on
+
+    def gradients_ready(self) -> None:
+        self._watch.mark()
+
+    def step_end(self) -> None:
+        self._watch.mark()
+
+    def take(self) -> dict[str, list[float]]:
+        """Seconds of each part of each step, and where the step begins on this rank's clock."""
+        parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
+        times, each = self._watch.times(), self._marks
+        for marks in (times[at : at + each] for at in range(0, len(times), each)):
+            laps = [after - before for before, after in pairwise(marks)]
+            # micro-batches follow one another: forward, backward, forward, backward
+            forward, backward = sum(laps[1:-2:2]), sum(laps[2:-2:2])
+            step = (marks[0], laps[0], forward, backward, *laps[-2:])
+            for values, value in zip(parts.values(), step, strict=True):
+                values.append(value)
+        return parts
