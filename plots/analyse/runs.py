@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,13 @@ from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
-from plots.read.runs import Unusable, find_logs, find_study, read_log, track
+from plots.read.runs import Unusable, changed_study, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     *("samples_per_rank", "samples_per_step", "warmup_steps", "loader_only"),
 )
+CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 Row = dict[str, Any]
 
 
@@ -30,6 +34,8 @@ class Loaded:
     """A study's folder as read; `notes` says what had to be assumed."""
 
     study: Study
+    fixed: bool  # whether runs carry the study as it was planned, so that a change would show
+    changed: str  # what shows, '' if nothing
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
     unusable: tuple[Unusable, ...]
@@ -46,12 +52,14 @@ def load(folder: Path) -> Loaded:
     measured: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
+    carried: list[str | None] = []
     for path in track(paths, "run logs read"):
         run = read_log(path)  # and let it go: all steps of all logs do not fit into memory
         if isinstance(run, Unusable):
             unusable.append(run)
         else:
             rows.append(_row(run))
+            carried.append(run.config.study_sha256 if run.config else None)
             if run.processes is not None:
                 written = run.config.log_path if run.config else None
                 renamed = written is None or written.name != path.name
@@ -65,20 +73,24 @@ def load(folder: Path) -> Loaded:
     for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
         row["variant"] = variant
     aside |= _mixed(rows)
+    kept = (folder / "study.toml").exists()
+    changed = changed_study(study, carried) if kept else ""
     return Loaded(
         study=study,
+        fixed=kept and any(carried),
+        changed=changed,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         superseded=tuple(superseded),
-        notes=notes,
+        notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
     )
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """The runs for a notebook or a file: numbers and texts alone, no column that holds a list."""
-    frame = loaded.runs.drop(columns=["facts", "loader_only"], errors="ignore")
+    frame = loaded.runs.drop(columns=["facts", "loader_only", *CLOCK], errors="ignore")
     lists = [name for name in ("curves", "hosts", "variant") if name in frame]
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
@@ -107,9 +119,17 @@ def _row(run: Run) -> Row:
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
         "exit_code": run.exit.get("code"),
+        "began_s": _began_s(run),
+        "wall_s": run.exit.get("wall_s", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end),
     }
+
+
+def _began_s(run: Run) -> float:
+    with suppress(LookupError, ValueError):  # older logs lack it
+        return datetime.fromisoformat(run.host["started"]).timestamp()
+    return math.nan
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

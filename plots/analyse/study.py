@@ -12,7 +12,7 @@ import pandas as pd
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, scaling
+from plots.analyse import comparability, comparison, coverage, pauses, scaling
 from plots.analyse.comparability import usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
@@ -65,6 +65,7 @@ class Analysis:
     pipelines: list[Pipeline]
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
+    pauses: list[pauses.Pause]
     calibrated: Calibrated | None
 
     @property
@@ -83,6 +84,7 @@ class Analysis:
         if study.primary is not None and not any(c.primary for c in self.comparisons):
             wrong = "The primary comparison that the study names is not exactly one here"
             found.append(f"{wrong}, so none is left out of Holm's correction.")
+        found += map(pauses.sentence, self.pauses)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
@@ -118,6 +120,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
+        pauses=list(pauses.find(loaded.runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
     )
 

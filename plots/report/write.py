@@ -15,7 +15,7 @@ from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import comparability
 from plots.analyse.nodes import Calibrated
-from plots.analyse.runs import Loaded, load, tidy
+from plots.analyse.runs import CLOCK, Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.read import calibrations
 from plots.report import answer, figures, tables
@@ -74,7 +74,7 @@ def _texts(a: Analysis, drawn: list[str]) -> dict[str, str]:
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks)."""
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
-    frame = a.loaded.runs.drop(columns=["facts", "curves", "loader_only"]).astype(object)
+    frame = a.loaded.runs.drop(columns=["facts", "curves", "loader_only", *CLOCK]).astype(object)
     return {
         "schema": SCHEMA,
         "study": {
@@ -91,6 +91,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "gains": records(tables.GAINS, a.gains),
         "not_compared": records(tables.NOT_COMPARED, a.not_compared),
         "gaps": records(tables.GAPS, a.gaps),
+        "pauses": [asdict(pause) for pause in a.pauses],
         "calibration": a.calibrated and _calibration(a.calibrated),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
