@@ -26,7 +26,7 @@ try:
     from bench.study.status import count, table
     from slurm import here, states, submit
     from slurm.directives import REPORT, job_name, report_minutes
-    from slurm.session import Asked, Work, open_work, short
+    from slurm.session import PREVIEW, Asked, Work, open_work, short
     from slurm.states import JobState
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -103,6 +103,8 @@ def render(
         rule = "--out, --job and --layout are for a cluster's jobs"
         raise UsageError(f"{rule}, and site {asked.site!r} has one script; leave them out")
     _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
+    if work.preview:
+        _say(PREVIEW)
     if local and work.todo:
         _say(f"this script: {len(work.todo)} runs, {work.estimate}")
         print(work.script(), end="")
@@ -137,8 +139,8 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 def run(asked: Asked) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
-    What failed, timed out or was interrupted before is done again; its logs are kept as
-    ID.attempt-1.jsonl.
+    What failed, timed out or was interrupted before is done again, together with what it is
+    compared with in its block; earlier logs are kept as ID.attempt-1.jsonl.
     """
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
@@ -153,9 +155,8 @@ def run(asked: Asked) -> int:
         if not work.todo:
             print(f"{count(work.statuses)}; nothing to do")
             return 0
-        for status in work.statuses:
-            if status.state not in ("ok", "planned"):
-                work.folder.set_aside(status.run.log)
+        for planned in work.todo:
+            work.folder.set_aside(planned.log)
         facts = {"site": work.site.name, "blocks": work.blocks, "runs": len(work.todo)}
         script = work.folder.add_job(lock, work.script(), **facts)
         what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
@@ -214,6 +215,8 @@ def submit_jobs(
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
+        if work.preview:
+            print(PREVIEW)
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
     for line in submit.submit_missing(asked, not no_report):
@@ -279,6 +282,8 @@ def status(asked: Asked) -> None:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
     planned = work.folder.planned_blocks(work.study)
     print(f"{work.study.name}: {work.blocks} blocks ({planned} planned), {count(statuses)}")
+    if work.preview:
+        print(PREVIEW)
     if all(status.state == "planned" for status in statuses):
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 

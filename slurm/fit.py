@@ -105,8 +105,8 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
 
     if fitted == study:
         return source
-    # a pair that the author left to its default is left out
-    unnamed = {"reference", "candidate"} - fitted.model_fields_set
+    # what the author left to its default is left out; the seed is for the first run to draw
+    unnamed = {"reference", "candidate", "seed"} - fitted.model_fields_set
     values = fitted.model_dump(mode="json", exclude_none=True, exclude=unnamed)
     head = f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices "
     given = {key: value for key, value in values.items() if value not in ([], {})}

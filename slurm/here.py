@@ -84,8 +84,9 @@ def _caught() -> Iterator[list[int]]:
 
 def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
     """Watch the logs until the job ends, and pass a caught signal on once."""
-    finished = [status for status in work.statuses if status.state == "ok"]
     waiting, told = list(work.todo), False
+    again = {run.id for run in waiting}
+    finished = [status for status in work.statuses if status.run.id not in again]
     while True:
         ended = job.poll() is not None
         while waiting and _has_ended(waiting[0].log):

@@ -28,7 +28,7 @@ _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
 # Not repeated on a run's line: the driver derives world size from RANKS and the log from ID, and
 # names the study once.
-_NOT_ON_THE_LINE = {"study", "world_size", "log_path"}
+_NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
 
 
 def render_job(
@@ -102,7 +102,7 @@ def _runs(
     configs = [*(run.config for run in _one_of_each(runs)), *plain]
     # all that [run] says, defaults too, lest a later default change them; what `single` is left out
     # of goes to each run's own line
-    names = ("study", *study.fields)
+    names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     own = [name for name in study.fields if name not in shared]
     alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from bench.config import UsageError
 from bench.study.definition import MAX_BLOCKS, MAX_SECONDS, Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
-from bench.study.plan import Run, plan
+from bench.study.plan import Pairs, Run, check_balance, group_of, plan
 from bench.study.status import RunStatus, duration, look, seconds_left
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
@@ -24,6 +25,9 @@ from slurm.site import Site
 from slurm.tables import Layout
 
 Count = int | None
+
+# said wherever an order is shown that no run will have
+PREVIEW = "the order is a preview with seed 0: the first run draws the study's seed"
 
 
 def _results(text: str | Path) -> Path:
@@ -76,6 +80,7 @@ class Work:
     folder: StudyFolder
     blocks: int
     statuses: list[RunStatus]
+    preview: bool  # of the order: the study leaves its seed to the first run, which is to come
 
     @property
     def site(self) -> Site:
@@ -83,7 +88,7 @@ class Work:
 
     @property
     def todo(self) -> list[Run]:
-        return [status.run for status in self.statuses if status.state != "ok"]
+        return not_comparable(self.statuses, self.study.pairs)
 
     @property
     def estimate(self) -> str:
@@ -92,7 +97,7 @@ class Work:
     @property
     def jobs(self) -> list[Job]:
         """The jobs of what is left to do, at a site with a scheduler."""
-        return jobs(not_comparable(self.statuses, self.study.pairs), self.site)
+        return jobs(self.todo, self.site)
 
     def script(self) -> str:
         """The job script of what is left to do, at a site without a scheduler."""
@@ -106,7 +111,11 @@ class Work:
 
 
 def open_work(asked: Asked, locked: bool = False) -> Work:
-    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs."""
+    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs.
+
+    A study without a seed has the one that its folder keeps. Before there is one, who holds the
+    lock gets a new one, to be kept, and everybody else the same preview.
+    """
     source = find_study(asked.study)
     written, site, nodes = read_study(source), read_site(asked.site), _numbers(asked.nodes)
     site = site.laid_out(asked.layout) if asked.layout else site
@@ -114,16 +123,26 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     if asked.time_limit_s:
         study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
     folder = StudyFolder(short(asked.results), study)
-    if written.up_to_nodes and not nodes and (kept := folder.kept()) is not None:
+    kept = folder.kept()
+    if written.up_to_nodes and not nodes and kept is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
+    text, preview = text_of(study, written, read_text(source)), False
+    if "seed" not in written.model_fields_set:
+        preview = kept is None and not locked
+        seed = kept.seed if kept else 0 if preview else secrets.randbits(31)
+        study = study.model_copy(update={"seed": seed})
+        text = f"seed = {seed}  # {'a preview' if preview else 'drawn at the first run'}\n{text}"
     folder.check_same(study)
     blocks = asked.blocks or folder.asked_blocks(study)
+    check_balance(study, blocks)
+    if kept is not None:  # more may have been added since: the runs name the study as planned
+        study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    text = text_of(study, written, read_text(source))
     request = Request(site, asked.account, asked.minutes)
-    return Work(text, study, request, folder, blocks, [look(run, job_is_running) for run in runs])
+    statuses = [look(run, job_is_running) for run in runs]
+    return Work(text, study, request, folder, blocks, statuses, preview)
 
 
 def _numbers(nodes: str | None) -> tuple[int, ...]:
@@ -142,18 +161,15 @@ def short(path: Path, follow: bool = True) -> Path:
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
 
 
-def not_comparable(statuses: Sequence[RunStatus], pairs: Sequence[tuple[str, str]]) -> list[Run]:
-    """Runs to do at a site with a scheduler: those not ok, and with each its partners of the block.
+def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[Run]:
+    """Runs to do: those not ok, and with each those of its block that it is compared with.
 
-    Pairs and variants are compared only in one allocation: another has other nodes, or states.
+    Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
+    without: another has other nodes, or meets them in another state.
     """
-    reference_of = {candidate: reference for reference, candidate in pairs}
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
-        point = status.run.point
-        cell = reference_of.get(point.cell, point.cell)
-        # a point of the reference may lie on more curves than its partner's
-        together = replace(point, cell=cell, variant="", curves=())
+        together = group_of(status.run.point, pairs)
         groups.setdefault((status.run.config.block, together), []).append(status)
     again = {
         status.run.id

@@ -30,6 +30,7 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     scripts(work := open_work(asked))  # every mistake comes out before anything is made
+    unseeded = work.preview
     slurm_commands.find("sbatch")
     _require_queue(work)
     with work.folder.lock() as lock:
@@ -37,7 +38,7 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
         work = open_work(asked, locked=True)
         texts = scripts(work)
         queue = _require_queue(work)
-        _adopt(work, lock, queue)
+        _adopt(work, lock, queue, unseeded and work.folder.kept() is None)
         known = states.job_states(work, queue)
         work.folder.keep_study(work.text)
         (work.folder.path / "jobs").mkdir(exist_ok=True)
@@ -174,14 +175,21 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
 
 
-def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued]) -> None:
-    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch."""
+def _adopt(work: Work, lock: IO[str], queue: Sequence[Queued], drawn: bool) -> None:
+    """Record queued jobs of ours: submitted by hand, or we were killed after sbatch.
+
+    Raises UsageError where the study's seed was only now `drawn`: they have the preview's order.
+    """
     recorded = {entry.slurm_id for entry in work.folder.read_jobs()}
     runs = Counter(name for status in work.statuses for name in ids_with(status.run, work.site))
     names = {job_name(work.study, name): name for name in (*runs, REPORT)}
     for queued in queue:
         foreign = queued.id in recorded or _of_another_folder(queued.command, work.folder)
         if (name := names.get(queued.name)) is not None and not foreign:
+            if drawn:
+                by_hand = f"job {queued.id}, {queued.name}, was submitted by hand"
+                cure = "write seed = 0 into the study, or cancel the job"
+                raise UsageError(f"{by_hand} in the order of the preview; {cure}")
             script = work.folder.keep_script(Path(queued.command), name)
             _record(work, lock, script, name, queued.id, runs[name])
 

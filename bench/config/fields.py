@@ -212,6 +212,9 @@ class Fields(BaseModel):
         _BOOK, 600.0, "seconds without progress after which the run fails", ge=1, le=86_400
     )
     study: str | None = _field(_PLAN, None, "name of the study this run belongs to")
+    study_sha256: str | None = _field(
+        _PLAN, None, "SHA-256 of that study as it was planned", pattern="^[0-9a-f]{64}$"
+    )
     block: int | None = _count(_ORDER, None, "index of the block this run belongs to", least=0)
     position: int | None = _count(_ORDER, None, "place in its block's random order", least=0)
     curves: Annotated[tuple[Curve, ...], BeforeValidator(_split_commas)] = _field(

@@ -26,8 +26,9 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,
           none if all went well), oom_kills (processes that the launching machine's kernel killed
-          for memory meanwhile). This is the launcher's view, kept apart: a run may crash after
-          complete data, or be stopped before it has written anything
+          for memory meanwhile), session (where no scheduler was: the job script's execution that
+          started it, named by its time and the machine's boot). This is the launcher's view, kept
+          apart: a run may crash after complete data, or be stopped before it has written anything
 
 The last field of end and exit is sha256: of every byte of the file before the text `, "sha256": "`
 of that line. What became of a run is no event: bench/record/outcome.py judges it from these.
@@ -149,10 +150,12 @@ class Run:
 
     @property
     def allocation(self) -> str:
-        """The scheduler's allocation it ran in; '' where there was none."""
+        """The scheduler's allocation it ran in, or the session that stands for one; '' if none."""
         job = self.host.get("job", {})
         number, restart = job.get("SLURM_JOB_ID"), job.get("SLURM_RESTART_COUNT", 0)
-        return "" if number is None else allocation(number, restart)
+        if number is not None:
+            return allocation(number, restart)
+        return f"session {session}" if (session := self.exit.get("session")) else ""
 
     @property
     def windows(self) -> list[Mapping[str, Any]]:

@@ -160,6 +160,7 @@ class Exit(TypedDict):
     wall_s: NotRequired[Integer | Number]
     said: NotRequired[list[str]]
     oom_kills: NotRequired[Integer]
+    session: NotRequired[Text]
     sha256: NotRequired[Sha256]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,9 +26,12 @@ OWNED_FIELDS = {
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
     "world_size": "write world_sizes at the top",
-    "seed": "write seed at the top",
+    "seed": "write seed at the top, or leave it out",
     "study": "it is the study's name",
 }
+
+# What may be corrected after the first run; everything else is fixed before it.
+MAY_CHANGE = {"expected_run_s", "time_limit_s", "site"}
 
 MAX_BLOCKS = 10_000
 MAX_RUNS = 100_000  # of one study: as many as a command still plans in seconds
@@ -114,8 +119,10 @@ class Study(Table):
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
-    blocks: Int = Field(8, ge=1, le=MAX_BLOCKS, description="randomised passes over all points")
-    seed: Int = Field(0, ge=0, lt=2**61, description="of the order; block b trains with seed + b")
+    blocks: Int = Field(8, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1")
+    seed: Int = Field(
+        0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
+    )
     margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
     time_limit_s: Seconds = Field(300, description="seconds after which a run is ended")
     expected_run_s: Seconds | None = Field(None, description="estimate until a run has ended")
@@ -144,6 +151,12 @@ class Study(Table):
     def pairs(self) -> list[tuple[str, str]]:
         """The study's comparisons as cells: reference, candidate."""
         return pairs(self.cells, self.reference, self.candidate)
+
+    @property
+    def sha256(self) -> str:
+        """Of all that is fixed before the first run; a default that is written counts as none."""
+        fixed = self.model_dump(mode="json", exclude=MAY_CHANGE, exclude_defaults=True)
+        return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
     def needs_site(self) -> bool:

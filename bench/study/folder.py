@@ -16,12 +16,14 @@ import itertools
 import json
 import os
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from bench.config import UsageError
-from bench.study.definition import Study
+from bench.record import read_run
+from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.jobs import JobRecord, read_records
@@ -81,8 +83,7 @@ class StudyFolder:
         if (kept := self.kept()) is None:
             return
         old, new = _flat(kept), _flat(study)
-        free = {"blocks", "expected_run_s", "time_limit_s", "site"}
-        for key in sorted((old.keys() | new.keys()) - free):
+        for key in sorted((old.keys() | new.keys()) - MAY_CHANGE - {"blocks"}):
             if old.get(key) != new.get(key):
                 self.check_not_shipped()  # then another name for the study would be of no use
                 differs = f"{key}={old.get(key)!r} there, {new.get(key)!r} now"
@@ -90,6 +91,18 @@ class StudyFolder:
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {differs}; {cure}"
                 )
+        if self._begun_earlier():
+            self.check_not_shipped()
+            begun = "was begun by an earlier version, which ran blocks in another order"
+            raise UsageError(f"{self.path} {begun}; choose another --results")
+
+    def _begun_earlier(self) -> bool:
+        """Whether the runs name no study as planned; the first log that can be read tells."""
+        for log in self.runs.glob("*.jsonl"):
+            with suppress(UsageError):
+                if (config := read_run(log).config) is not None:
+                    return config.study_sha256 is None
+        return False
 
     def keep_study(self, text: str) -> None:
         """Keep the study as first run: a report takes margin and planned blocks from it."""

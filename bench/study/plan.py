@@ -1,19 +1,21 @@
-"""Expand a study into points, and points into blocks of runs in a reproducible random order."""
+"""Expand a study into points, and points into blocks of runs: pairs balanced, the rest random."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import REFERENCE, parts
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
 from bench.study.definition import MAX_RUNS, OWNED_FIELDS, Study
+
+Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ def check_primary(study: Study) -> None:
         raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
+def check_balance(study: Study, blocks: int) -> None:
+    """Raise UsageError where the order of what is compared cannot be balanced over the blocks."""
+    if blocks > 1 and blocks % 2 and (study.pairs or study.variants):
+        rule = "must be even: in half of the blocks each side of a comparison runs first"
+        raise UsageError(f"blocks={blocks} {rule}; use {blocks - 1} or {blocks + 1}")
+
+
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     """The runs of blocks 0 to blocks-1, each in its order; UsageError where one would be refused.
 
@@ -140,13 +149,16 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     ones as they were.
     """
     check_size(study, blocks)
-    first = {point: config_of(study, point) for point in _shuffled(points(study), study.seed, 0)}
-    planned = []
-    for block in range(blocks):
+    # one that exchanges nothing last: what is wrong with the exchange is said of one that does
+    to_check = sorted(points(study), key=lambda point: point.cell == "single")
+    first = {point: config_of(study, point) for point in to_check}
+    planned, sha256 = [], study.sha256
+    every = orders(list(first), study.pairs, study.seed)
+    for block, order in zip(range(blocks), every, strict=False):  # it has no end
         runs = []
-        for position, point in enumerate(_shuffled(list(first), study.seed, block)):
+        for position, point in enumerate(order):
             run_id = f"b{block:02d}-{position:02d}-{point.name}"
-            own: dict[str, Any] = {"block": block, "position": position}
+            own: dict[str, Any] = {"block": block, "position": position, "study_sha256": sha256}
             # the seed is equal for all cells of a block: same initial weights, same data and order
             own |= {"seed": study.seed + block, "log_path": runs_dir / f"{run_id}.jsonl"}
             # a copy: no rule speaks of what differs between blocks
@@ -155,10 +167,39 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     return planned
 
 
-def _shuffled(all_points: list[Point], seed: int, block: int) -> list[Point]:
-    """A random order that every version of Python keeps, which random.shuffle does not promise."""
-    names = {point: f"{seed}/{block}/{point.name}".encode() for point in all_points}
-    return sorted(all_points, key=lambda point: hashlib.sha256(names[point]).digest())
+def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Point]]:
+    """The order of block 0, 1, ...: what is compared stands together, in groups in random order.
+
+    Inside a group an even block's order is random, and the next block's is the same backwards: a
+    trend inside blocks then favours no side, whatever even number of them there is (AB/BA
+    crossover; Jones & Kenward 2014, chapter 2).
+    """
+    names = {p: (("pair", _compared(p, pairs).name), ("run", p.name)) for p in every}
+    group = {p: group_of(p, pairs).name for p in every}
+    for couple in count():
+        groups: dict[str, list[Point]] = {}
+        for point in sorted(every, key=lambda p: [_draw(seed, couple, *x) for x in names[p]]):
+            groups.setdefault(group[point], []).append(point)
+        for block, step in ((2 * couple, 1), (2 * couple + 1, -1)):
+            drawn = sorted(groups, key=lambda name: _draw(seed, block, "group", name))
+            yield [point for name in drawn for point in groups[name][::step]]
+
+
+def group_of(point: Point, pairs: Pairs) -> Point:
+    """One point for all that are compared with one another: both cells, and every variant."""
+    # a point of the reference may lie on more curves than its partner's
+    return replace(_compared(point, pairs), variant="", curves=())
+
+
+def _compared(point: Point, pairs: Pairs) -> Point:
+    """The point of the reference that a point is compared with; any other stands for itself."""
+    reference_of = {candidate: reference for reference, candidate in pairs}
+    return replace(point, cell=reference_of.get(point.cell, point.cell))
+
+
+def _draw(*what: object) -> bytes:
+    """A random key that every version of Python keeps, which random.shuffle does not promise."""
+    return hashlib.sha256("/".join(map(str, what)).encode()).digest()
 
 
 def config_of(study: Study, point: Point) -> RunConfig:
@@ -188,7 +229,8 @@ def calibration_of(study: Study, batch_per_rank: int, block: int) -> RunConfig:
     """The plain process that a job runs on each of its nodes before and after its block."""
     fields = study.fields_of(next(iter(study.variants), ""), alone=True)
     own = {"seed": study.seed + block, "study": study.name, "block": block}
-    return make_config({**fields, "batch_per_rank": batch_per_rank, **own})
+    own |= {"study_sha256": study.sha256, "batch_per_rank": batch_per_rank}
+    return make_config({**fields, **own})
 
 
 def _in_words_of(study: Study, message: str) -> str:

@@ -64,7 +64,10 @@ def _with_its_job(job: str) -> tuple[str, str]:
 
 def difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; folders do not matter."""
-    ignored = fields_with(Role.BOOKKEEPING | Role.FOLDER)
+    # a study that was changed afterwards is the report's to tell: the run is what it was
+    ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
+    if found.study_sha256 is None:  # an earlier version's: it ran blocks in another order
+        ignored += ("position",)
     for name in RunConfig.model_fields:
         if name not in ignored and getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"

@@ -45,7 +45,7 @@ class Block(NamedTuple):
     """One randomised pass inside one allocation: what two points share where they are compared."""
 
     number: int
-    allocation: str = ""  # '' where no scheduler handed out nodes; hosts are then compared as facts
+    allocation: str = ""  # a job, or a session; '' of logs that name none: hosts are facts too
 
     @property
     def name(self) -> str:

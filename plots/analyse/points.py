@@ -150,7 +150,7 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
     places: list[dict[int, list[str]]] = [defaultdict(list), defaultdict(list)]
     for blocks, held in zip((a, b), places, strict=True):
         for block in blocks:
-            held[block.number].append(block.allocation or "no job recorded")
+            held[block.number].append(block.allocation or "no job or session recorded")
     return {
         Block(i): f"not in one allocation: {' and '.join(here)} against {' and '.join(there)}"
         for i, here in places[0].items()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,15 @@ from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
-from plots.read.runs import Unusable, find_logs, find_study, read_log, track
+from plots.read.runs import Unusable, changed_study, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     *("samples_per_rank", "samples_per_step", "warmup_steps", *fields_with(Role.APART)),
 )
-OF_THE_ANALYSIS = ("parts", *fields_with(Role.APART))  # columns, the same for all runs that count
+CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
+# columns for the analysis alone, or the same for all runs that count
+OF_THE_ANALYSIS = ("parts", *CLOCK, *fields_with(Role.APART))
 Row = dict[str, Any]
 
 
@@ -34,6 +39,8 @@ class Loaded:
     """A study's folder as read; `notes` says what had to be assumed."""
 
     study: Study
+    fixed: bool  # whether runs carry the study as it was planned, so that a change would show
+    changed: str  # what shows, '' if nothing
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
     observed: pd.DataFrame  # and for each whose steps were watched
@@ -51,12 +58,14 @@ def load(folder: Path) -> Loaded:
     measured: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
+    carried: list[str | None] = []
     for path in track(paths, "run logs read"):
         run = read_log(path)  # and let it go: all steps of all logs do not fit into memory
         if isinstance(run, Unusable):
             unusable.append(run)
         else:
             rows.append(_row(run, study.arms))
+            carried.append(run.config.study_sha256 if run.config else None)
             if run.processes is not None:
                 written = run.config.log_path if run.config else None
                 renamed = written is None or written.name != path.name
@@ -72,14 +81,18 @@ def load(folder: Path) -> Loaded:
     observed = [row for row in rows if row["parts"]]
     rows = [row for row in rows if not row["parts"]]
     aside |= _mixed(rows) | _mixed(observed)
+    kept = (folder / "study.toml").exists()
+    changed = changed_study(study, carried) if kept else ""
     return Loaded(
         study=study,
+        fixed=kept and any(carried),
+        changed=changed,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
         observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         superseded=tuple(superseded),
-        notes=notes,
+        notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
     )
 
@@ -120,6 +133,8 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "exit_code": run.exit.get("code"),
+        "began_s": _began_s(run),
+        "wall_s": run.exit.get("wall_s", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end, of_the_arm),
         "parts": breakdown.parts_of(run),
@@ -130,6 +145,12 @@ def _last_over_first(run: Run) -> float:
     """Seconds of a step in the last window over those in the first."""
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
     return float(last / first)
+
+
+def _began_s(run: Run) -> float:
+    with suppress(LookupError, ValueError):  # older logs lack it
+        return datetime.fromisoformat(run.host["started"]).timestamp()
+    return math.nan
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, quiet, scaling
+from plots.analyse import comparability, comparison, coverage, pauses, quiet, scaling
 from plots.analyse.comparability import usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
@@ -70,6 +70,7 @@ class Analysis:
     pipelines: list[Pipeline]
     planned: list[coverage.Planned]
     gaps: list[coverage.Gap]
+    pauses: list[pauses.Pause]
     calibrated: Calibrated | None
     exchange: Exchange | None
 
@@ -97,6 +98,7 @@ class Analysis:
             for t in self.trends
             if t.changes and t.over_first
         ]
+        found += map(pauses.sentence, self.pauses)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
@@ -134,6 +136,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
+        pauses=list(pauses.find(loaded.runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
         exchange=exchange,
     )

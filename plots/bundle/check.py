@@ -12,9 +12,10 @@ from bench.config import RunConfig
 from bench.record import Run, allocation
 from bench.study.definition import Study
 from bench.study.jobs import JobRecord, read_events
+from bench.study.plan import Run as PlannedRun
 from bench.study.plan import calibration_of
 from bench.study.status import difference
-from plots.read.runs import ATTEMPT
+from plots.read.runs import ATTEMPT, changed_study
 
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]  # by path
@@ -48,6 +49,8 @@ def problems(
         elif not job.script and not job.slurm_id:
             yield "jobs.jsonl: a record names neither a job script nor a job"
     yield from _at_work(contents)
+    if changed := changed_study(study, [r.config.study_sha256 for r in logs.values() if r.config]):
+        yield f"{changed}; restore study.toml, whose first text every job script holds"
     measured: dict[object, str] = {}
     for path, run in logs.items():
         if is_last(path):  # an earlier attempt may be why the run was done again
@@ -88,6 +91,24 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
         return "is of no run that study.toml plans; put it elsewhere"
     found = difference(wanted, config)
     return f"has {found}" if found else ""
+
+
+def ids(planned: Iterable[PlannedRun], logs: Logs) -> Configs:
+    """The planned runs by id: an earlier version's by what its logs are called.
+
+    It ran blocks in another order, which ids tell, and its logs carry no study.
+    """
+    earlier = {
+        PurePath(path).stem: run.config
+        for path, run in logs.items()
+        if is_last(path) and run.config is not None and run.config.study_sha256 is None
+    }
+    found = {}
+    for run in planned:
+        same = (x for x, c in earlier.items() if c.block == run.config.block)
+        name = next((x for x in same if not difference(run.config, earlier[x])), run.id)
+        found[name] = run.config
+    return found
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:

@@ -59,7 +59,7 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
         runs = [run for block in plan(study, blocks, folder / "runs") for run in block]
-        planned = {run.id: run.config for run in runs}
+        planned = check.ids(runs, logs)
         _refuse(folder, check.problems(contents, logs, study, planned, jobs))
         kept = _read(folder, _REPORT)
         with tempfile.TemporaryDirectory() as fresh:

@@ -61,6 +61,15 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
     return study, (f"study.toml is no valid study ({wrong}): no point counts as planned; {known}.",)
 
 
+def changed_study(study: Study, carried: Sequence[str | None]) -> str:
+    """What there is to say where runs name another study than the file beside them; else ''."""
+    other = sum(sha256 not in (None, study.sha256) for sha256 in carried)
+    if not other:
+        return ""
+    differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"
+    return f"{differs}: what is fixed before the first run was changed after it"
+
+
 def read_log(path: Path) -> Run | Unusable:
     """A usable run, or why not."""
     try:

@@ -147,7 +147,8 @@ def missing(a: Analysis) -> str:
     lacking = ", ".join(said for said, there in lacks.items() if there)
     doubted = ", ".join(said for said, there in doubts.items() if there)
     whole = "All planned blocks are there; " if blocks and a.planned else ""
-    return (
+    changed = f"{a.loaded.changed.capitalize()}. " if a.loaded.changed else ""
+    return changed + (
         f"{f'Equal work is in doubt: {doubted}. ' if doubted else ''}"
         f"{f'Missing: {lacking}; ' if lacking else whole}"
         f"{count(len(a.loaded.runs), 'usable run')} in {count(a.blocks, 'block')}."

@@ -92,6 +92,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "gains": records(tables.GAINS, a.gains),
         "not_compared": records(tables.NOT_COMPARED, a.not_compared),
         "gaps": records(tables.GAPS, a.gaps),
+        "pauses": [asdict(pause) for pause in a.pauses],
         "calibration": a.calibrated and _calibration(a.calibrated),
         "exchange": a.exchange and _exchange(a.exchange),
         "pipelines": records(tables.PIPELINES, a.pipelines),

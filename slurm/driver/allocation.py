@@ -34,7 +34,7 @@ class SlurmJob(Job):
 
     def __init__(self, asked: Settings, common: list[str], lines: list[Line], diary: Diary) -> None:
         super().__init__(asked, common, lines)
-        self.diary, self.restart = diary, diary.restart
+        self.diary, self.restart, self.session = diary, diary.restart, ""
         self.names = f"{asked.job}-{diary.id}-{diary.restart}"
 
     def work(self) -> int:

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.config import UsageError
@@ -43,7 +44,14 @@ def oom_kills() -> int:
 
 
 def close(
-    log: Path, out: Path, ended: Ended, *, limit_s: int, stopped: bool, oom_kills_before: int
+    log: Path,
+    out: Path,
+    ended: Ended,
+    *,
+    limit_s: int,
+    stopped: bool,
+    oom_kills_before: int,
+    session: str = "",
 ) -> None:
     """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
     fields = {
@@ -54,6 +62,7 @@ def close(
         "wall_s": ended.wall_s,
         "oom_kills": oom_kills() - oom_kills_before,
         "said": list(_said(out)) if ended.code or not is_ok(log) else [],
+        **({"session": session} if session else {}),
     }
     try:
         fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -63,6 +72,15 @@ def close(
             os.close(fd)
     except OSError as error:
         raise NoRoom(f"{log} cannot be written: {error.strerror}") from None
+
+
+def new_session() -> str:
+    """A name for this execution of a job script, which no other has: its time and the boot."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().partition("-")[0]
+    except OSError:  # not Linux
+        boot = "unknown"
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} boot {boot}"
 
 
 def check_room(folder: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from bench.config import UsageError
 from bench.launch import launcher
 from bench.study.folder import StudyFolder
-from slurm.driver.closing import check_room, close, is_ok, oom_kills
+from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
 from slurm.driver.steps import Ended, Steps
 
 
@@ -91,6 +91,7 @@ class Job:
         self.bench = [*asked.container, asked.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
+        self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
@@ -174,8 +175,15 @@ class Job:
         return ended
 
     def close(self, log: Path, out: Path, ended: Ended, before: int) -> None:
-        limit_s, stopped = self.asked.limit_s, self.steps.stopped is not None
-        close(log, out, ended, limit_s=limit_s, stopped=stopped, oom_kills_before=before)
+        close(
+            log,
+            out,
+            ended,
+            limit_s=self.asked.limit_s,
+            stopped=self.steps.stopped is not None,
+            oom_kills_before=before,
+            session=self.session,
+        )
 
 
 def first_error(out: Path) -> str:

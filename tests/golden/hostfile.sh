@@ -32,7 +32,6 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
-seed = 2025
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -55,6 +54,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
+  --study-sha256 2e7ee322a030e52e527338c2ec31ffa4c851eec91b52c64f43aabcafc514e5f1
   --threads 1
   --model resnet18
   --dataset digits
@@ -77,21 +77,21 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 2025
-run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 0 --curves weak
-run b00-01-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves weak
-run b00-02-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 2 --curves weak
-run b00-03-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 3 --curves weak
-run b00-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 4 --curves weak
-run b00-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 5 --curves weak
-run b00-06-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 6 --curves weak
+# Block 0: one randomised pass, every run with seed 0
+run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-03-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 
-# Block 1: one randomised pass, every run with seed 2026
-run b01-00-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 0 --curves weak
-run b01-01-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 1 --curves weak
-run b01-02-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 2 --curves weak
-run b01-03-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 3 --curves weak
-run b01-04-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 4 --curves weak
-run b01-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 5 --curves weak
-run b01-06-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 2026 --block 1 --position 6 --curves weak
+# Block 1: one randomised pass, every run with seed 1
+run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
+run b01-02-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+run b01-03-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
+run b01-04-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
+run b01-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 5 --curves weak
+run b01-06-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 6 --curves weak
 END_OF_RUNS

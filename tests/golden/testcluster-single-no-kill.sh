@@ -50,7 +50,6 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 2, 4]
 blocks = 2
-seed = 2025
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -73,6 +72,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
+  --study-sha256 ac160962c7fb65bd6267799ed7fe2f301ac647dc4518dd67e098ceb4356e6f94
   --threads 1
   --model resnet18
   --dataset digits
@@ -101,17 +101,17 @@ JOB=(
   --no-kill # go on without a lost node, with the runs that do not need it
   --cells='ddp/gloo horovod/gloo' # tried before the first run
   --preflight='--threads 1 --dataset digits'
-  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 2025 --block 0' # a plain process on every node, before and after
+  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 0 --block 0' # a plain process on every node, before and after
 )
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 2025
-run b00-00-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 0 --curves weak
-run b00-01-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 1 --curves weak
-run b00-02-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 2 --curves weak
-run b00-03-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 3 --curves weak
-run b00-04-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 4 --curves weak
-run b00-05-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 5 --curves weak
-run b00-06-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 2025 --block 0 --position 6 --curves weak
+# Block 0: one randomised pass, every run with seed 0
+run b00-00-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-03-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 END_OF_RUNS

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from bench.record import append_event
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from tests.plots import logs
@@ -142,3 +143,18 @@ def test_without_jobs_a_block_is_one_place_as_long_as_its_hosts_agree(tmp_path: 
     assert set(runs["allocation"]) == {""}
     assert set(runs["hosts"]) == {("node1",)}
     assert [c.paired.n for c in analysed(tmp_path).comparisons] == [6] * 3
+
+
+def test_without_a_scheduler_a_pair_is_of_one_session(tmp_path: Path) -> None:
+    """Block 1: Horovod was done again in another session, alone."""
+    for block, cell, session in (
+        *((0, cell, "A") for cell in ("ddp/mpi", "horovod/mpi")),
+        *((1, "ddp/mpi", "A"), (1, "horovod/mpi", "B")),
+    ):
+        path = tmp_path / f"{block}-{cell[:3]}.jsonl"
+        logs.write(path, logs.config(cell, 2, block=block, seed=block), 0.1)
+        append_event(path, "exit", code=0, timed_out=False, limit_s=60, session=session)
+    a = analysed(tmp_path)
+    assert [c.paired.n for c in a.comparisons] == [1]
+    (found,) = [n.reason for n in a.not_compared if n.what.startswith("ddp/mpi")]
+    assert found == "not in one allocation: session A against session B"

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from bench.record import append_event
+from bench.study.files import salvage_study
 from plots.__main__ import main
 from tests.plots import logs
 
@@ -456,3 +457,25 @@ def test_help_and_errors_load_nothing_slow(argv: list[str]) -> None:
     """What keeps them below 0.7 s; pydantic is the price of the shared UsageError."""
     done = python(HEAVY, *argv)
     assert done.stderr.splitlines()[-1] == "heavy: pydantic"
+
+
+def test_a_study_that_was_changed_after_its_runs_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.study_toml(tmp_path)
+    sha256 = salvage_study(tmp_path / "study.toml", "")[0].sha256
+    logs.study(tmp_path, blocks=2, study_sha256=sha256)
+    hand = logs.config("single", study="test", block=None)  # carries none, and is not counted
+    logs.write(tmp_path / "runs" / "hand.jsonl", hand, 0.1)
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.md").read_text()
+    assert "Margin fixed in the study: 2 %. Blocks" in page
+    assert "study file" not in page + capsys.readouterr().out
+    logs.study_toml(tmp_path, margin=0.2)
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.md").read_text()
+    differs = "The study file differs from the one that 20 of 21 runs carry: what is fixed before"
+    assert "Margin of the changed study: 20 %." in page
+    assert f"**Note:** {differs}" in page
+    assert differs in capsys.readouterr().out
+    assert differs in str(json.loads((tmp_path / "summary.json").read_text())["notes"])

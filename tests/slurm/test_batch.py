@@ -294,6 +294,21 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
     assert "script" not in second
 
 
+def test_a_job_in_the_order_of_the_preview_is_not_mixed_with_another_order(
+    cluster: Cluster,
+) -> None:
+    text = Path(cluster.asked.study).read_text()
+    Path(cluster.asked.study).write_text(text.replace("seed = 7\n", ""))
+    cluster.set_queue(f"55|small-n001-b00|PENDING|{cluster.top}/by-hand.sh")
+    rule = "job 55, small-n001-b00, was submitted by hand in the order of the preview"
+    with pytest.raises(UsageError, match=f"^{rule}; write seed = 0 into the study, or cancel"):
+        submitted(cluster.asked)
+    assert not (cluster.folder / "study.toml").exists()
+    cluster.set_queue()
+    assert submitted(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert (cluster.folder / "study.toml").read_text().startswith("seed = ")
+
+
 def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     path = cluster.top / "bin" / "sbatch"
     said = "sbatch: error: invalid partition specified: gpu"

@@ -104,12 +104,12 @@ BAD = [
         "accumulate = 8",
         "run.accumulate=8 does not divide the 4 images of a rank's step: "
         "unequal micro-batches would weigh images unequally; "
-        "choose a divisor (at horovod-gloo-w2-b4)",
+        "choose a divisor (at ddp-mpi-w2-b4)",
     ),
     (
         "dataset",
         'dataset = "svhn"',
-        "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w2-b8)",
+        "run.dataset=svhn lives on disk; use run.data_dir FOLDER (at ddp-mpi-w1-b8)",
     ),
     (
         "seed",
@@ -132,7 +132,7 @@ BAD = [
     (
         "nesterov",
         "[variants.a]\n[variants.b]\nseed = 3",
-        "variants.b.seed=3: the plan sets seed of each run; write seed at the top",
+        "variants.b.seed=3: the plan sets seed of each run; write seed at the top, or leave it out",
     ),
     (
         "nesterov",
@@ -204,7 +204,7 @@ BAD_RUNS = [
         "leave it out, or change settings",
     ),
 ]
-BAD += [("windows", line, f"{message} (at ddp-mpi-w2-b8)") for line, message in BAD_RUNS]
+BAD += [("windows", line, f"{message} (at ddp-mpi-w1-b8)") for line, message in BAD_RUNS]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """The plan: the right points, once per block, in an order that is random and reproducible."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from bench.backends.catalogue import CATALOGUE
-from bench.config import Curve, parse_argv
+from bench.config import Curve, UsageError, parse_argv
+from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Point, Run, plan, points
+from bench.study.plan import Point, Run, calibration_of, check_balance, orders, plan, points
 from slurm.load import find_study
 from tests.bench.fourth import FOURTH
 from tests.slurm.studies import SMALL, small, write
@@ -87,14 +89,91 @@ def test_the_order_is_random_reproducible_and_known(tmp_path: Path) -> None:
     assert {order[0] for order in orders} == {order[-1] for order in orders} == names
     # pinned: another machine or Python must plan the same runs, or `run` could not resume there
     assert [run.id for run in plan(study, 1, RUNS)[0]] == [
-        "b00-00-ddp-mpi-w2-b8",
-        "b00-01-horovod-gloo-w1-b8",
-        "b00-02-horovod-gloo-w2-b4",
-        "b00-03-ddp-mpi-w1-b8",
-        "b00-04-ddp-mpi-w2-b4",
+        "b00-00-horovod-gloo-w1-b8",
+        "b00-01-ddp-mpi-w2-b8",
+        "b00-02-single-w1-b8",
+        "b00-03-ddp-mpi-w2-b4",
+        "b00-04-ddp-mpi-w1-b8",
         "b00-05-horovod-gloo-w2-b8",
-        "b00-06-single-w1-b8",
+        "b00-06-horovod-gloo-w2-b4",
     ]
+
+
+def compared(folder: Path, seed: int) -> Study:
+    """Two transports, two variants, two sizes: eight comparisons at two ranks, four at one."""
+    cells = [f"{framework}/{wire}" for framework in ("ddp", "horovod") for wire in ("mpi", "gloo")]
+    variants = '[variants.plain]\n[variants.fast]\nprecision = "bf16-mixed"\n'
+    changes = {"cells": f"cells = {['single', *cells]}", "seed": f"seed = {seed}"}
+    return read_study(write(folder, SMALL + variants, **changes))
+
+
+Pair = tuple[object, ...]  # transport, ranks, batch, variant
+
+
+def places(block: list[Point]) -> dict[Pair, dict[str, int]]:
+    """Of every comparison, where in the block each of its two frameworks stands."""
+    found: dict[Pair, dict[str, int]] = defaultdict(dict)
+    for place, p in enumerate(block):
+        if p.cell != "single":
+            pair = p.transport, p.world_size, p.batch_per_rank, p.variant
+            found[pair][p.cell.partition("/")[0]] = place
+    return found
+
+
+def drawn(study: Study, blocks: int) -> list[dict[Pair, dict[str, int]]]:
+    """The same for every block."""
+    every = orders(points(study), study.pairs, study.seed)
+    return [places(block) for block in islice(every, blocks)]
+
+
+def test_both_sides_of_a_comparison_run_next_to_each_other_and_variants_follow(
+    tmp_path: Path,
+) -> None:
+    for found in drawn(compared(tmp_path, 3), 6):
+        assert len(found) == 12
+        assert {abs(place["ddp"] - place["horovod"]) for place in found.values()} == {1}
+        first = {pair: min(place.values()) for pair, place in found.items()}
+        apart = {abs(at - first[(*pair[:3], "plain")]) for pair, at in first.items()}
+        assert apart == {0, 2}
+
+
+def test_over_an_even_number_of_blocks_each_side_comes_first_in_half(tmp_path: Path) -> None:
+    blocks = drawn(compared(tmp_path, 3), 12)
+    for n in (2, 6, 8, 12):  # blocks may be added after a look
+        for pair in blocks[0]:
+            ahead = [block[pair]["ddp"] < block[pair]["horovod"] for block in blocks[:n]]
+            assert sum(ahead) == n // 2, (n, pair)
+    # two variants too: a trend inside blocks favours neither
+    for *point, _ in {(*pair[:3], "") for pair in blocks[0]}:
+        plain, fast = ((*point, name) for name in ("plain", "fast"))
+        assert sum(block[plain]["ddp"] < block[fast]["ddp"] for block in blocks) == 6
+
+
+def test_the_seed_draws_which_half_and_where_a_comparison_stands(tmp_path: Path) -> None:
+    """Fair coins: of 100 seeds 50 have DDP first, and every comparison stands everywhere."""
+    study = compared(tmp_path, 0)
+    seeds = [study.model_copy(update={"seed": seed}) for seed in range(100)]
+    first = [drawn(study, 1)[0] for study in seeds]
+    for pair in first[0]:
+        ahead = sum(block[pair]["ddp"] < block[pair]["horovod"] for block in first)
+        assert 30 <= ahead <= 70, pair  # 4 standard deviations
+        assert len({block[pair]["ddp"] for block in first}) > 20, pair
+    halves = {tuple(b[pair]["ddp"] < b[pair]["horovod"] for pair in first[0]) for b in first}
+    assert len(halves) > 90  # one comparison's half says nothing of another's
+
+
+@pytest.mark.parametrize(("blocks", "fine"), [(1, True), (2, True), (7, False), (8, True)])
+def test_what_is_compared_needs_an_even_number_of_blocks(
+    tmp_path: Path, blocks: int, fine: bool
+) -> None:
+    check_balance(small(tmp_path), blocks)  # nothing is compared on one transport
+    study = compared(tmp_path, 3)
+    if fine:
+        check_balance(study, blocks)
+        return
+    rule = "must be even: in half of the blocks each side of a comparison runs first"
+    with pytest.raises(UsageError, match=f"^blocks=7 {rule}; use 6 or 8$"):
+        check_balance(study, blocks)
 
 
 def test_more_blocks_leave_the_earlier_ones_as_they_were(tmp_path: Path) -> None:
@@ -105,6 +184,18 @@ def test_more_blocks_leave_the_earlier_ones_as_they_were(tmp_path: Path) -> None
 def test_cells_of_a_block_share_their_seed_and_blocks_differ(tmp_path: Path) -> None:
     seeds = [{run.config.seed for run in block} for block in plan(small(tmp_path), 3, RUNS)]
     assert seeds == [{7}, {8}, {9}]
+
+
+def test_every_run_names_the_study_as_planned(tmp_path: Path) -> None:
+    study = small(tmp_path)
+    assert {run.config.study_sha256 for run in flat(plan(study, 2, RUNS))} == {study.sha256}
+    assert calibration_of(study, 8, 0).study_sha256 == study.sha256
+    free = {"time_limit_s": "time_limit_s = 99\nexpected_run_s = 9\nmargin = 0.02"}
+    assert small(tmp_path, **free).sha256 == study.sha256  # a default that is written is none
+    fixed = ("seed = 8", "blocks = 4", 'question = "Is it?"', "windows = 3", "batch_per_rank = 4")
+    found = {small(tmp_path, **{line.partition(" ")[0]: line}).sha256 for line in fixed}
+    margin = small(tmp_path, seed="seed = 7\nmargin = 0.2")
+    assert len({*found, margin.sha256, study.sha256}) == len(fixed) + 2
 
 
 def test_the_config_says_all_about_a_run(tmp_path: Path) -> None:

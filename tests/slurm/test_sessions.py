@@ -1,0 +1,107 @@
+"""A study's first run draws its seed; what is left of a pair is done again in one session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from bench.record import read_run
+from bench.study.files import read_study
+from bench.study.plan import plan
+from slurm.session import PREVIEW, Asked, open_work
+from tests.slurm.stand_in import complete
+from tests.slurm.studies import write
+from tests.slurm.test_cli import Cli
+
+PAIR = {
+    "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
+    "world_sizes": "world_sizes = [1]",  # two runs a block
+    "seed": "",
+}
+
+
+def asked(folder: Path, **changes: str) -> Asked:
+    return Asked(str(write(folder, **{**PAIR, **changes})), results=folder / "results")
+
+
+def test_a_study_without_a_seed_is_shown_as_a_preview_and_run_in_an_order_of_its_own(
+    tmp_path: Path,
+) -> None:
+    study = asked(tmp_path)
+    shown, again = (open_work(study) for _ in range(2))
+    assert (shown.study, shown.statuses) == (again.study, again.statuses)
+    assert (shown.study.seed, shown.preview) == (0, True)
+    assert shown.text.startswith("seed = 0  # a preview\n")
+    first, other = (open_work(study, locked=True) for _ in range(2))
+    assert first.study.seed != other.study.seed  # but for one in two thousand million
+    first.folder.path.mkdir(parents=True)
+    first.folder.keep_study(first.text)
+    later = open_work(study)
+    assert (later.study, later.preview) == (first.study, False)
+    kept = read_study(first.folder.path / "study.toml")
+    assert (kept.seed, kept.sha256) == (first.study.seed, first.study.sha256)
+    found = {status.run.config.study_sha256 for status in later.statuses}
+    assert found == {kept.sha256}
+    # more blocks than planned are of the same study
+    more = open_work(Asked(study.study, results=study.results, blocks=4))
+    assert {status.run.config.study_sha256 for status in more.statuses} == {kept.sha256}
+
+
+def test_a_seed_that_is_given_is_honoured(tmp_path: Path) -> None:
+    study = asked(tmp_path, seed="seed = 7")
+    for work in (open_work(study), open_work(study, locked=True)):
+        assert (work.study.seed, work.preview) == (7, False)
+        assert work.text == Path(study.study).read_text()
+
+
+@pytest.mark.parametrize(("line", "blocks"), [("blocks = 5", None), ("blocks = 6", 5)])
+def test_an_odd_number_of_blocks_is_refused(tmp_path: Path, line: str, blocks: int | None) -> None:
+    study = asked(tmp_path, blocks=line)
+    with pytest.raises(UsageError, match=r"^blocks=5 must be even: .*; use 4 or 6$"):
+        open_work(Asked(study.study, results=study.results, blocks=blocks))
+    assert open_work(Asked(study.study, results=study.results, blocks=1)).blocks == 1
+
+
+def test_a_folder_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:
+    work = open_work(study := asked(tmp_path, seed="seed = 7"))
+    work.folder.runs.mkdir(parents=True)
+    work.folder.keep_study(work.text)
+    complete(work.statuses[0].run.config.model_copy(update={"study_sha256": None}))
+    with pytest.raises(UsageError, match=r"begun by an earlier version, .*; choose another --res"):
+        open_work(study)
+
+
+def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, **PAIR)
+    assert PREVIEW in cli("status")[1]
+    assert PREVIEW in cli("render")[2]
+    assert cli("run", behaviours={1: "fail"})[0] == 1  # the second run of both blocks
+    kept = read_study(cli.folder / "study.toml")
+    assert re.match(
+        r"seed = \d+  # drawn at the first run\n", (cli.folder / "study.toml").read_text()
+    )
+    planned = plan(kept, 2, cli.folder / "runs")
+    first = {run.log: read_run(run.log).allocation for block in planned for run in block}
+    assert len(set(first.values())) == 1
+
+    assert cli("run")[0] == 0  # a session of its own: the first runs of both blocks too
+    later = [[read_run(run.log).allocation for run in block] for block in planned]
+    assert len({place for block in later for place in block}) == 1
+    assert re.match(r"session \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ boot [0-9a-f]{8}$", later[0][0])
+    assert later[0][0] not in first.values()
+    assert all(
+        run.log.with_suffix(".attempt-1.jsonl").exists() for block in planned for run in block
+    )
+
+    planned[1][0].log.unlink()
+    assert cli("run")[0] == 0
+    assert (cli.folder / "job-003.sh").read_text().count("\nrun b") == 2
+    assert [read_run(run.log).allocation for run in planned[0]] == later[0]
+    third = {read_run(run.log).allocation for run in planned[1]}
+    assert len(third) == 1
+    assert third != set(later[1])
+    assert cli("run")[1] == "4 runs: 4 ok; nothing to do\n"
+    assert cli("run", "--blocks", "3")[0] == 2
