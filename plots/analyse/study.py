@@ -100,7 +100,8 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         *comparison.gains(table),
         *scaling.efficiency(table),
     ]
-    asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
+    varied = (*comparability.VARIED, comparability.OF_THE_ARM)
+    asked = (*comparability.OF_THE_POINT, "seed", *varied)
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     return Analysis(
         loaded=loaded,
