@@ -21,6 +21,7 @@ EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of ev
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
+_OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)

@@ -165,7 +165,8 @@ def _slow_node(m: Measured, random: Generator, shape: tuple[int, int]) -> Array:
 
 def _modes(m: Measured, random: Generator, shape: tuple[int, int]) -> Array:
     slow = [math.log(1.06) * (random.random(shape) < 0.25) for _ in range(2)]
-    return _normal(m, random, shape, _QUIET) + slow[0] - slow[1]
+    d: Array = _normal(m, random, shape, _QUIET) + slow[0] - slow[1]
+    return d
 
 
 _QUIET = 0.005 * math.sqrt(2)  # paired sd where nothing but the named disturbance is loud
@@ -337,8 +338,8 @@ def _half_width(sd: float, d: Array) -> HalfWidth:
 
 def _share_as_promised(n: int) -> float:
     """Of the sample's sd over the true one, whose square is chi-squared over its freedom."""
-    ends = tests.chi2.cdf([(n - 1) * (1 + s * WITHIN) ** 2 for s in (-1, 1)], n - 1)
-    return float(ends[1] - ends[0])
+    low, high = ((n - 1) * (1 + s * WITHIN) ** 2 for s in (-1, 1))
+    return float(tests.chi2.cdf(high, n - 1) - tests.chi2.cdf(low, n - 1))
 
 
 def _bars(

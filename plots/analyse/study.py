@@ -116,7 +116,8 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         *comparison.gains(table),
         *scaling.efficiency(table),
     ]
-    asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
+    varied = (*comparability.VARIED, comparability.OF_THE_ARM)
+    asked = (*comparability.OF_THE_POINT, "seed", *varied)
     exchange, not_twins = examine(table, tabulate(loaded.observed))
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     return Analysis(

@@ -94,6 +94,8 @@ def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) ->
     assert compared.gain[0] == pytest.approx(0.2, abs=0.01)
     said = "ddp/mpi@slow alone ran with inject_ms=20.0"
     assert compared.of_one_arm == (said,)
+    assert "not the same in all runs" not in page
+    assert found.digests[1].groups == 6  # a sleep changes no parameter
     assert said in page
     assert said in (tmp_path / "figures" / "ratio.svg").read_text()
     one = repeats.told(tmp_path)

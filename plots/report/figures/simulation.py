@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -109,5 +111,5 @@ def _half_width(ax: Axes, s: Simulation) -> None:
     ax.set_title("Half-width: median, and the middle 80 % of studies", fontsize=9)
 
 
-def _mark(n: int) -> dict[str, object]:
+def _mark(n: int) -> dict[str, Any]:
     return {"marker": _MARKERS[n], "color": _COLOURS[n], "markersize": 4.5}
