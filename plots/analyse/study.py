@@ -82,7 +82,7 @@ class Analysis:
             found.append(f"The runs are of several studies: {names}.")
         if study.primary is not None and not any(c.primary for c in self.comparisons):
             wrong = "The primary comparison that the study names is not exactly one here"
-            found.append(f"{wrong}, so none is left out of Holm's correction.")
+            found.append(f"{wrong}, so none has half of the error.")
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.backends.catalogue import facts
@@ -32,6 +32,10 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
         "{faster} faster by {gain} {interval} (not after Holm's correction over {tests} "
         "comparisons)",
     ),
+    "equivalence not after Holm": (
+        "not after Holm",
+        "equivalent within {margin} (not after Holm's correction over {tests} comparisons)",
+    ),
     "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),
 }
 
@@ -53,23 +57,50 @@ def sentence(c: Comparison, margin: float, tests: int) -> str:
     """The verdict in words; `tests`: the comparisons that Holm's correction spans."""
     said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
     gain, low, high = c.gain
-    price = f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
-    return said.format(
+    words = said.format(
         least=stats.MIN_BLOCKS,
         margin=rule(margin),
         faster=c.faster,
         gain=f"{100 * gain:.1f} %",
         interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
         tests=tests,
-        price=f"{price} blocks",
-    ) + ("; in unequal environments" if c.unequal else "")
+        price=_price(c),
+    )
+    return "; ".join([words, *_remarks(c), *(["in unequal environments"] if c.unequal else [])])
+
+
+def _price(c: Comparison) -> str:
+    """What would settle it: more looks than planned are no way to a verdict."""
+    if c.blocks_to_settle is None:
+        return f"more than {stats.MAX_BLOCKS} blocks"
+    beyond = c.looks and c.blocks_to_settle > c.looks[-1]
+    return f"{'a new study of ' if beyond else ''}about {c.blocks_to_settle} blocks"
+
+
+def _remarks(c: Comparison) -> Iterator[str]:
+    """What a verdict rests on, where that is not one planned look at 5 % and both tests agree."""
+    if c.paired.n < stats.MIN_BLOCKS:
+        return
+    if len(c.looks) > 1:
+        yield f"at a level of {100 * c.level:.2g} %, one of {len(c.looks)} planned looks"
+    error = f"the error is about {100 * c.overall_level:.2g} %, not {rule(stats.ALPHA)}"
+    if c.off_plan:
+        planned = " and ".join(map(str, c.looks))
+        yield f"off plan, read at {c.paired.n} blocks beside {planned}: {error}"
+    if c.early:
+        yield f"early, at {c.paired.n} of {c.looks[0]} planned blocks: read at each, {error}"
+    exact = c.paired.signflip_p
+    if exact is not None and stats.signflip_disagrees(c.paired, c.level):
+        word = "disagrees" if 2 / 2**c.paired.n <= c.level else "cannot agree"
+        yield f"the exact sign-flip test {word} (p = {exact:.4f})"
 
 
 def label(c: Comparison) -> str:
     """The verdict in two words, for a figure; two more where the terms were not equal."""
     reference, candidate = sides(c.reference, c.candidate)
     said = WORDS[c.verdict][0].format(side=candidate if c.faster == c.candidate else reference)
-    return said + (" (environments differ)" if c.unequal else "")
+    off_plan = " (off plan)" if c.off_plan else ""
+    return said + off_plan + (" (environments differ)" if c.unequal else "")
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:

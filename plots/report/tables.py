@@ -98,6 +98,9 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         Column("unequal", key="unequal_environments"),
         Column("primary"),
         Column("blocks_to_settle"),
+        Column("looks"),
+        Column("level"),
+        Column("overall_level"),
     )
 
 
@@ -111,6 +114,8 @@ CHECKS = (
     Column("paired.t"),
     Column("paired.t_p", "t test p", p_value),
     Column("holm_p", "Holm p", p_value),
+    Column("tost_p", "outside margin p", p_value),
+    Column("holm_tost_p", "its Holm p", p_value),
     Column("paired.signflip_p", "sign flip p", p_value),
     Column("paired.wilcoxon_p", "Wilcoxon p", p_value),
 )

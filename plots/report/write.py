@@ -23,7 +23,7 @@ from plots.report.format import csv, plain, records
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json
-_OF_THE_STUDY = {"name", "question", "site", "margin", "primary"}
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
 
 
 def make(folder: Path, out: Path) -> list[str]:
