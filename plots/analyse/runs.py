@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
-from plots.read.runs import Unusable, find_logs, find_study, read_log, track
+from plots.read.runs import ATTEMPT, Unusable, find_logs, find_study, read_log, track
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
@@ -65,12 +65,17 @@ def load(folder: Path) -> Loaded:
     for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
         row["variant"] = variant
     aside |= _mixed(rows)
+    cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
         study=study,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
-        superseded=tuple(superseded),
+        # one that said nothing of itself is of the cell of the run that was done again
+        superseded=tuple(
+            replace(one, cell=one.cell or cell_of.get(ATTEMPT.sub("", one.log), ""))
+            for one in superseded
+        ),
         notes=notes,
         host=dict(widest),
     )

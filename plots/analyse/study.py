@@ -86,6 +86,18 @@ class Analysis:
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
+    def attempts(self) -> dict[str, dict[str, int]]:
+        """Runs that gave no number, by cell and by what became of them; '' where no log says it."""
+        loaded = self.loaded
+        ends = [(x.cell, "repeated" if x.state == "ok" else x.state) for x in loaded.superseded]
+        ends += [(x.cell, x.state) for x in loaded.unusable if x.state != "ok"]  # else a copy
+        cells = {c for row in self.comparisons for c in (row.reference, row.candidate)}
+        return {
+            cell: dict(Counter(end for of, end in ends if of == cell))
+            for cell in sorted(cells | {cell for cell, _ in ends})
+        }
+
+    @property
     def tests(self) -> int:
         """Comparisons that Holm's correction spans."""
         return sum(c.holm_p is not None for c in self.comparisons)

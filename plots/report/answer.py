@@ -178,10 +178,25 @@ def missing(a: Analysis) -> str:
     )
 
 
+def attempts(a: Analysis) -> str:
+    """Per cell the runs that gave no number: one that stalls or fails more is not better for it."""
+    counted = {cell or "not recorded": ends for cell, ends in a.attempts.items()}
+    if not any(counted.values()):
+        return ""
+    each = [
+        f"{cell} {sum(ends.values())} ({', '.join(f'{n} {end}' for end, n in ends.items())})"
+        if ends
+        else f"{cell} 0"
+        for cell, ends in counted.items()
+    ]
+    return f"Attempts that gave no number: {', '.join(each)}."
+
+
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: verdicts, the first comparisons, what is missing, where the report is."""
     first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
-    lines = [clean(line, 500) for line in (_headline(a), *first, missing(a))]
+    last = " ".join(filter(None, (missing(a), attempts(a))))
+    lines = [clean(line, 500) for line in (_headline(a), *first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
@@ -205,7 +220,8 @@ def lines(a: Analysis) -> list[str]:
     if more := compared[_MOST_ANSWERS:]:
         found.append(f"The other {count(len(more), 'comparison')}: see the table below.")
     gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
-    return [*found, *([gained] if a.gains else []), *_scaling(a)]
+    tried = attempts(a)
+    return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]
 
 
 def _scaling(a: Analysis) -> list[str]:

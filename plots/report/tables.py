@@ -212,6 +212,7 @@ def _why(log: Unusable) -> str:
 LOGS = (
     Column("log", "log", lambda name: f"`{name}`"),
     Column("state", "state"),
+    Column("cell"),
     Column("reason"),
     Column("words"),
     Column(_why, "reason"),

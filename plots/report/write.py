@@ -99,6 +99,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "runs": frame.where(frame.notna(), None).to_dict("records"),
         "unusable": records(tables.LOGS, a.loaded.unusable),
         "superseded": records(tables.LOGS, a.loaded.superseded),
+        "attempts": a.attempts,
         "notes": list(a.loaded.notes),
         "figures": drawn,
     }

@@ -156,6 +156,23 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert len(values["runs"]) == 60
 
 
+def test_attempts_are_counted_for_each_arm(study: Path, tmp_path: Path) -> None:
+    said = (
+        "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 2 (1 interrupted, 1 failed)"
+    )
+    assert f"- {said}.\n" in page(study)
+    runs = tmp_path / "runs"
+    for cell in ("ddp/mpi", "horovod/mpi"):
+        logs.write(runs / f"{cell[:3]}.jsonl", logs.config(cell, 2), 0.1)
+    (runs / "hor.attempt-1.jsonl").touch()  # it died before it could say what it was
+    append_event(runs / "hor.attempt-1.jsonl", "exit", code=-1, timed_out=True, limit_s=60)
+    logs.write(runs / "hor.attempt-2.jsonl", logs.config("horovod/mpi", 2), 0.1)
+    logs.study_toml(tmp_path)
+    report(tmp_path)
+    counted = {"timed out": 1, "repeated": 1}
+    assert summary(tmp_path)["attempts"] == {"ddp/mpi": {}, "horovod/mpi": counted}
+
+
 def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1)
     ends: dict[str, tuple[str, list[str]]] = {
