@@ -244,6 +244,17 @@ def median_estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value=float(np.median(x)), low=low, high=high, n=len(x))
 
 
+def percentile(values: Sequence[float] | np.ndarray, percent: int) -> float | None:
+    """A percentile; None where less than one value is expected beyond it, n (1 - q) < 1.
+
+    The largest of n is the quantile n / (n + 1) on average (David & Nagaraja 2003, order statistics
+    of a uniform sample): of fewer values a percentile would be the maximum under another name.
+    """
+    if len(values) * (100 - percent) < 100:
+        return None
+    return float(np.percentile(values, percent))
+
+
 def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
     """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width), if any."""
     return _first(lambda n: _half(sd_log, n) <= math.log1p(half_width), 2)

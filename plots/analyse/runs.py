@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.record import Run
+from bench.study import stats
 from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
@@ -95,7 +96,6 @@ def _row(run: Run) -> Row:
     slowest = np.asarray(run.step_seconds()).max(axis=0)
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
-    median, p95, p99 = np.percentile(slowest, [50, 95, 99]).tolist()
     return {
         "log": run.path.name,
         **{name: getattr(config, name) for name in _OF_THE_CONFIG},
@@ -105,9 +105,9 @@ def _row(run: Run) -> Row:
         "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
-        "step_seconds_median": median,
-        "step_seconds_p95": p95,
-        "step_seconds_p99": p99,
+        "step_seconds_median": float(np.median(slowest)),
+        "step_seconds_p95": stats.percentile(slowest, 95),
+        "step_seconds_p99": stats.percentile(slowest, 99),
         "steps": len(slowest),
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),

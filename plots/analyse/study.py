@@ -27,8 +27,8 @@ class StepTimes:
     point: Point
     runs: int
     median_seconds: Estimate
-    p95_seconds: Estimate
-    p99_seconds: Estimate
+    p95_seconds: Estimate | None  # None where a run has too few steps for it
+    p99_seconds: Estimate | None
     steps_per_run: int
     outlier_steps: int
     not_steady_runs: int
@@ -139,14 +139,13 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
 
     for point, group in sorted(by_point(runs), key=lambda found: order(found[0])):
-        columns = [group[f"step_seconds_{q}"].tolist() for q in ("median", "p95", "p99")]
-        median, p95, p99 = map(stats.median_estimate, columns)
+        p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))
         yield StepTimes(
             point=point,
             runs=len(group),
-            median_seconds=median,
-            p95_seconds=p95,
-            p99_seconds=p99,
+            median_seconds=stats.median_estimate(group["step_seconds_median"].tolist()),
+            p95_seconds=None if p95.hasnans else stats.median_estimate(p95.tolist()),
+            p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
             steps_per_run=int(group["steps"].max()),
             outlier_steps=int(group["outlier_steps"].sum()),
             not_steady_runs=int((~group["steady"].astype(bool)).sum()),

@@ -161,6 +161,12 @@ def test_holm() -> None:
     assert stats.holm([0.03, 0.01, 0.04], [2, 1, 1]) == pytest.approx([0.045, 0.04, 0.045])
 
 
+def test_a_percentile_wants_a_step_beyond_it() -> None:
+    assert (stats.percentile(range(19), 95), stats.percentile(range(99), 99)) == (None, None)
+    assert stats.percentile(range(20), 95) == pytest.approx(18.05)
+    assert stats.percentile(range(101), 99) == pytest.approx(99)
+
+
 @pytest.mark.parametrize("equal", [8, 4])
 def test_a_page_errs_in_five_percent(equal: int) -> None:
     """Eight comparisons, the first primary, some truly different: any of the others called so."""
