@@ -133,19 +133,22 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-@_options(*_RUNS)
+@_options(*_RUNS, "noise", "no_verdict")
 def run(asked: Asked) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
     What failed, timed out or was interrupted before is done again; its logs are kept as
-    ID.attempt-1.jsonl.
+    ID.attempt-1.jsonl. Blocks that will hardly end in a verdict at the measured noise are refused.
     """
+    from slurm import reach
+
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
         cure = f"use: python -m slurm submit {asked.study} --site {asked.site}"
         raise UsageError(f"site {asked.site!r} hands out its nodes through Slurm; {cure}")
     work.folder.check_own()
     here.find_launcher(work.site.hostfile)
+    reach.check(work, asked.noise)
     with work.folder.lock() as lock:
         work = open_work(asked, locked=True)
         _check_machine(work)
@@ -156,7 +159,7 @@ def run(asked: Asked) -> int:
         for status in work.statuses:
             if status.state not in ("ok", "planned"):
                 work.folder.set_aside(status.run.log)
-        facts = {"site": work.site.name, "blocks": work.blocks, "runs": len(work.todo)}
+        facts = {**work.facts, "runs": len(work.todo)}
         script = work.folder.add_job(lock, work.script(), **facts)
         what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{what}, {work.estimate}; {script}", flush=True)
@@ -194,7 +197,7 @@ def _python() -> str:
 
 
 @app.command("submit")
-@_options(*_JOBS, cluster=True)
+@_options(*_JOBS, "no_verdict", cluster=True)
 def submit_jobs(
     asked: Asked,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
@@ -204,6 +207,7 @@ def submit_jobs(
 
     Jobs in the queue are left alone, so the same command may be given again at any time.
     """
+    from slurm import reach
     from slurm.cost import lines
 
     work = open_work(asked)
@@ -213,6 +217,10 @@ def submit_jobs(
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
+    if not dry_run:
+        reach.check(work, asked.noise)
+    elif why := reach.hopeless(work, asked.noise):
+        print(f"it would be refused: {why}")
     if dry_run:
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return

@@ -57,6 +57,10 @@ class Asked:
         float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
     ] = None
 
+    no_verdict: Annotated[
+        bool, Option("--no-verdict", help="go on though the study will hardly end in a verdict")
+    ] = False
+
     def words(self) -> list[str]:
         """The same on a command line; added blocks are on record in the study's folder."""
         words = [self.study, "--site", self.site]
@@ -76,10 +80,17 @@ class Work:
     folder: StudyFolder
     blocks: int
     statuses: list[RunStatus]
+    no_verdict: bool = False
 
     @property
     def site(self) -> Site:
         return self.request.site
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the record of every job says of all of them."""
+        wanted = {"no_verdict": True} if self.no_verdict else {}
+        return {"site": self.site.name, "blocks": self.blocks, **wanted}
 
     @property
     def todo(self) -> list[Run]:
@@ -123,7 +134,8 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
     text = text_of(study, written, read_text(source))
     request = Request(site, asked.account, asked.minutes)
-    return Work(text, study, request, folder, blocks, [look(run, job_is_running) for run in runs])
+    statuses = [look(run, job_is_running) for run in runs]
+    return Work(text, study, request, folder, blocks, statuses, asked.no_verdict)
 
 
 def _numbers(nodes: str | None) -> tuple[int, ...]:

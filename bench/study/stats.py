@@ -20,6 +20,7 @@ from bench.study.definition import MIN_BLOCKS as MIN_BLOCKS
 
 ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
 MAX_BLOCKS = 10_000  # more are reported as out of reach
+POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal[
@@ -265,6 +266,21 @@ def half_width(sd_log: float, n: int) -> float | None:
     return math.expm1(_half(sd_log, n)) if n > 1 else None
 
 
+def half_width_range(sd_log: float, n: int, share: float = 0.8) -> tuple[float, float] | None:
+    """Relative half-widths between which that share of studies of n blocks ends; None of one.
+
+    A study's own standard deviation scatters as the root of chi square over its degrees of freedom.
+    """
+    if n < 2:
+        return None
+
+    def end(p: float) -> float:
+        found = sd_log * math.sqrt(float(stats.chi2.ppf(p, n - 1)) / (n - 1))
+        return math.expm1(_half(found, n))
+
+    return end((1 - share) / 2), end((1 + share) / 2)
+
+
 def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
     """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:
@@ -285,13 +301,13 @@ def power_equivalence(
     return max(0.0, sum(inside) - 1)
 
 
-def blocks_for_power(sd_log: float, effect: float, power: float = 0.8) -> int | None:
+def blocks_for_power(sd_log: float, effect: float, power: float = POWER) -> int | None:
     """Fewest blocks, from MIN_BLOCKS on, that find a true difference of `effect` (0.02 is 2 %)."""
     return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
 
 
 def blocks_to_settle(
-    p: Paired, margin: float, power: float = 0.8, level: float = ALPHA
+    p: Paired, margin: float, power: float = POWER, level: float = ALPHA
 ) -> int | None:
     """Fewest blocks to end `inconclusive` either way, were ratio and noise so far the true ones."""
     if p.sd_log is None:
@@ -300,6 +316,17 @@ def blocks_to_settle(
     different = _first(lambda n: power_difference(sd, effect, n, level) >= power, MIN_BLOCKS)
     equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level) >= power, MIN_BLOCKS)
     return min((n for n in (different, equal) if n is not None), default=None)
+
+
+def power_of_verdict(sd_log: float, margin: float, n: int, level: float = ALPHA) -> float:
+    """Share of studies that end in a verdict: a difference as large as the margin, or equality."""
+    different = power_difference(sd_log, math.log1p(margin), n, level)
+    return max(different, power_equivalence(sd_log, 0.0, margin, n, level))
+
+
+def blocks_for_verdict(sd_log: float, margin: float, level: float = ALPHA) -> int | None:
+    """Fewest blocks at which that share is POWER."""
+    return _first(lambda n: power_of_verdict(sd_log, margin, n, level) >= POWER, MIN_BLOCKS)
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:
