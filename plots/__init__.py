@@ -24,7 +24,9 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
       slowest rank of each step; empty below 20 and 100 steps), `steps` (timed), `input_share` (of
       the time, waiting for batches)
     - how sure: `steady`, `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the
-      steps over the first, minus 1), `outlier_steps`, `exit_code`, `parameters_sha256` (at the end)
+      steps over the first, minus 1), `outlier_steps`, `step_autocorrelation` (of neighbours),
+      `mean_log_variance` (of the mean of the steps' logs, by the steps), `start_seconds` (s that
+      were not timed), `exit_code`, `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

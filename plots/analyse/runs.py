@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bench.record import Run
-from bench.study import stats
+from bench.study import repetition, stats
 from bench.study.definition import Study
 from plots.analyse import comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
@@ -110,11 +110,20 @@ def _row(run: Run) -> Row:
         "step_seconds_p99": stats.percentile(slowest, 99),
         "steps": len(slowest),
         **asdict(steady_state.judge(slowest)),
+        "step_autocorrelation": repetition.autocorrelation(np.log(slowest)),
+        "mean_log_variance": repetition.mean_variance(np.log(slowest)),
+        "start_seconds": _start_seconds(run),
         "input_share": _input_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end),
     }
+
+
+def _start_seconds(run: Run) -> float | None:
+    """Seconds of its launcher in which nothing was timed: start, warm-up, checks, end."""
+    wall_s = run.exit.get("wall_s")
+    return None if wall_s is None else max(0.0, float(wall_s) - sum(run.window_seconds))
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pandas as pd
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, scaling
+from plots.analyse import comparability, comparison, coverage, repetition, scaling
 from plots.analyse.comparability import usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
@@ -60,6 +60,7 @@ class Analysis:
     gains: list[comparison.Gain]
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
+    repetition: repetition.Repetition | None
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
     pipelines: list[Pipeline]
@@ -114,6 +115,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     ]
     asked = (*comparability.OF_THE_POINT, "seed", *comparability.VARIED)
     gains = [x for x in found if isinstance(x, comparison.Gain)]
+    compared = [x for x in found if isinstance(x, comparison.Comparison)]
     return Analysis(
         loaded=loaded,
         table=table,
@@ -121,10 +123,11 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
         efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
-        comparisons=[x for x in found if isinstance(x, comparison.Comparison)],
+        comparisons=compared,
         gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
         not_compared=[x for x in found if isinstance(x, NotCompared)],
         step_times=list(_step_times(loaded.runs)),
+        repetition=repetition.advise(loaded.runs, compared),
         digests=list(comparability.compare_digests(loaded.runs)),
         varying=comparability.differences(loaded.runs["facts"], (), asked),
         pipelines=list(_pipelines(loaded.pipelines)),

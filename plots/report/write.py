@@ -94,6 +94,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "calibration": a.calibrated and _calibration(a.calibrated),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
+        "repetition": a.repetition and asdict(a.repetition),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),
