@@ -217,13 +217,12 @@ def submit_jobs(
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
-    if not dry_run:
-        reach.check(work, asked.noise)
-    elif why := reach.hopeless(work, asked.noise):
-        print(f"it would be refused: {why}")
     if dry_run:
+        if why := reach.hopeless(work, asked.noise):
+            print(f"it would be refused: {why}")
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
+    reach.check(work, asked.noise)
     for line in submit.submit_missing(asked, not no_report):
         with suppress(OSError):  # a reader that has gone, as `head`, must not stop the submission
             print(line, flush=True)

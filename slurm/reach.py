@@ -23,9 +23,8 @@ def hopeless(work: Work, assumed: float | None) -> str:
     Nothing is said where the noise is neither measured nor given, or where no verdict is wanted.
     """
     before = max((job.blocks for job in work.folder.read_jobs()), default=0)
-    if work.no_verdict or work.blocks < MIN_BLOCKS or not work.study.pairs:
-        return ""
-    if work.blocks <= before:
+    wanted = work.blocks >= MIN_BLOCKS and work.study.pairs and not work.no_verdict
+    if work.blocks <= before or not wanted:
         return ""
     known = noise(work.statuses, work.study.pairs, assumed, work.site.noise)
     return _hopeless(work, known.sd, known.source) if known.known else ""
@@ -36,7 +35,7 @@ def _hopeless(work: Work, sd: float, source: str) -> str:
     from bench.study.stats import POWER, blocks_for_verdict, power_of_verdict
 
     looks, margin = work.study.planned_looks, work.study.margin
-    blocks, level = max(*looks, work.blocks), nominal_level(looks)
+    blocks, level = max((*looks, work.blocks)), nominal_level(looks)
     power = power_of_verdict(sd, margin, blocks, level)
     if power >= _LIKELY:
         return ""

@@ -56,7 +56,6 @@ class Asked:
     noise: Annotated[
         float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
     ] = None
-
     no_verdict: Annotated[
         bool, Option("--no-verdict", help="go on though the study will hardly end in a verdict")
     ] = False

@@ -106,6 +106,10 @@ def test_a_study_that_will_hardly_end_in_a_verdict_is_refused(tmp_path: Path) ->
         work.folder.record_job(lock, None, **work.facts)
     assert reach.hopeless(open_work(asked), 0.05) == ""  # begun: no more than was asked for
     assert reach.hopeless(open_work(replace(asked, blocks=8)), 0.05)
+    # a study of two blocks plans no look; more may be asked for all the same
+    text = SMALL.replace("horovod/gloo", "horovod/mpi")
+    planned = replace(asked, study=str(write(tmp_path, text)), blocks=8)
+    assert "8 blocks will hardly" in reach.hopeless(open_work(planned), 0.05)
 
 
 def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:
