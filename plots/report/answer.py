@@ -93,8 +93,11 @@ def _remarks(c: Comparison) -> Iterator[str]:
         yield f"early, at {c.paired.n} of {c.looks[0]} planned blocks: read at each, {error}"
     exact = c.paired.signflip_p
     if exact is not None and stats.signflip_disagrees(c.paired, c.level):
-        word = "disagrees" if 2 / 2**c.paired.n <= c.level else "cannot agree"
-        yield f"the exact sign-flip test {word} (p = {exact:.4f})"
+        if 2 / 2**c.paired.n <= c.level:
+            yield f"the exact sign-flip test disagrees (p = {exact:.4f})"
+        else:
+            unable = f"the exact sign-flip test of {c.paired.n} blocks cannot confirm it"
+            yield f"{unable} (p = {exact:.4f})"
 
 
 def label(c: Comparison) -> str:

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -172,26 +171,6 @@ def test_attempts_are_counted_for_each_arm(study: Path, tmp_path: Path) -> None:
     report(tmp_path)
     counted = {"timed out": 1, "repeated": 1}
     assert summary(tmp_path)["attempts"] == {"ddp/mpi": {}, "horovod/mpi": counted}
-
-
-@pytest.mark.parametrize(
-    ("step_sd", "run_sd", "advice"), [(0.2, 0.0, "more steps a run"), (0.001, 0.05, "more blocks")]
-)
-def test_time_is_spent_where_the_variance_is(
-    tmp_path: Path, step_sd: float, run_sd: float, advice: str
-) -> None:
-    noise = np.random.default_rng(3)
-    for block, cell in itertools.product(range(12), ("ddp/mpi", "horovod/mpi")):
-        path, pace = tmp_path / f"{block}-{cell[0]}.jsonl", math.exp(noise.normal(0, run_sd))
-        logs.write(path, logs.config(cell, 2, block=block), 0.1 * pace, noise, step_sd=step_sd)
-        append_event(path, "exit", code=0, timed_out=False, limit_s=60, wall_s=12)
-    logs.study_toml(tmp_path, blocks=12)
-    (said,) = [x for x in report(tmp_path).splitlines() if "Kalibera & Jones" in x]
-    assert said.endswith(f": spend time on {advice}.")
-    found = summary(tmp_path)["repetition"]
-    assert (found["step_share"] > 0.7, found["step_share"] < 0.01) == (step_sd > 0.1, run_sd > 0)
-    assert found["steps"] == 20
-    assert abs(found["autocorrelation"]) < 0.2
 
 
 def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) -> None:

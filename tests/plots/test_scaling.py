@@ -1,11 +1,14 @@
 """True ratios put into synthetic logs come back; what may not be compared is not."""
 
+import itertools
 import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bench.record import append_event
 from bench.study import looks, stats
 from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
@@ -445,6 +448,25 @@ def test_a_primary_that_is_not_one_comparison_is_none(
     assert [
         "primary comparison that the study names is not exactly one" in note for note in a.notes
     ] == [True]
+
+
+@pytest.mark.parametrize(
+    ("step_sd", "run_sd", "advice"), [(0.2, 0.0, "more steps a run"), (0.001, 0.05, "more blocks")]
+)
+def test_time_is_spent_where_the_variance_is(
+    tmp_path: Path, step_sd: float, run_sd: float, advice: str
+) -> None:
+    noise = np.random.default_rng(3)
+    for block, cell in itertools.product(range(12), ("ddp/mpi", "horovod/mpi")):
+        path, pace = tmp_path / f"{block}-{cell[0]}.jsonl", math.exp(noise.normal(0, run_sd))
+        logs.write(path, logs.config(cell, 2, block=block), 0.1 * pace, noise, step_sd=step_sd)
+        append_event(path, "exit", code=0, timed_out=False, limit_s=60, wall_s=12)
+    found = (a := analysed(tmp_path)).repetition
+    assert found is not None
+    assert (found.step_share > 0.7, found.step_share < 0.01) == (step_sd > 0.1, run_sd > 0)
+    assert found.steps == 20
+    assert abs(found.autocorrelation) < 0.2
+    assert answer.repetition(a).endswith(f": spend time on {advice}.")
 
 
 def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Comparison:

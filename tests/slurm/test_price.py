@@ -85,10 +85,10 @@ def test_the_price_says_what_it_buys() -> None:
 @pytest.mark.parametrize("blocks", [6, 8, 12])
 def test_four_studies_of_five_end_within_the_promise(blocks: int) -> None:
     """Half-widths of simulated studies; of one number as promise, within 30 %, 65 % at 6 blocks."""
-    sd = np.random.default_rng(blocks).normal(0, 0.05, (4000, blocks)).std(axis=1, ddof=1)
+    sd = np.random.default_rng(blocks).normal(0, 0.05, (1000, blocks)).std(axis=1, ddof=1)
     low, high = half_width_range(0.05, blocks) or (0, 0)
     found = [low <= (half_width(one, blocks) or 0) <= high for one in sd]
-    assert np.mean(found) == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 4000))
+    assert np.mean(found) == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 1000))
 
 
 def test_a_study_that_will_hardly_end_in_a_verdict_is_refused(tmp_path: Path) -> None:
