@@ -21,13 +21,14 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
       `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
-      slowest rank of each step), `steps` and `windows` (timed), `input_share` (of the time, waiting
-      for batches)
+      slowest rank of each step; empty below 20 and 100 steps), `steps` and `windows` (timed),
+      `input_share` (of the time, waiting for batches)
     - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
       `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
       minus 1), `last_over_first` (seconds of a step, last window over first), `outlier_steps`,
-      `others_share` (of a node's processor time, by other processes or stolen), `exit_code`,
-      `parameters_sha256` (at the end)
+      `step_autocorrelation` (of neighbours), `mean_log_variance` (of the mean of the steps' logs,
+      by the steps), `start_seconds` (s that were not timed), `others_share` (of a node's processor
+      time, by other processes or stolen), `exit_code`, `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

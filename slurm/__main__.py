@@ -135,19 +135,23 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-@_options(*_RUNS)
+@_options(*_RUNS, "noise", "no_verdict")
 def run(asked: Asked) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
     What failed, timed out or was interrupted before is done again, together with what it is
-    compared with in its block; earlier logs are kept as ID.attempt-1.jsonl.
+    compared with in its block; earlier logs are kept as ID.attempt-1.jsonl. Blocks that will hardly
+    end in a verdict at the measured noise are refused.
     """
+    from slurm import reach
+
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
         cure = f"use: python -m slurm submit {asked.study} --site {asked.site}"
         raise UsageError(f"site {asked.site!r} hands out its nodes through Slurm; {cure}")
     work.folder.check_own()
     here.find_launcher(work.site.hostfile)
+    reach.check(work, asked.noise)
     with work.folder.lock() as lock:
         work = open_work(asked, locked=True)
         _check_machine(work)
@@ -157,7 +161,7 @@ def run(asked: Asked) -> int:
             return 0
         for planned in work.todo:
             work.folder.set_aside(planned.log)
-        facts = {"site": work.site.name, "blocks": work.blocks, "runs": len(work.todo)}
+        facts = {**work.facts, "runs": len(work.todo)}
         script = work.folder.add_job(lock, work.script(), **facts)
         what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{what}, {work.estimate}; {script}", flush=True)
@@ -195,7 +199,7 @@ def _python() -> str:
 
 
 @app.command("submit")
-@_options(*_JOBS, cluster=True)
+@_options(*_JOBS, "no_verdict", cluster=True)
 def submit_jobs(
     asked: Asked,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
@@ -205,6 +209,7 @@ def submit_jobs(
 
     Jobs in the queue are left alone, so the same command may be given again at any time.
     """
+    from slurm import reach
     from slurm.cost import lines
 
     work = open_work(asked)
@@ -215,10 +220,13 @@ def submit_jobs(
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
+        if why := reach.hopeless(work, asked.noise):
+            print(f"it would be refused: {why}")
         if work.preview:
             print(PREVIEW)
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
+    reach.check(work, asked.noise)
     for line in submit.submit_missing(asked, not no_report):
         with suppress(OSError):  # a reader that has gone, as `head`, must not stop the submission
             print(line, flush=True)

@@ -40,6 +40,7 @@ class Noise:
 
     sd: float
     source: str
+    known: bool = True  # measured or given, not assumed for want of either
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
@@ -107,11 +108,13 @@ def _hours(value: float) -> str:
 
 
 def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
-    """'8 blocks = 31 node-h, about ±0.9 %', and how many blocks the margin needs."""
-    from bench.study.stats import MIN_BLOCKS, blocks_for_half_width, half_width
+    """'8 blocks = 31 node-h, ±0.6 to 1.2 %', and how many blocks the margin needs."""
+    from bench.study.stats import MIN_BLOCKS, blocks_for_half_width, half_width, half_width_range
 
-    half = half_width(noise.sd, blocks)
-    expect = "no interval from one block" if half is None else f"about ±{100 * half:.1f} %"
+    half, ends = half_width(noise.sd, blocks), half_width_range(noise.sd, blocks)
+    expect = "no interval from one block"
+    if ends is not None:  # one number would be kept within 30 % by two studies of three alone
+        expect = f"±{100 * ends[0]:.1f} to {100 * ends[1]:.1f} % (four studies of five)"
     line = f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on each ratio ({noise.source})"
     if blocks < MIN_BLOCKS:
         return line + f"; fewer than {MIN_BLOCKS} blocks give no verdict"
@@ -136,7 +139,8 @@ def noise(
     sd = ASSUMED_NOISE if of_site is None else of_site
     where = "as on shared machines" if of_site is None else "by the site file"
     more = "--noise says otherwise, a pilot measures it"
-    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; {more}")
+    source = f"a paired sd of {100 * sd:g} % assumed, {where}; {more}"
+    return Noise(sd, source, known=of_site is not None)
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:

@@ -60,6 +60,9 @@ class Asked:
     noise: Annotated[
         float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
     ] = None
+    no_verdict: Annotated[
+        bool, Option("--no-verdict", help="go on though the study will hardly end in a verdict")
+    ] = False
 
     def words(self) -> list[str]:
         """The same on a command line; added blocks are on record in the study's folder."""
@@ -81,10 +84,17 @@ class Work:
     blocks: int
     statuses: list[RunStatus]
     preview: bool  # of the order: the study leaves its seed to the first run, which is to come
+    no_verdict: bool = False
 
     @property
     def site(self) -> Site:
         return self.request.site
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the record of every job says of all of them."""
+        wanted = {"no_verdict": True} if self.no_verdict else {}
+        return {"site": self.site.name, "blocks": self.blocks, **wanted}
 
     @property
     def todo(self) -> list[Run]:
@@ -142,7 +152,7 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
     request = Request(site, asked.account, asked.minutes)
     statuses = [look(run, job_is_running) for run in runs]
-    return Work(text, study, request, folder, blocks, statuses, preview)
+    return Work(text, study, request, folder, blocks, statuses, preview, asked.no_verdict)
 
 
 def _numbers(nodes: str | None) -> tuple[int, ...]:

@@ -147,7 +147,7 @@ def _submit(work: Work, lock: IO[str], job: Job, text: str) -> str:
 def _record(
     work: Work, lock: IO[str], script: Path | None, job: str, job_id: str, runs: int, **more: object
 ) -> None:
-    facts = {"site": work.site.name, "blocks": work.blocks, "runs": runs, "job": job}
+    facts = {**work.facts, "runs": runs, "job": job}
     work.folder.record_job(lock, script, **facts, slurm_id=job_id, **more)
 
 

@@ -33,6 +33,7 @@ OWNED_FIELDS = {
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site"}
 
+MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach 5 %: the smallest p is 2 / 2^n
 MAX_BLOCKS = 10_000
 MAX_RUNS = 100_000  # of one study: as many as a command still plans in seconds
 MAX_SECONDS = 30 * 86_400
@@ -84,7 +85,7 @@ class Batch(Table):
 
 
 class Primary(Table):
-    """The comparison that the study is about, named beforehand: Holm does not correct it."""
+    """The comparison that the study is about, named beforehand: half of Holm's error is its own."""
 
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
     world_size: WorldSize = Field(description="its ranks")
@@ -120,13 +121,16 @@ class Study(Table):
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
     blocks: Int = Field(8, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1")
+    looks: Annotated[tuple[Int, ...], Field(max_length=_MAX_LENGTH)] = Field(
+        (), description="blocks at which a verdict is read, as [6, 8, 12]; default: at blocks alone"
+    )
     seed: Int = Field(
         0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
     )
     margin: Float = Field(0.02, gt=0, lt=1, description="relative difference that counts as none")
     time_limit_s: Seconds = Field(300, description="seconds after which a run is ended")
     expected_run_s: Seconds | None = Field(None, description="estimate until a run has ended")
-    primary: Primary | None = Field(None, description="the comparison that Holm leaves alone")
+    primary: Primary | None = Field(None, description="the comparison with half of the error")
     weak: Weak | None = Field(None, description="weak scaling")
     strong: Strong | None = Field(None, description="strong scaling")
     batch: Batch | None = Field(None, description="batch sweep")
@@ -159,13 +163,18 @@ class Study(Table):
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
+    def planned_looks(self) -> tuple[int, ...]:
+        """Blocks at which a verdict is to be read; none where none can be, or none is recorded."""
+        return tuple(sorted({n for n in self.looks or (self.blocks,) if n >= MIN_BLOCKS}))
+
+    @property
     def needs_site(self) -> bool:
         """Whether a site must fill something in before the study can be planned."""
         return bool(self.nodes or self.up_to_nodes or any(map(is_bare, self.cells)))
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _run_fields, _variants)
+        rules = (_names, _repeats, _cells, _arms, _curves, _sizes, _looks, _run_fields, _variants)
         if broken := next(chain.from_iterable(rule(self) for rule in rules), None):
             raise ValueError(broken)
         return self
@@ -268,6 +277,17 @@ def _sizes(s: Study) -> Iterator[str]:
         yield "world_sizes has no effect without weak or strong scaling; write it in [batch] only"
     if needed and not s.world_sizes:
         yield "world_sizes is missing: weak and strong scaling need it; add world_sizes = [1, 2]"
+
+
+def _looks(s: Study) -> Iterator[str]:
+    looks = list(s.looks)
+    if looks != sorted(set(looks)) or any(
+        n % 2 or not MIN_BLOCKS <= n <= MAX_BLOCKS for n in looks
+    ):
+        rule = f"even numbers that rise, from {MIN_BLOCKS} to {MAX_BLOCKS} blocks"
+        yield f"looks={looks} must be {rule}; write looks = [6, 8, 12]"
+    elif looks and s.blocks not in looks:
+        yield f"blocks={s.blocks} is no look of looks={looks}; choose one of them, the first one"
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text

@@ -17,9 +17,11 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from bench.study.definition import MIN_BLOCKS as MIN_BLOCKS
+
 ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
-MIN_BLOCKS = 6  # below six pairs an exact sign flip cannot reach ALPHA: the smallest p is 2 / 2^n
 MAX_BLOCKS = 10_000  # more are reported as out of reach
+POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal[
@@ -28,6 +30,7 @@ Verdict = Literal[
     "small difference",
     "different",
     "not after Holm",  # different by itself, and not among all that the study compares
+    "equivalence not after Holm",  # the same of the margin
     "inconclusive",
 ]
 
@@ -177,29 +180,63 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 
-def decide(paired: Paired, margin: float, corrected_p: float | None = None) -> Verdict:
+def tost_p(paired: Paired, margin: float) -> float | None:
+    """p of two one-sided tests that the ratio lies outside the margin (Schuirmann 1987)."""
+    if paired.sd_log is None:
+        return None
+    to_edge = math.log1p(margin) - abs(math.log(paired.ratio))  # the nearer one's p is the larger
+    if paired.sd_log == 0:
+        return float(to_edge < 0)
+    return float(stats.t.sf(to_edge * math.sqrt(paired.n) / paired.sd_log, paired.n - 1))
+
+
+def decide(
+    paired: Paired,
+    margin: float,
+    *,
+    level: float = ALPHA,
+    holm_p: float | None = None,
+    holm_tost_p: float | None = None,
+) -> Verdict:
     """What may be said of a pair, with the margin fixed beforehand.
 
-    Two one-sided tests (Schuirmann 1987). `corrected_p` is t_p after Holm's correction; None where
-    the comparison stands alone. "p > 0.05" is never "no difference": equality is claimed only where
-    the 90 % interval lies inside the margin.
+    `level`: of this look at the study (`looks.nominal_level`). The others are t_p and tost_p over
+    all looks and comparisons; None where the pair stands alone. "p > 0.05" is never "no
+    difference": equality is claimed only where the interval of 1 - 2 level lies inside the margin.
     """
-    if paired.t_p is None or paired.ci90 is None or paired.n < MIN_BLOCKS:
+    tost = tost_p(paired, margin)
+    if paired.t_p is None or tost is None or paired.n < MIN_BLOCKS:
         return "too few blocks"
-    alone = paired.t_p < ALPHA  # just where the 95 % interval excludes 1
-    differs = alone and (corrected_p is None or corrected_p <= ALPHA)
-    if paired.ci90[0] >= 1 / (1 + margin) and paired.ci90[1] <= 1 + margin:
-        return "small difference" if differs else "equivalent"
-    return "different" if differs else "not after Holm" if alone else "inconclusive"
+    differs, equal = paired.t_p < level, tost <= level  # each by itself
+    if equal and (holm_tost_p is None or holm_tost_p <= ALPHA):
+        holds = differs and (holm_p is None or holm_p <= ALPHA)
+        return "small difference" if holds else "equivalent"
+    if differs and (holm_p is None or holm_p <= ALPHA):
+        return "different"
+    return (
+        "equivalence not after Holm" if equal else "not after Holm" if differs else "inconclusive"
+    )
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjustment of p values, in the order given (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, running = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        running = max(running, (len(p_values) - rank) * p_values[i])
+def signflip_disagrees(paired: Paired, level: float = ALPHA) -> bool:
+    """Whether the exact test does not call the difference that t calls, or calls one t does not."""
+    if paired.t_p is None or paired.signflip_p is None:
+        return False
+    return (paired.t_p < level) != (paired.signflip_p <= level)
+
+
+def holm(p_values: Sequence[float], weights: Sequence[int] | None = None) -> list[float]:
+    """Holm's step-down adjustment of p values, in the order given (Holm 1979).
+
+    `weights`: shares of the error that each may make at first; equal without any.
+    """
+    shares = weights or [1] * len(p_values)
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i] / shares[i])
+    adjusted, running, left = [0.0] * len(p_values), 0.0, sum(shares)
+    for i in order:
+        running = max(running, left * p_values[i] / shares[i])
         adjusted[i] = min(1.0, running)
+        left -= shares[i]
     return adjusted
 
 
@@ -216,6 +253,17 @@ def median_estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value=float(np.median(x)), low=low, high=high, n=len(x))
 
 
+def percentile(values: Sequence[float] | np.ndarray, percent: int) -> float | None:
+    """A percentile; None where less than one value is expected beyond it, n (1 - q) < 1.
+
+    The largest of n is the quantile n / (n + 1) on average (David & Nagaraja 2003, order statistics
+    of a uniform sample): of fewer values a percentile would be the maximum under another name.
+    """
+    if len(values) * (100 - percent) < 100:
+        return None
+    return float(np.percentile(values, percent))
+
+
 def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
     """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width), if any."""
     return _first(lambda n: _half(sd_log, n) <= math.log1p(half_width), 2)
@@ -226,30 +274,47 @@ def half_width(sd_log: float, n: int) -> float | None:
     return math.expm1(_half(sd_log, n)) if n > 1 else None
 
 
-def power_difference(sd_log: float, effect_log: float, n: int) -> float:
+def half_width_range(sd_log: float, n: int, share: float = 0.8) -> tuple[float, float] | None:
+    """Relative half-widths between which that share of studies of n blocks ends; None of one.
+
+    A study's own standard deviation scatters as the root of chi square over its degrees of freedom.
+    """
+    if n < 2:
+        return None
+
+    def end(p: float) -> float:
+        found = sd_log * math.sqrt(float(stats.chi2.ppf(p, n - 1)) / (n - 1))
+        return math.expm1(_half(found, n))
+
+    return end((1 - share) / 2), end((1 + share) / 2)
+
+
+def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
     """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
     if sd_log == 0:
         return float(effect_log != 0)
-    critical, nc = float(stats.t.ppf(1 - ALPHA / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
+    critical, nc = float(stats.t.ppf(1 - level / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
     return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
 
 
-def power_equivalence(sd_log: float, effect_log: float, margin: float, n: int) -> float:
+def power_equivalence(
+    sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
+) -> float:
     """Power of two one-sided tests (Schuirmann 1987), exact."""
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
     scale = math.sqrt(n) / sd_log
-    return power_tost(edge * scale, effect_log * scale, n - 1)
+    return power_tost(edge * scale, effect_log * scale, n - 1, level)
 
 
-def power_tost(edge: float, effect: float, df: int) -> float:
+def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
     """P(|T| is inside by both tests), `edge` and true `effect` in standard errors of the mean.
 
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
     """
-    critical = float(stats.t.ppf(1 - ALPHA, df))
+    critical = float(stats.t.ppf(1 - level, df))
     tails = stats.chi2.isf([1 - 1e-15, 1e-15], df)
     low, high = np.sqrt(tails / df)
     high = min(high, edge / critical)
@@ -269,19 +334,32 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(64)
 
 
-def blocks_for_power(sd_log: float, effect: float, power: float = 0.8) -> int | None:
+def blocks_for_power(sd_log: float, effect: float, power: float = POWER) -> int | None:
     """Fewest blocks, from MIN_BLOCKS on, that find a true difference of `effect` (0.02 is 2 %)."""
     return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
 
 
-def blocks_to_settle(p: Paired, margin: float, power: float = 0.8) -> int | None:
+def blocks_to_settle(
+    p: Paired, margin: float, power: float = POWER, level: float = ALPHA
+) -> int | None:
     """Fewest blocks to end `inconclusive` either way, were ratio and noise so far the true ones."""
     if p.sd_log is None:
         return None
     sd, effect = p.sd_log, math.log(p.ratio)
-    different = _first(lambda n: power_difference(sd, effect, n) >= power, MIN_BLOCKS)
-    equal = _first(lambda n: power_equivalence(sd, effect, margin, n) >= power, MIN_BLOCKS)
+    different = _first(lambda n: power_difference(sd, effect, n, level) >= power, MIN_BLOCKS)
+    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level) >= power, MIN_BLOCKS)
     return min((n for n in (different, equal) if n is not None), default=None)
+
+
+def power_of_verdict(sd_log: float, margin: float, n: int, level: float = ALPHA) -> float:
+    """Share of studies that end in a verdict: a difference as large as the margin, or equality."""
+    different = power_difference(sd_log, math.log1p(margin), n, level)
+    return max(different, power_equivalence(sd_log, 0.0, margin, n, level))
+
+
+def blocks_for_verdict(sd_log: float, margin: float, level: float = ALPHA) -> int | None:
+    """Fewest blocks at which that share is POWER."""
+    return _first(lambda n: power_of_verdict(sd_log, margin, n, level) >= POWER, MIN_BLOCKS)
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.backends.catalogue import parts
-from bench.study import stats
+from bench.study import looks, stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
@@ -34,8 +34,15 @@ class Comparison:
     unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
     of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
     primary: bool = False
-    verdict: Verdict = "too few blocks"  # as decided, with holm_p where there is one
-    holm_p: float | None = None  # None: too few blocks, or the primary comparison
+    verdict: Verdict = "too few blocks"  # as decided
+    tost_p: float | None = None  # p value of lying outside the margin
+    # t_p and tost_p over all looks and comparisons; None: too few blocks
+    holm_p: float | None = None
+    holm_tost_p: float | None = None
+    looks: tuple[int, ...] = ()  # blocks at which the study reads a verdict
+    level: float = stats.ALPHA  # of each look: an interval that decides covers 1 - level
+    # the error of all looks together, with one at this n where that is none of them
+    overall_level: float = stats.ALPHA
     blocks_to_settle: int | None = None
 
     @property
@@ -43,6 +50,16 @@ class Comparison:
         """What both sides travel on, else each side's."""
         both = (parts(cell).transport for cell in (self.reference, self.candidate))
         return " and ".join(dict.fromkeys(both))
+
+    @property
+    def early(self) -> bool:
+        """Whether blocks are still missing at the first planned look."""
+        return bool(self.looks) and self.paired.n < self.looks[0]
+
+    @property
+    def off_plan(self) -> bool:
+        """Whether a verdict is read between the planned looks, or after them."""
+        return bool(self.looks) and not self.early and self.paired.n not in self.looks
 
     @property
     def samples_per_step(self) -> int:
@@ -80,7 +97,7 @@ def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
     named = [row for row in rows if study.primary is not None and _is(row, study.primary)]
     if len(named) == 1:
         rows = [replace(row, primary=row is named[0]) for row in rows]
-    return [*_decided(rows, study.margin), *missing]
+    return [*_decided(rows, study), *missing]
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
@@ -100,18 +117,43 @@ def _is(row: Comparison, primary: Primary) -> bool:
     return same and primary.curve in row.curves
 
 
-def _decided(rows: Sequence[Comparison], margin: float) -> list[Comparison]:
-    """Each with its verdict, after Holm's correction over all but the primary one."""
-    tested = [r for r in rows if not r.primary and r.paired.n >= stats.MIN_BLOCKS]
-    adjusted = stats.holm([r.paired.t_p for r in tested if r.paired.t_p is not None])
-    corrected = dict(zip(map(id, tested), adjusted, strict=True))
-    decided = []
-    for row in rows:
-        p = corrected.get(id(row))
-        verdict = stats.decide(row.paired, margin, p)
-        settle = stats.blocks_to_settle(row.paired, margin) if verdict == "inconclusive" else None
-        decided.append(replace(row, verdict=verdict, holm_p=p, blocks_to_settle=settle))
-    return decided
+def _decided(rows: Sequence[Comparison], study: Study) -> list[Comparison]:
+    """Each with its verdict; Holm's correction spans all, and the primary one has half its error.
+
+    Differences and equivalences are corrected apart: no point can be wrong in both ways.
+    """
+    margin, planned = study.margin, study.planned_looks
+    level = looks.nominal_level(planned) if planned else stats.ALPHA
+    rows = [replace(r, looks=planned, tost_p=stats.tost_p(r.paired, margin)) for r in rows]
+    tested = [r for r in rows if r.paired.n >= stats.MIN_BLOCKS]
+    weights = [max(1, len(tested) - 1) if r.primary else 1 for r in tested]
+
+    def corrected(p_values: Sequence[float | None]) -> dict[int, float]:
+        over_looks = [looks.overall_level(planned, p) for p in p_values if p is not None]
+        return dict(zip(map(id, tested), stats.holm(over_looks, weights), strict=True))
+
+    t_p, tost_p = (corrected([r.paired.t_p for r in tested]), corrected([r.tost_p for r in tested]))
+    return [_judged(r, margin, level, t_p.get(id(r)), tost_p.get(id(r))) for r in rows]
+
+
+def _judged(
+    row: Comparison, margin: float, level: float, holm_p: float | None, holm_tost_p: float | None
+) -> Comparison:
+    """With the verdict at this level, and what led to it."""
+    verdict = stats.decide(row.paired, margin, level=level, holm_p=holm_p, holm_tost_p=holm_tost_p)
+    settle = None
+    if verdict == "inconclusive":
+        settle = stats.blocks_to_settle(row.paired, margin, level=level)
+    read = tuple(sorted({*row.looks, max(row.paired.n, stats.MIN_BLOCKS)})) if row.looks else ()
+    return replace(
+        row,
+        verdict=verdict,
+        holm_p=holm_p,
+        holm_tost_p=holm_tost_p,
+        level=level,
+        overall_level=looks.overall_level(read, level),
+        blocks_to_settle=settle,
+    )
 
 
 def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:

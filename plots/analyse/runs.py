@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,22 @@ import pandas as pd
 
 from bench.config import Role, fields_with
 from bench.record import Run
+from bench.study import repetition, stats
 from bench.study.definition import Study
 from plots.analyse import breakdown, comparability, steady_state
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
-from plots.read.runs import Unusable, changed_study, find_logs, find_study, read_log, track
+from plots.read.runs import (
+    ATTEMPT,
+    Unusable,
+    changed_study,
+    find_logs,
+    find_study,
+    read_log,
+    track,
+)
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
@@ -83,6 +92,7 @@ def load(folder: Path) -> Loaded:
     aside |= _mixed(rows) | _mixed(observed)
     kept = (folder / "study.toml").exists()
     changed = changed_study(study, carried) if kept else ""
+    cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
         study=study,
         fixed=kept and any(carried),
@@ -91,7 +101,11 @@ def load(folder: Path) -> Loaded:
         pipelines=pd.DataFrame(pipelines),
         observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
-        superseded=tuple(superseded),
+        # one that said nothing of itself is of the cell of the run that was done again
+        superseded=tuple(
+            replace(one, cell=one.cell or cell_of.get(ATTEMPT.sub("", one.log), ""))
+            for one in superseded
+        ),
         notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
     )
@@ -112,7 +126,6 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
     of_the_arm = arms.get(config.arm or "", ())
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
-    median, p95, p99 = np.percentile(slowest, [50, 95, 99]).tolist()
     return {
         "log": run.path.name,
         **{name: getattr(config, name) for name in _OF_THE_CONFIG},
@@ -122,14 +135,17 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
-        "step_seconds_median": median,
-        "step_seconds_p95": p95,
-        "step_seconds_p99": p99,
+        "step_seconds_median": float(np.median(slowest)),
+        "step_seconds_p95": stats.percentile(slowest, 95),
+        "step_seconds_p99": stats.percentile(slowest, 99),
         "steps": len(slowest),
         "windows": len(run.windows),
         "last_over_first": _last_over_first(run),
         "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
+        "step_autocorrelation": repetition.autocorrelation(np.log(slowest)),
+        "mean_log_variance": repetition.mean_variance(np.log(slowest)),
+        "start_seconds": _start_seconds(run),
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "exit_code": run.exit.get("code"),
@@ -151,6 +167,12 @@ def _began_s(run: Run) -> float:
     with suppress(LookupError, ValueError):  # older logs lack it
         return datetime.fromisoformat(run.host["started"]).timestamp()
     return math.nan
+
+
+def _start_seconds(run: Run) -> float | None:
+    """Seconds of its launcher in which nothing was timed: start, warm-up, checks, end."""
+    wall_s = run.exit.get("wall_s")
+    return None if wall_s is None else max(0.0, float(wall_s) - sum(run.window_seconds))
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -13,7 +13,15 @@ from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, pauses, quiet, scaling
+from plots.analyse import (
+    comparability,
+    comparison,
+    coverage,
+    pauses,
+    quiet,
+    repetition,
+    scaling,
+)
 from plots.analyse.comparability import usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
@@ -30,8 +38,8 @@ class StepTimes:
     point: Point
     runs: int
     median_seconds: Estimate
-    p95_seconds: Estimate
-    p99_seconds: Estimate
+    p95_seconds: Estimate | None  # None where a run has too few steps for it
+    p99_seconds: Estimate | None
     steps_per_run: int
     outlier_steps: int
     not_steady_runs: int
@@ -65,6 +73,7 @@ class Analysis:
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
     trends: list[Trend]
+    repetition: repetition.Repetition | None
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
     pipelines: list[Pipeline]
@@ -89,7 +98,7 @@ class Analysis:
             found.append(f"The runs are of several studies: {names}.")
         if study.primary is not None and not any(c.primary for c in self.comparisons):
             wrong = "The primary comparison that the study names is not exactly one here"
-            found.append(f"{wrong}, so none is left out of Holm's correction.")
+            found.append(f"{wrong}, so none has half of the error.")
         found += quiet.note(self.loaded.runs)
         found += [
             f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
@@ -100,6 +109,18 @@ class Analysis:
         ]
         found += map(pauses.sentence, self.pauses)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
+
+    @property
+    def attempts(self) -> dict[str, dict[str, int]]:
+        """Runs that gave no number, by cell and by what became of them; '' where no log says it."""
+        loaded = self.loaded
+        ends = [(x.cell, "repeated" if x.state == "ok" else x.state) for x in loaded.superseded]
+        ends += [(x.cell, x.state) for x in loaded.unusable if x.state != "ok"]  # else a copy
+        cells = {c for row in self.comparisons for c in (row.reference, row.candidate)}
+        return {
+            cell: dict(Counter(end for of, end in ends if of == cell))
+            for cell in sorted(cells | {cell for cell, _ in ends})
+        }
 
     @property
     def tests(self) -> int:
@@ -120,6 +141,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
     exchange, not_twins = examine(table, tabulate(loaded.observed))
     gains = [x for x in found if isinstance(x, comparison.Gain)]
+    compared = [x for x in found if isinstance(x, comparison.Comparison)]
     return Analysis(
         loaded=loaded,
         table=table,
@@ -127,11 +149,12 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
         efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
-        comparisons=[x for x in found if isinstance(x, comparison.Comparison)],
+        comparisons=compared,
         gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
         not_compared=[*(x for x in found if isinstance(x, NotCompared)), *not_twins],
         step_times=list(_step_times(loaded.runs)),
         trends=trends(loaded.runs),
+        repetition=repetition.advise(loaded.runs, compared),
         digests=list(comparability.compare_digests(loaded.runs)),
         varying=comparability.differences(loaded.runs["facts"], (), asked),
         pipelines=list(_pipelines(loaded.pipelines)),
@@ -148,14 +171,13 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
 
     for point, group in sorted(by_point(runs), key=lambda found: order(found[0])):
-        columns = [group[f"step_seconds_{q}"].tolist() for q in ("median", "p95", "p99")]
-        median, p95, p99 = map(stats.median_estimate, columns)
+        p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))
         yield StepTimes(
             point=point,
             runs=len(group),
-            median_seconds=median,
-            p95_seconds=p95,
-            p99_seconds=p99,
+            median_seconds=stats.median_estimate(group["step_seconds_median"].tolist()),
+            p95_seconds=None if p95.hasnans else stats.median_estimate(p95.tolist()),
+            p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
             steps_per_run=int(group["steps"].max()),
             outlier_steps=int(group["outlier_steps"].sum()),
             not_steady_runs=int((~group["steady"].astype(bool)).sum()),

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ class Unusable:
     state: str
     reason: str
     words: tuple[str, ...] = ()
+    cell: str = ""  # '' where the log does not say
 
 
 def find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
@@ -78,15 +79,17 @@ def read_log(path: Path) -> Run | Unusable:
         return Unusable(path.name, "failed", str(error))
     if run.verdict.state == "ok":
         return run
-    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words)
+    cell = "" if run.config is None else run.config.cell
+    return Unusable(path.name, run.verdict.state, run.verdict.reason, run.verdict.words, cell)
 
 
 def _superseded(path: Path) -> Unusable:
     run = read_log(path)
     if not isinstance(run, Unusable):
-        return Unusable(path.name, run.state, "complete, but repeated")
+        cell = "" if run.config is None else run.config.cell
+        return Unusable(path.name, run.state, "complete, but repeated", cell=cell)
     if run.state == "running":  # a run is done again only when its job is gone
-        return Unusable(path.name, "interrupted", "killed together with its job")
+        return replace(run, state="interrupted", reason="killed together with its job", words=())
     return run
 
 

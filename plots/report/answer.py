@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.backends.catalogue import facts, parts
@@ -16,6 +17,7 @@ from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, interval, percent, rate, ratio, rule
 
+_FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
 # verdict: in two words for a figure, and as a sentence
@@ -31,6 +33,10 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
         "not after Holm",
         "{faster} faster by {gain} {interval} (not after Holm's correction over {tests} "
         "comparisons)",
+    ),
+    "equivalence not after Holm": (
+        "not after Holm",
+        "equivalent within {margin} (not after Holm's correction over {tests} comparisons)",
     ),
     "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),
 }
@@ -54,29 +60,54 @@ def sentence(c: Comparison, margin: float, tests: int) -> str:
     """The verdict in words; `tests`: the comparisons that Holm's correction spans."""
     said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
     gain, low, high = c.gain
-    price = f"about {c.blocks_to_settle}" if c.blocks_to_settle else f"more than {stats.MAX_BLOCKS}"
-    return "; ".join(
-        (
-            said.format(
-                least=stats.MIN_BLOCKS,
-                margin=rule(margin),
-                faster=c.faster,
-                gain=f"{100 * gain:.1f} %",
-                interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
-                tests=tests,
-                price=f"{price} blocks",
-            ),
-            *(["in unequal environments"] if c.unequal else []),
-            *c.of_one_arm,
-        )
+    words = said.format(
+        least=stats.MIN_BLOCKS,
+        margin=rule(margin),
+        faster=c.faster,
+        gain=f"{100 * gain:.1f} %",
+        interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
+        tests=tests,
+        price=_price(c),
     )
+    unequal = ["in unequal environments"] if c.unequal else []
+    return "; ".join([words, *_remarks(c), *unequal, *c.of_one_arm])
+
+
+def _price(c: Comparison) -> str:
+    """What would settle it: more looks than planned are no way to a verdict."""
+    if c.blocks_to_settle is None:
+        return f"more than {stats.MAX_BLOCKS} blocks"
+    beyond = c.looks and c.blocks_to_settle > c.looks[-1]
+    return f"{'a new study of ' if beyond else ''}about {c.blocks_to_settle} blocks"
+
+
+def _remarks(c: Comparison) -> Iterator[str]:
+    """What a verdict rests on, where that is not one planned look at 5 % and both tests agree."""
+    if c.paired.n < stats.MIN_BLOCKS:
+        return
+    if len(c.looks) > 1:
+        yield f"at a level of {100 * c.level:.2g} %, one of {len(c.looks)} planned looks"
+    error = f"the error is about {100 * c.overall_level:.2g} %, not {rule(stats.ALPHA)}"
+    if c.off_plan:
+        planned = " and ".join(map(str, c.looks))
+        yield f"off plan, read at {c.paired.n} blocks beside {planned}: {error}"
+    if c.early:
+        yield f"early, at {c.paired.n} of {c.looks[0]} planned blocks: read at each, {error}"
+    exact = c.paired.signflip_p
+    if exact is not None and stats.signflip_disagrees(c.paired, c.level):
+        if 2 / 2**c.paired.n <= c.level:
+            yield f"the exact sign-flip test disagrees (p = {exact:.4f})"
+        else:
+            unable = f"the exact sign-flip test of {c.paired.n} blocks cannot confirm it"
+            yield f"{unable} (p = {exact:.4f})"
 
 
 def label(c: Comparison) -> str:
     """The verdict in two words, for a figure; two more where the terms were not equal."""
     reference, candidate = sides(c.reference, c.candidate)
     said = WORDS[c.verdict][0].format(side=candidate if c.faster == c.candidate else reference)
-    return said + (" (environments differ)" if c.unequal else "")
+    off_plan = " (off plan)" if c.off_plan else ""
+    return said + off_plan + (" (environments differ)" if c.unequal else "")
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
@@ -155,10 +186,43 @@ def missing(a: Analysis) -> str:
     )
 
 
+def attempts(a: Analysis) -> str:
+    """Per cell the runs that gave no number: one that stalls or fails more is not better for it."""
+    counted = {cell or "not recorded": ends for cell, ends in a.attempts.items()}
+    if not any(counted.values()):
+        return ""
+    each = [
+        f"{cell} {sum(ends.values())} ({', '.join(f'{n} {end}' for end, n in ends.items())})"
+        if ends
+        else f"{cell} 0"
+        for cell, ends in counted.items()
+    ]
+    return f"Attempts that gave no number: {', '.join(each)}."
+
+
+def repetition(a: Analysis) -> str:
+    """Where another hour narrows the ratios most, in one sentence; '' where nothing says it."""
+    if (r := a.repetition) is None:
+        return ""
+    found = (
+        f"steps inside the runs make {100 * r.step_share:.0f} % of the paired variance "
+        f"(neighbours correlate by {r.autocorrelation:.2f}), so longer runs can narrow an interval "
+        f"by {100 * (1 - math.sqrt(1 - r.step_share)):.0f} % at most; the rest is between blocks"
+    )
+    if r.best_steps is None:
+        return f"{found}{': spend time on more steps a run' if r.step_share == 1 else ''}."
+    more = r.best_steps > _FLAT * r.steps
+    return (
+        f"{found}. Best for its time is a run of about {max(1, r.best_steps):,.0f} steps, here "
+        f"{r.steps:.0f}: spend time on more {'steps a run' if more else 'blocks'}."
+    )
+
+
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: verdicts, the first comparisons, what is missing, where the report is."""
     first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
-    lines = [clean(line, 500) for line in (_headline(a), *first, missing(a))]
+    last = " ".join(filter(None, (missing(a), attempts(a))))
+    lines = [clean(line, 500) for line in (_headline(a), *first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
@@ -182,7 +246,8 @@ def lines(a: Analysis) -> list[str]:
     if more := compared[_MOST_ANSWERS:]:
         found.append(f"The other {count(len(more), 'comparison')}: see the table below.")
     gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
-    return [*found, *([gained] if a.gains else []), *_scaling(a)]
+    tried = attempts(a)
+    return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]
 
 
 def _scaling(a: Analysis) -> list[str]:

@@ -102,6 +102,9 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         Column("of_one_arm"),
         Column("primary"),
         Column("blocks_to_settle"),
+        Column("looks"),
+        Column("level"),
+        Column("overall_level"),
     )
 
 
@@ -115,6 +118,8 @@ CHECKS = (
     Column("paired.t"),
     Column("paired.t_p", "t test p", p_value),
     Column("holm_p", "Holm p", p_value),
+    Column("tost_p", "outside margin p", p_value),
+    Column("holm_tost_p", "its Holm p", p_value),
     Column("paired.signflip_p", "sign flip p", p_value),
     Column("paired.wilcoxon_p", "Wilcoxon p", p_value),
 )
@@ -270,6 +275,7 @@ def _why(log: Unusable) -> str:
 LOGS = (
     Column("log", "log", lambda name: f"`{name}`"),
     Column("state", "state"),
+    Column("cell"),
     Column("reason"),
     Column("words"),
     Column(_why, "reason"),

@@ -24,7 +24,7 @@ from plots.report.format import csv, plain, records
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json
-_OF_THE_STUDY = {"name", "question", "site", "margin", "primary"}
+_OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
 
 
 def make(folder: Path, out: Path) -> list[str]:
@@ -98,11 +98,13 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "trends": records(tables.TRENDS, a.trends),
+        "repetition": a.repetition and asdict(a.repetition),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),
         "unusable": records(tables.LOGS, a.loaded.unusable),
         "superseded": records(tables.LOGS, a.loaded.superseded),
+        "attempts": a.attempts,
         "notes": list(a.loaded.notes),
         "figures": drawn,
     }

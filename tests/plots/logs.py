@@ -76,6 +76,7 @@ def write(
     end: Mapping[str, Any] | None = None,
     input_seconds: Sequence[float] | None = None,
     parts: Mapping[str, Sequence[float]] | None = None,
+    step_sd: float = 0.01,
 ) -> Path:
     """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last;
     `step_seconds` is its time.
@@ -94,7 +95,7 @@ def write(
     steps = run.steps_per_window
 
     def seconds(n: int) -> Any:
-        jitter = np.ones(n) if noise is None else np.exp(noise.normal(0, 0.01, n))
+        jitter = np.ones(n) if noise is None else np.exp(noise.normal(0, step_sd, n))
         return step_seconds * jitter * share
 
     log.write("steps", phase="warmup", index=0, seconds=(1.5 * seconds(run.warmup_steps)).tolist())

@@ -353,14 +353,15 @@ def test_an_arrow_where_the_frame_cuts_an_interval(tmp_path: Path) -> None:
     for block in range(6):
         for cell in ("ddp/mpi", "horovod/mpi"):
             for p in (1, 2):
-                wild = 6.0 ** (block % 2 * 2 - 1) if p == 2 and cell == "horovod/mpi" else 1.0
+                wild = 200.0 if (p, block, cell) == (2, 0, "horovod/mpi") else 1.0
                 run = logs.config(cell, p, block=block)
                 logs.write(tmp_path / f"{block}-{cell[0]}-{p}.jsonl", run, 0.1 * wild)
     drawn = figures.draw(analyse(load(tmp_path)))
     (ax,) = drawn["ratio"].axes
-    arrows = {line.get_marker(): line for line in ax.get_lines() if line.get_marker() in (4, 5)}
-    found = {marker: xs(line)[0] for marker, line in arrows.items()}
-    assert found == dict(zip((4, 5), ax.get_xlim(), strict=True))
+    arrows = [
+        (line.get_marker(), xs(line)) for line in ax.get_lines() if line.get_marker() in (4, 5)
+    ]
+    assert arrows == [(5, [ax.get_xlim()[1]])]
     (ax,) = drawn["weak-throughput"].axes
     (up,) = [line for line in ax.get_lines() if line.get_marker() == 6]
     assert (xs(up), ys(up)) == ([2], [ax.get_ylim()[1]])

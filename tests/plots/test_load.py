@@ -50,7 +50,7 @@ def test_step_times_are_of_the_slowest_rank_of_each_step(tmp_path: Path) -> None
     logs.edit(path, "0.300", "0.100", 1)  # one warm-up step: must not matter
     row = load(tmp_path).runs.iloc[0]
     assert row["step_seconds_median"] == pytest.approx(0.2)  # rank 0 takes 0.198 s
-    assert row["step_seconds_p99"] == pytest.approx(0.2)
+    assert row["step_seconds_p95"] == pytest.approx(0.2)
 
 
 def test_percentiles_of_a_run(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_percentiles_of_a_run(tmp_path: Path) -> None:
     assert row["step_seconds_median"] == pytest.approx(0.195)
     # linear between the 19th and the 20th step
     assert row["step_seconds_p95"] == pytest.approx(0.2805)
-    assert row["step_seconds_p99"] == pytest.approx(0.2881)
+    assert row["step_seconds_p99"] is None  # that of 20 steps is hardly less than the largest
 
 
 def of_schema(number: int, folder: Path) -> Any:

@@ -139,7 +139,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     (c,) = [c for c in summary(tmp_path)["comparisons"] if point.items() <= c.items()]
     assert (c["t_p"] < 0.05 < c["holm_p"], c["verdict"]) == (True, "not after Holm")
     said = f"{c['verdict_text']}."
-    assert said.endswith("(not after Holm's correction over 3 comparisons).")
+    assert "(not after Holm's correction over 3 comparisons); " in said
     assert said in page(tmp_path)
     assert said in capsys.readouterr().out
     figure = (tmp_path / "figures" / "ratio.svg").read_text()
@@ -155,6 +155,23 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
     assert "1 usable run ended with an exit code other than 0" in text
     assert [u["log"] for u in values["unusable"]] == ["x.jsonl"]
     assert len(values["runs"]) == 60
+
+
+def test_attempts_are_counted_for_each_arm(study: Path, tmp_path: Path) -> None:
+    said = (
+        "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 2 (1 interrupted, 1 failed)"
+    )
+    assert f"- {said}.\n" in page(study)
+    runs = tmp_path / "runs"
+    for cell in ("ddp/mpi", "horovod/mpi"):
+        logs.write(runs / f"{cell[:3]}.jsonl", logs.config(cell, 2), 0.1)
+    (runs / "hor.attempt-1.jsonl").touch()  # it died before it could say what it was
+    append_event(runs / "hor.attempt-1.jsonl", "exit", code=-1, timed_out=True, limit_s=60)
+    logs.write(runs / "hor.attempt-2.jsonl", logs.config("horovod/mpi", 2), 0.1)
+    logs.study_toml(tmp_path)
+    report(tmp_path)
+    counted = {"timed out": 1, "repeated": 1}
+    assert summary(tmp_path)["attempts"] == {"ddp/mpi": {}, "horovod/mpi": counted}
 
 
 def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) -> None:
@@ -194,7 +211,7 @@ def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: 
     assert second.startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
     marked = [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")]
     assert marked == [True, False, False]
-    assert "all comparisons of this page but the primary one" in text
+    assert "the primary one, which the study named before the first run" in text
     assert "primary" not in page(study)
     assert [c["primary"] for c in summary(tmp_path)["comparisons"]] == [True, False, False]
 

@@ -1,12 +1,15 @@
 """True ratios put into synthetic logs come back; what may not be compared is not."""
 
+import itertools
 import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bench.study import stats
+from bench.record import append_event
+from bench.study import looks, stats
 from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
 from plots.analyse.runs import load
@@ -380,16 +383,52 @@ def primary(folder: Path, **asked: object) -> Analysis:
     return analysed(folder)
 
 
-def test_holm_leaves_the_primary_comparison_alone(tmp_path: Path) -> None:
+def test_the_primary_comparison_has_half_of_the_error(tmp_path: Path) -> None:
     a = primary(logs.study(tmp_path, blocks=6), curve="strong", world_size=2)
     (named,) = [c for c in a.comparisons if c.primary]
-    assert (named.world_size, named.samples_per_rank, named.holm_p) == (2, 16, None)
-    others = [c for c in a.comparisons if not c.primary]
-    assert a.tests == len(others) == 2
-    assert [c.holm_p for c in others] == stats.holm(
-        [c.paired.t_p for c in others if c.paired.t_p is not None]
-    )
+    assert (named.world_size, named.samples_per_rank) == (2, 16)
+    assert a.tests == len(a.comparisons) == 3
+    weights = [2 if c.primary else 1 for c in a.comparisons]
+    for raw, found in (
+        ([c.paired.t_p for c in a.comparisons], [c.holm_p for c in a.comparisons]),
+        ([c.tost_p for c in a.comparisons], [c.holm_tost_p for c in a.comparisons]),
+    ):
+        assert found == stats.holm([p for p in raw if p is not None], weights)
     assert a.notes == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "asked", "level", "said"),
+    [
+        (6, 6, 0.05, []),
+        (8, 6, 0.05, ["off plan, read at 8 blocks beside 6: the error is about 7.6 %, not 5 %"]),
+        (6, [6, 8], 0.0317, ["at a level of 3.2 %, one of 2 planned looks"]),
+        (
+            7,
+            [8, 12],
+            0.0303,
+            [
+                "at a level of 3 %, one of 2 planned looks",
+                "early, at 7 of 8 planned blocks: read at each, the error is about 6 %, not 5 %",
+            ],
+        ),
+    ],
+)
+def test_a_verdict_names_the_look_it_was_read_at(
+    tmp_path: Path, blocks: int, asked: int | list[int], level: float, said: list[str]
+) -> None:
+    folder = logs.study(tmp_path, blocks=blocks)
+    first, more = (asked, "") if isinstance(asked, int) else (asked[0], f"looks = {asked}\n")
+    logs.study_toml(folder, blocks=first, more=more)
+    for c in analysed(folder).comparisons:
+        assert c.level == pytest.approx(level, abs=5e-4)
+        words = answer.sentence(c, 0.02, 3).split("; ")
+        assert [w for w in words if re.search("look|off plan|early", w)] == said
+        assert c.off_plan == ("(off plan)" in answer.label(c)) == (blocks == 8)
+        assert c.paired.t_p is not None
+        assert c.holm_p is not None
+        over_looks = looks.overall_level(c.looks, c.paired.t_p)
+        assert c.holm_p >= over_looks >= c.paired.t_p
 
 
 @pytest.mark.parametrize(
@@ -411,6 +450,25 @@ def test_a_primary_that_is_not_one_comparison_is_none(
     ] == [True]
 
 
+@pytest.mark.parametrize(
+    ("step_sd", "run_sd", "advice"), [(0.2, 0.0, "more steps a run"), (0.001, 0.05, "more blocks")]
+)
+def test_time_is_spent_where_the_variance_is(
+    tmp_path: Path, step_sd: float, run_sd: float, advice: str
+) -> None:
+    noise = np.random.default_rng(3)
+    for block, cell in itertools.product(range(12), ("ddp/mpi", "horovod/mpi")):
+        path, pace = tmp_path / f"{block}-{cell[0]}.jsonl", math.exp(noise.normal(0, run_sd))
+        logs.write(path, logs.config(cell, 2, block=block), 0.1 * pace, noise, step_sd=step_sd)
+        append_event(path, "exit", code=0, timed_out=False, limit_s=60, wall_s=12)
+    found = (a := analysed(tmp_path)).repetition
+    assert found is not None
+    assert (found.step_share > 0.7, found.step_share < 0.01) == (step_sd > 0.1, run_sd > 0)
+    assert found.steps == 20
+    assert abs(found.autocorrelation) < 0.2
+    assert answer.repetition(a).endswith(f": spend time on {advice}.")
+
+
 def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Comparison:
     p = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
     return comparison.Comparison(
@@ -425,7 +483,7 @@ def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Compa
         half_width=0.0,
         blocks_for_visible_effect=None,
         unequal=(),
-        verdict=stats.decide(p, 0.02, holm_p),
+        verdict=stats.decide(p, 0.02, holm_p=holm_p),
         holm_p=holm_p,
         blocks_to_settle=stats.blocks_to_settle(p, 0.02),
     )
@@ -450,6 +508,12 @@ def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Compa
             [1.10, 0.92, 1.05, 0.97, 1.01, 0.99],
             "inconclusive; about N blocks would settle it",
             "inconclusive",
+        ),
+        (
+            [1.09, 1.02, 1.09, 0.995, 1.08, 1.05],
+            "horovod/mpi faster by 5.4 % [1.2, 9.7]; the exact sign-flip test disagrees "
+            "(p = 0.0625)",
+            "Horovod faster",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Candidate over reference, one row per point."""
+"""Candidate over reference, one row per point, with every block's own ratio as a dot."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import label, sides, tally
 from plots.report.axes import look, ratio_ticks, reach, transport_order
-from plots.report.figures.style import GREY, caption, mark, name_rows
+from plots.report.figures.style import GREY, caption, mark, name_rows, spread
 from plots.report.format import ratio, rule, short
 
 
 def draw(a: Analysis, rows: list[Comparison]) -> Figure:
-    """Forest plot: one row per point, the margin shaded, 1 marked."""
+    """Forest plot: one row per point, the margin shaded, 1 marked, blocks from top to bottom."""
     rows = sorted(rows, key=_order)
-    figure = Figure(figsize=(7.2, 1.9 + 0.36 * len(rows)))
+    figure = Figure(figsize=(7.2, 1.9 + 0.5 * len(rows)))
     ax = figure.subplots()
     margin, found = a.loaded.study.margin, [c.paired.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
-    frame = reach(found, 1 / (1 + margin), 1 + margin)
+    blocks = [b for c in rows for b in c.paired.ratios]
+    frame = reach(found, 1 / (1 + margin), 1 + margin, *blocks)
     for i, (c, e) in enumerate(zip(rows, found, strict=True)):
         style = look(c.candidate, [c.candidate]) | {"markersize": 6, "capsize": 3}
+        if e.shown:  # else `mark` draws them
+            spread(ax, i, e.blocks, style)
         mark(ax, [i], [e], frame, style, axis="x")
         text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
@@ -41,7 +44,9 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows)}"
-    notes = [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
+    dots = "Small dots: each block's own ratio, the first block on top."
+    notes = [dots] if any(e.shown for e in found) else []
+    notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
     caption(a, figure, title, subtitle, notes, found, frame)
     return figure
 

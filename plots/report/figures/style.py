@@ -53,6 +53,13 @@ def mark(
     return drawn
 
 
+def spread(ax: Axes, row: float, values: Sequence[float], style: Style) -> None:
+    """Values of single blocks around a row, from top to bottom: a drift is seen as a slope."""
+    step = 0.6 / max(1, len(values) - 1)
+    at = [row - 0.3 + step * i for i in range(len(values))]
+    ax.plot(values, at, "o", color=style["color"], markersize=2.6, alpha=0.55, markeredgewidth=0)
+
+
 def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> None:
     """Ranks or batches at their true places on the x axis; ticks and limits of both."""
     if is_log(values):

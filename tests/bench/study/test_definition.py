@@ -326,6 +326,10 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
         ("blocks = true", "blocks=True: should be a valid integer"),
         ('blocks = "8"', "blocks='8': should be a valid integer"),
         ("blocks = 1.0", "blocks=1.0: should be a valid integer"),
+        ("blocks = 8\nlooks = [8, 6]", r"looks=\[8, 6\] must be even numbers that rise, from 6 to"),
+        ("blocks = 8\nlooks = [4, 8]", r"looks=\[4, 8\] must be even numbers that rise, from 6 to"),
+        ("blocks = 8\nlooks = [7, 8]", r"looks=\[7, 8\] must be .* write looks = \[6, 8, 12\]"),
+        ("blocks = 8\nlooks = [6, 12]", r"blocks=8 is no look of looks=\[6, 12\]; choose one of"),
         ("seed = true", "seed=True: should be a valid integer"),
         (f"seed = {HUGE}", f"seed={HUGE}: should be less than"),
         (

@@ -34,3 +34,14 @@ def test_many_blocks_are_pococks_own_case() -> None:
 def test_looks_rise(looks: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="must rise"):
         nominal_level(looks)
+
+
+def test_equivalence_over_looks_errs_in_less_than_five_percent() -> None:
+    """At the edge of the margin, by the one-sided test: half of a two-sided one at twice the p."""
+    level = nominal_level((6, 8, 12))
+    assert 0.04 < overall_level((6, 8, 12), 2 * level) / 2 < 0.05
+
+
+def test_a_p_value_is_no_smaller_over_looks() -> None:
+    assert overall_level((6, 8), 1e-9) == 1e-9
+    assert overall_level((6,), 0.3) == 0.3

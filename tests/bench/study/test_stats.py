@@ -64,9 +64,11 @@ def test_verdicts_agree_with_two_one_sided_tests() -> None:
     """The 90 % interval lies within a margin exactly if both tests reject (Schuirmann 1987)."""
     p = stats.paired_ratio(numerator=PAIRED["hvd"], denominator=PAIRED["ddp"])
     verdicts = set()
-    for margin, tost_p in PAIRED["tost_p"].items():
+    for words, tost_p in PAIRED["tost_p"].items():
+        margin = float(words.rstrip("%")) / 100
+        assert stats.tost_p(p, margin) == pytest.approx(tost_p, rel=1e-8)
         expected = "small difference" if tost_p < 0.05 else "different"
-        assert stats.decide(p, float(margin.rstrip("%")) / 100) == expected
+        assert stats.decide(p, margin) == expected
         verdicts.add(expected)
     assert verdicts == {"small difference", "different"}
 
@@ -113,10 +115,34 @@ def test_verdict_table(ratios: list[float], expected: str) -> None:
 
 def test_a_corrected_p_decides_whether_a_difference_is_one() -> None:
     clear, small = pair([1.10, 1.12, 1.11, 1.13, 1.09, 1.12]), pair([1.009, 1.011, 1.01] * 2)
-    assert stats.decide(clear, 0.02, stats.ALPHA) == "different"
-    assert stats.decide(clear, 0.02, 0.06) == "not after Holm"
-    assert stats.decide(small, 0.02, 0.06) == "equivalent"
-    assert stats.decide(pair([1.10, 0.92, 1.05] * 2), 0.02, 0.06) == "inconclusive"
+    assert stats.decide(clear, 0.02, holm_p=stats.ALPHA) == "different"
+    assert stats.decide(clear, 0.02, holm_p=0.06) == "not after Holm"
+    assert stats.decide(small, 0.02, holm_p=0.06) == "equivalent"
+    assert stats.decide(small, 0.02, holm_tost_p=0.06) == "different"
+    both = stats.decide(small, 0.02, holm_p=0.06, holm_tost_p=0.06)
+    assert both == "equivalence not after Holm"
+    assert stats.decide(pair([1.10, 0.92, 1.05] * 2), 0.02, holm_p=0.06) == "inconclusive"
+
+
+def test_a_look_has_a_level_for_differences_and_equivalence_alike() -> None:
+    differs, equal = pair([1.10, 1.02, 1.09, 0.99, 1.08, 1.03]), pair([1.02, 1.01, 0.99, 1.02] * 2)
+    for p, own, verdict in (
+        (differs, differs.t_p, "different"),
+        (equal, stats.tost_p(equal, 0.02), "equivalent"),
+    ):
+        assert own is not None
+        assert 0.01 < own < 0.05
+        assert stats.decide(p, 0.02, level=own + 1e-6) == stats.decide(p, 0.02) == verdict
+        assert stats.decide(p, 0.02, level=own - 1e-6) == "inconclusive"
+
+
+def test_the_sign_flip_test_may_disagree() -> None:
+    skewed = pair([1.09, 1.02, 1.09, 0.995, 1.08, 1.05])  # one sign differs: 4 of 64 are as far out
+    assert skewed.t_p is not None
+    assert (skewed.t_p < 0.05, skewed.signflip_p) == (True, 4 / 64)
+    assert stats.signflip_disagrees(skewed)
+    assert not stats.signflip_disagrees(skewed, 0.07)
+    assert not stats.signflip_disagrees(pair([1.1]))
 
 
 def test_margin_is_symmetric_in_the_ratio() -> None:
@@ -131,6 +157,26 @@ def test_holm() -> None:
     assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert stats.holm([0.9, 0.6]) == [1.0, 1.0]
     assert stats.holm([]) == []
+    # the first has half of the error: 0.01 * 4, then 0.03 * 3 / 2, and what is larger than 0.04
+    assert stats.holm([0.03, 0.01, 0.04], [2, 1, 1]) == pytest.approx([0.045, 0.04, 0.045])
+
+
+def test_a_percentile_wants_a_step_beyond_it() -> None:
+    assert (stats.percentile(range(19), 95), stats.percentile(range(99), 99)) == (None, None)
+    assert stats.percentile(range(20), 95) == pytest.approx(18.05)
+    assert stats.percentile(range(101), 99) == pytest.approx(99)
+
+
+@pytest.mark.parametrize("equal", [8, 4])
+def test_a_page_errs_in_five_percent(equal: int) -> None:
+    """Eight comparisons, the first primary, some truly different: any of the others called so."""
+    pages, blocks, truth = 1500, 6, np.repeat([0.0, 0.2], [equal, 8 - equal])
+    wrong = 0
+    for logs in noise(equal, (pages, blocks, 8), 0.02) + truth:
+        t = logs.mean(axis=0) / logs.std(axis=0, ddof=1) * math.sqrt(blocks)
+        p = 2 * scipy_stats.t.sf(np.abs(t), blocks - 1)
+        wrong += any(np.array(stats.holm(p.tolist(), [7, *[1] * 7]))[:equal] <= stats.ALPHA)
+    assert wrong / pages == pytest.approx(0.05, abs=binomial_tolerance(0.05, pages))
 
 
 def test_median_interval_ranks() -> None:
