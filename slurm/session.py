@@ -121,11 +121,7 @@ class Work:
 
 
 def open_work(asked: Asked, locked: bool = False) -> Work:
-    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs.
-
-    A study without a seed has the one that its folder keeps. Before there is one, who holds the
-    lock gets a new one, to be kept, and everybody else the same preview.
-    """
+    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs."""
     source = find_study(asked.study)
     written, site, nodes = read_study(source), read_site(asked.site), _numbers(asked.nodes)
     site = site.laid_out(asked.layout) if asked.layout else site
@@ -137,12 +133,14 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     if written.up_to_nodes and not nodes and kept is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
-    text, preview = text_of(study, written, read_text(source)), False
-    if "seed" not in written.model_fields_set:
-        preview = kept is None and not locked
-        seed = kept.seed if kept else 0 if preview else secrets.randbits(31)
+    text, unseeded = (
+        text_of(study, written, read_text(source)),
+        "seed" not in study.model_fields_set,
+    )
+    if unseeded:
+        seed, origin = _seed(kept, locked)
         study = study.model_copy(update={"seed": seed})
-        text = f"seed = {seed}  # {'a preview' if preview else 'drawn at the first run'}\n{text}"
+        text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
     blocks = asked.blocks or folder.asked_blocks(study)
     check_balance(study, blocks)
@@ -152,7 +150,19 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
     request = Request(site, asked.account, asked.minutes)
     statuses = [look(run, job_is_running) for run in runs]
+    preview = unseeded and kept is None and not locked
     return Work(text, study, request, folder, blocks, statuses, preview, asked.no_verdict)
+
+
+def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:
+    """The seed of a study that names none, and its origin.
+
+    It is the one that the folder keeps. Before there is one, who holds the lock gets a new one, to
+    be kept, and everybody else the same preview.
+    """
+    if kept is None and not locked:
+        return 0, "a preview"
+    return kept.seed if kept else secrets.randbits(31), "drawn at the first run"
 
 
 def _numbers(nodes: str | None) -> tuple[int, ...]:

@@ -90,6 +90,7 @@ class Steps:
     def wait(self, step: Step) -> Ended:
         ended = step.wait()
         self._running.remove(step)
+        self._set_alarm()  # none that is left over may end us on our way out
         return ended
 
     def _stop(self, number: int, frame: FrameType | None) -> None:

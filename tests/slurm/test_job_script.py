@@ -105,6 +105,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(tmp_path: Path) -
     same = {"event": "exit", "timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 0}
     said = [event.pop("said") for event in left]
     assert all(event.pop("oom_kills") >= 0 for event in left)  # of the whole machine
+    assert len({event.pop("session") for event in left}) == 1
     assert left == [{**same, "code": code} for code in (0, 1, 1, 0)]
     assert said[0] == said[3] == []
     assert said[2] == ["ModuleNotFoundError: No module named 'torch'", "mpirun: a rank exited"]
