@@ -34,6 +34,9 @@ def main(argv: list[str]) -> int:
         launch = launching.discover(os.environ)
         rank = launch.rank
         config = parse_argv(argv)
+        if config.alone:
+            launch, config = launching.apart(launch, config)
+            rank = launch.rank
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
