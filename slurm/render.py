@@ -28,7 +28,7 @@ _CURE = "see [setup] of the site, or PYTHON=... sbatch THIS_FILE"
 
 # Not repeated on a run's line: the driver derives world size from RANKS and the log from ID, and
 # names the study once.
-_NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path"}
+_NOT_ON_THE_LINE = {"study", "study_sha256", "world_size", "log_path", "alone"}
 
 
 def render_job(
@@ -105,13 +105,14 @@ def _runs(
     names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
     own = [name for name in study.fields if name not in shared]
+    every_gpu = ["--alone"] if site.node.gpus > 1 else []  # a plain process on each
     alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
         "own_env": directives.own_env(site),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
-        "calibration": shlex.join(word for config in plain for word in _words(config, alone)),
+        "calibration": shlex.join([*(w for c in plain for w in _words(c, alone)), *every_gpu]),
         "blocks": _blocks(runs, [*OWNED_FIELDS, *own]),
         "total": len(runs),
     }

@@ -54,6 +54,8 @@ def _world(c: Fields) -> Iterator[str]:
         given = f"world_size={c.world_size} transport={c.transport}"
         cure = f"use --backend {' or '.join(frameworks())}"
         yield f"backend={c.backend} is one process without transport, not {given}; {cure}"
+    if transports and c.alone:
+        yield f"alone makes every rank one plain process, not backend={c.backend}; leave it out"
     if transports and c.transport == "none":
         yield f"backend={c.backend} needs a transport; {use}"
     if transports and c.transport not in transports:

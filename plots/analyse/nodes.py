@@ -1,6 +1,7 @@
 """What plain processes on every node, at the start and end of a job, say of nodes and drift.
 
-They ran on the same nodes as the runs between them, one rank on each node, all nodes at once.
+They ran on the same nodes as the runs between them, one on each node, or on each GPU where a node
+has several, all at once.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ DRIFT_LIMIT = 0.02  # as for a run's own level, see steady_state.py
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """Throughput of one node in steps of one size."""
+    """Throughput of one node, or of one of its GPUs, in steps of one size."""
 
     node: str
+    unit: str  # the node, and which GPU of it
     samples_per_step: int
     images_per_s: float  # median of its calibrations
-    relative: float  # to the median over all nodes
+    relative: float  # to the median over all units
     score: float | None  # modified z; None where half of the nodes agree to the last digit
     calibrations: int
     slow: bool
@@ -53,8 +55,8 @@ class Drift:
 
     job: str
     allocation: str
-    nodes: int
-    ratio: float  # geometric mean over its nodes
+    nodes: int  # or GPUs
+    ratio: float  # geometric mean over them
     most_node: str  # that changed most
     most_ratio: float
     most_p: float | None  # that it did not change, over the job's nodes; None: noise not known
@@ -93,7 +95,7 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     scaled = list(same_nodes(good, table))
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
-        nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.node)),
+        nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.unit)),
         jobs=jobs,
         drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
         scaling=[x for x in scaled if isinstance(x, Scaled)],
@@ -130,26 +132,27 @@ def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
 
 def _nodes(good: Iterable[Calibration]) -> Iterator[Node]:
     """A node is compared with others in equal work only: of one batch."""
-    batches: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    batches: dict[int, dict[tuple[str, str], list[float]]] = defaultdict(lambda: defaultdict(list))
     for c in good:
-        batches[c.samples_per_step][c.node].append(c.images_per_s)
+        batches[c.samples_per_step][c.node, c.unit].append(c.images_per_s)
     for batch, rates in batches.items():
-        typical = {node: float(np.median(values)) for node, values in rates.items()}
+        typical = {unit: float(np.median(values)) for unit, values in rates.items()}
         logs = np.log(list(typical.values()))
         median = float(np.median(logs))
         spread = float(np.median(np.abs(logs - median)))
-        for node, rate in typical.items():
+        for (node, unit), rate in typical.items():
             below = math.log(rate) - median
             score = 0.6745 * below / spread if spread else None  # None: the floor decides
             outlying = len(typical) >= MIN_NODES and (score is None or score < -MAX_SCORE)
-            low = float(np.mean(np.log(rates[node]) - median < math.log1p(-FLOOR)))
+            low = float(np.mean(np.log(rates[node, unit]) - median < math.log1p(-FLOOR)))
             yield Node(
                 node=node,
+                unit=unit,
                 samples_per_step=batch,
                 images_per_s=rate,
                 relative=math.exp(below),
                 score=score,
-                calibrations=len(rates[node]),
+                calibrations=len(rates[node, unit]),
                 slow=outlying and below < math.log1p(-FLOOR) and low >= MOST,
             )
 
@@ -158,7 +161,7 @@ def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
     """Nodes of a job share what changes around them, so a job is one observation."""
     rates: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     for c in good:
-        rates[c.job, c.allocation][c.when, c.node] = c.images_per_s
+        rates[c.job, c.allocation][c.when, c.unit] = c.images_per_s
     jobs = {
         place: {
             node: math.log(there["end", node] / there["start", node])

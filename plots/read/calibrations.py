@@ -20,13 +20,14 @@ FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """One plain process on one node; `reason` says why it gives no number, '' if it does."""
+    """One plain process on one node or GPU; `reason` says why it gives no number, '' if it does."""
 
     job: str = ""
     allocation: str = ""
     when: str = ""
     node: str = ""  # as the scheduler names it; '' where a whole round is missing
     host: str = ""  # as it names itself, by which runs know it
+    gpu: int | None = None  # on the node; None where a process had none
     log: str = ""
     reason: str = ""
     step_seconds: float = math.nan
@@ -36,6 +37,11 @@ class Calibration:
     @property
     def images_per_s(self) -> float:
         return self.samples_per_step / self.step_seconds
+
+    @property
+    def unit(self) -> str:
+        """What was calibrated: 'node7', or 'node7 GPU 2'."""
+        return self.node if self.gpu is None else f"{self.node} GPU {self.gpu}"
 
     @property
     def usable(self) -> bool:
@@ -79,6 +85,7 @@ def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibr
     return replace(
         begun,
         host="".join(run.hosts),
+        gpu=next((r.get("local_rank") for r in run.host["ranks"] if "gpu" in r), None),
         step_seconds=run.seconds_per_step,
         samples_per_step=run.config.samples_per_step,
         facts=facts(run.config, run.host, run.end),

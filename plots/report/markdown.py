@@ -112,12 +112,12 @@ def _slow(c: Calibrated) -> str:
         f"Hoaglin 1993); judged from {MIN_NODES} nodes on, each batch apart"
     )
     sizes = Counter(n.samples_per_step for n in c.nodes)
-    judged = {n.node for n in c.nodes if sizes[n.samples_per_step] >= MIN_NODES}
-    rest = len({n.node for n in c.nodes} - judged)
+    judged = {n.unit for n in c.nodes if sizes[n.samples_per_step] >= MIN_NODES}
+    rest = len({n.unit for n in c.nodes} - judged)
     of = f"{len(judged)}, {rest} not judged" if judged and rest else f"{len(judged)}"
     if not c.slow:
         return f"Slow nodes: {f'none of {of}' if judged else f'not judged of {rest}'} ({rules})."
-    slow = [f"`{n.node}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow]
+    slow = [f"`{n.unit}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow]
     exclude = f"--exclude={','.join(c.slow)}"
     cure = f'an option of sbatch, or `extra = ["{exclude}"]` under [access] of the site'
     found = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."

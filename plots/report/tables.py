@@ -227,7 +227,8 @@ TRENDS = (
 )
 
 NODES = (
-    Column("node", "node"),
+    Column("node"),
+    Column("unit", "node"),
     Column("samples_per_step", "images per step"),
     Column("images_per_s", "images/s, median", rate),
     Column("relative", "of the median node", percent),
@@ -259,6 +260,7 @@ CALIBRATIONS = (
     Column("when", " or ".join(WHEN)),
     Column("node", "node", lambda node: node or "all"),
     Column("host"),
+    Column("gpu"),
     Column(lambda one: one.samples_per_step if one.usable else None, key="samples_per_step"),
     Column(lambda one: one.images_per_s if one.usable else None, key="images_per_s"),
     Column("reason", "reason", lambda reason: " ".join(reason.split())),

@@ -132,27 +132,31 @@ class SlurmJob(Job):
             raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
 
     def _calibrate(self, when: str) -> None:
-        """A plain process on every node at once: their baseline, slow nodes and drift."""
+        """A plain process on every node, or every GPU, at once: baseline, slow ones and drift."""
         if self.steps.stopped is not None or not self._has_time():
             print(f"calibration at the {when}: no time left", flush=True)
             self.diary.tell("calibration", when=when, reason="no time left")
             return
         print(f"calibration at the {when}, on {len(self.hosts)} node(s)", flush=True)
-        before = oom_kills()
+        before, apart = oom_kills(), "--alone" in self.asked.calibration
+        ranks = self.asked.ranks_per_node if apart else 1
         started: list[tuple[str, Path, Step]] = []
         for index, host in self.hosts.items():
             log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
-            command = [*self.launch(1, index), *self.bench, *self.common, *self.asked.calibration]
+            launch = self.launch(ranks, index)
+            command = [*launch, *self.bench, *self.common, *self.asked.calibration]
             command += ["--log-path", str(log)]
             step = self.steps.start(command, log.with_suffix(".out"), self.asked.limit_s)
             started.append((host, log, step))
-        for host, log, step in started:
+        for host, whole, step in started:
             ended = self.steps.wait(step)
-            self.close(log, log.with_suffix(".out"), ended, before)
-            self.diary.tell("calibration", when=when, node=host, log=log.name)
-            if not is_ok(log):
-                code = f"failed, exit code {ended.code}"
-                print(f"calibration at the {when} on {host}: {code}", flush=True)
+            own = [whole.with_name(f"{whole.stem}-{place}.jsonl") for place in range(ranks)]
+            for log in own if apart else [whole]:
+                self.close(log, whole.with_suffix(".out"), ended, before)
+                self.diary.tell("calibration", when=when, node=host, log=log.name)
+                if not is_ok(log):
+                    code = f"failed, exit code {ended.code}"
+                    print(f"calibration at the {when} on {host}: {code}", flush=True)
 
     def _look_for_lost_hosts(self) -> None:
         """Ask each host for a word: one without is lost, and not replaced, for the pairs' sake."""

@@ -110,7 +110,7 @@ JOB=(
   --lead-s=180 # kept free at the end: --signal above, which may come a minute early
   --cells='ddp/nccl horovod/nccl' # tried before the first run
   --preflight='--threads 1 --dataset digits'
-  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 0 --block 0' # a plain process on every node, before and after
+  --calibration='--backend single --batch-per-rank 8 --world-size 1 --seed 0 --block 0 --alone' # a plain process on every GPU, before and after
 )
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
 from bench.study.status import look
@@ -119,6 +120,28 @@ def test_a_job_looks_calibrates_measures_and_calibrates(tmp_path: Path) -> None:
     assert begin.items() >= {"event": "begin", "nodes": "r[1-2]", **same}.items()
     assert end == {"event": "end", "reason": "complete", "failed": 0, "left": 0, "code": 0, **same}
     assert not job.requeued()
+
+
+def test_a_calibration_sees_every_gpu_of_a_node(tmp_path: Path) -> None:
+    """Two GPUs a node, of which one is lost."""
+    gpus = {"node__gpus": 2, "node__vendor": "cuda", "transport": "nccl"}
+    job = BatchJob(tmp_path, changes=gpus)
+    code, out, _ = job.finish(STAND_IN_GPUS="1")
+    assert (code, job.states()) == (0, ["ok"] * 4)
+    told = [c for c in job.said() if c["event"] == "calibration"]
+    assert [(c["when"], c["node"], c["log"]) for c in told] == [
+        (when, host, f"n002-b00-77-0-{when}-{host}-{gpu}.jsonl")
+        for when in ("start", "end")
+        for host in HOSTS
+        for gpu in (0, 1)
+    ]
+    logs = {path.name: read_run(path) for path in (job.folder / "calibration").glob("*.jsonl")}
+    assert {name: run.state == "ok" for name, run in logs.items()} == {
+        c["log"]: c["log"].endswith("-0.jsonl") for c in told
+    }
+    assert out.count("failed, exit code 0") == 4
+    step = (job.folder / "calibration" / "n002-b00-77-0-start-r2.out").read_text()
+    assert "--nodes=1 --nodelist=r2 --ntasks=2 --ntasks-per-node=2" in step
 
 
 def test_every_step_says_its_counts_and_reads_nothing(tmp_path: Path) -> None:

@@ -31,13 +31,13 @@ def draw(a: Analysis, batch: int) -> Figure:
     figure = Figure(figsize=(7.2, 1.9 + 0.34 * len(nodes)))
     ax = figure.subplots()
     for row, node in enumerate(nodes):
-        _draw_node(ax, row, node, [c for c in good if c.node == node.node])
+        _draw_node(ax, row, node, [c for c in good if c.unit == node.unit])
     median = nodes[0].images_per_s / nodes[0].relative
     ax.axvline(median, label="median node", **GUIDE)
     ax.axvline(median * (1 - FLOOR), ls="--", label=f"{rule(FLOOR)} below it", **GUIDE)
     for when, style in _ROUND.items():
         ax.plot([], [], label=f"job's {when}", **style)
-    name_rows(ax, [f"{clean(n.node, 40)}{', slow' if n.slow else ''}" for n in nodes])
+    name_rows(ax, [f"{clean(n.unit, 40)}{', slow' if n.slow else ''}" for n in nodes])
     for text, node in zip(ax.get_yticklabels(), nodes, strict=True):
         text.set_fontweight("bold" if node.slow else "normal")
     ax.set_xlabel("images/s of one plain process on the node")
@@ -75,7 +75,7 @@ def _draw_node(ax: Axes, row: int, node: Node, own: list[Calibration]) -> None:
 
 def _title(judged: list[Node]) -> str:
     slow = [n for n in judged if n.slow]
-    named = [f"{clean(n.node, 40)} at {100 * n.relative:.0f} % of the median node" for n in slow]
+    named = [f"{clean(n.unit, 40)} at {100 * n.relative:.0f} % of the median node" for n in slow]
     if slow:
         return f"Slow nodes: {', '.join(named)}"
     few = f"not judged below {MIN_NODES} nodes"
