@@ -227,22 +227,24 @@ def power_difference(sd_log: float, effect_log: float, n: int) -> float:
     return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
 
 
-def power_equivalence(sd_log: float, effect_log: float, margin: float, n: int) -> float:
+def power_equivalence(
+    sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
+) -> float:
     """Power of two one-sided tests (Schuirmann 1987), exact."""
     edge = math.log1p(margin)
     if sd_log == 0:
         return float(abs(effect_log) < edge)
     scale = math.sqrt(n) / sd_log
-    return power_tost(edge * scale, effect_log * scale, n - 1)
+    return power_tost(edge * scale, effect_log * scale, n - 1, level)
 
 
-def power_tost(edge: float, effect: float, df: int) -> float:
-    """P(|T| is inside by both tests), `edge` and true `effect` in standard errors of the mean.
+def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
+    """P(both one-sided tests reject); `edge` and true `effect` in standard errors of the mean.
 
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
     """
-    critical = float(stats.t.ppf(1 - ALPHA, df))
+    critical = float(stats.t.ppf(1 - level, df))
     tails = stats.chi2.isf([1 - 1e-15, 1e-15], df)
     low, high = np.sqrt(tails / df)
     high = min(high, edge / critical)
