@@ -309,7 +309,7 @@ def power_equivalence(
 
 
 def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
-    """P(|T| is inside by both tests), `edge` and true `effect` in standard errors of the mean.
+    """P(both one-sided tests reject); `edge` and true `effect` in standard errors of the mean.
 
     Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
     tests reject where the mean lies further than critical * s from either edge.
