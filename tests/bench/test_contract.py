@@ -120,7 +120,8 @@ def test_small_verbs(cell: str, settings: str, ranks: int) -> None:
         assert len(buffers) == 6
         assert all((b == 1).all() for b in buffers), "rank 0's buffers must win"
     assert all(got["cleared"])
-    assert all(seconds > 0.25 for seconds in got["waited_s"][1:]), "the barrier waits for rank 0"
+    came, left = zip(*got["barrier"], strict=True)
+    assert min(left) >= max(came), "the barrier waits for all, and rank 0 came late"
 
 
 def test_matched_settings_exchange_equal_bytes() -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,9 @@ from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
 
 pytestmark = pytest.mark.ranks
 
-STALL_S = 10.0
+STALL_S = 15.0  # the first step imports much, which a busy machine takes its time for
 LOADER_STALL_S = 30.0  # loading processes import torch first, all of them at once
-SPARE_S = 15.0  # a busy machine lets a rank's last words, and its launcher, take their time
+SPARE_S = 30.0  # a busy machine lets a rank's last words, and its launcher, take their time
 CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
 TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
 TINY += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "1000000"]
@@ -113,7 +113,7 @@ def play(command: list[str], fault: str, rank: int, log: Path) -> Ended:
 
 def left_behind(mark: str) -> list[str]:
     """Command lines of processes of that run which are still there after a moment."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SPARE_S
     while (found := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.2)
     return found
@@ -236,11 +236,16 @@ def begin(command: list[str], log: Path, mark: str, fault: str = "none") -> subp
         met = fault != "none" and log.with_suffix(".moment").exists()
         return log.exists() and (met or '"index": 1' in log.read_text())
 
+    wait_for(is_there, log)
+    return process
+
+
+def wait_for(is_there: Callable[[], bool], log: Path) -> None:
+    """Return once it is; fails after two minutes with what the run of `log` has printed."""
     deadline = time.monotonic() + 120
     while not is_there():
         assert time.monotonic() < deadline, log.with_suffix(".out").read_text()
         time.sleep(0.1)
-    return process
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -272,8 +277,8 @@ def test_a_run_by_hand_outlives_its_shell(tmp_path: Path) -> None:
     time.sleep(3)
     (orphan,) = [line for line in marked(mark) if "bench" in line]
     assert "-m bench" in orphan
+    wait_for(lambda: len(read_run(log).windows) > windows, log)
     result = read_run(log)
-    assert len(result.windows) > windows
     os.kill(result.host["ranks"][0]["pid"], signal.SIGTERM)
     group = subprocess.run(["pgrep", "-g", str(shell.pid)], capture_output=True, text=True)
     for pid in group.stdout.split():
@@ -291,8 +296,7 @@ def test_a_stop_of_all_is_no_silence(tmp_path: Path) -> None:
     process.send_signal(signal.SIGSTOP)
     time.sleep(STALL_S + 1)
     process.send_signal(signal.SIGCONT)
-    time.sleep(6)
+    wait_for(lambda: process.poll() is not None or '"index": 1' in log.read_text(), log)
     assert process.poll() is None, log.with_suffix(".out").read_text()
-    assert read_run(log).windows
     process.terminate()
     assert process.wait(30) == 128 + signal.SIGTERM
