@@ -1,7 +1,9 @@
 """One rank of the contract test: trains small models through a backend and saves the outcome.
 
-With --shards N it trains by the specification instead, in one process of plain torch: every
-shard's gradient in turn, their mean, one SGD step.
+    mpirun -n 2 python -m tests.bench.contract_worker OUT.pt shipped,matched --backend ddp ...
+
+trains with each of these settings in turn. `specified` trains by the specification instead, in one
+process of plain torch: every shard's gradient in turn, their mean, one SGD step.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from bench.launch.resources import environment
 from tests.bench import fourth
 
 STEPS = 20
+DATA = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
 MODELS = ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")
 VARIANTS: dict[str, dict[str, Any]] = {
     "float32": {},
@@ -50,7 +53,8 @@ def shard_of(config: RunConfig, rank: int, world_size: int) -> Any:
     """Batches of one rank of `world_size`, whatever the backend of `config`."""
     from bench.data import batches, load_images
 
-    same = config.model_dump(include={"batch_per_rank", "dataset", "seed", "precision"})
+    shared = {"batch_per_rank", "dataset", "image_size", "seed", "precision"}
+    same = config.model_dump(include=shared)
     whole = RunConfig(backend="ddp", world_size=world_size, **same)
     return batches(whole, rank, load_images(whole))
 
@@ -186,9 +190,9 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
     session.zero_grad()
     if rank == 0:
         time.sleep(0.5)
-    before = time.perf_counter()
+    came = time.monotonic()  # one clock for all processes of this machine
     backend.barrier()
-    waited = backend.gather(time.perf_counter() - before)
+    barrier = backend.gather((came, time.monotonic()))
     return {
         "reduced": {op: backend.reduce_scalar(rank + 1, op) for op in ("sum", "max", "min")},
         "third": backend.reduce_scalar(1 / 3, "max"),
@@ -197,7 +201,7 @@ def verbs(config: RunConfig, backend: Any, rank: int) -> dict[str, Any]:
         "no_state_after_wrap": state_after_wrap,
         "buffers": buffers,
         "cleared": backend.gather(all(p.grad is None for p in network.parameters())),
-        "waited_s": waited,
+        "barrier": barrier,
     }
 
 
@@ -205,7 +209,8 @@ def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     """Bytes of each exchange for ResNet-50 after DDP has rebuilt its buckets."""
     from bench.models import build_model
 
-    resnet = config.model_copy(update={"model": "resnet50", "batch_per_rank": 2})
+    update = {"model": "resnet50", "image_size": 32, "batch_per_rank": 2}
+    resnet = config.model_copy(update=update)
     loop = make_loop(resnet, backend, build_model(resnet, 1000), rank)
     for _ in range(3):
         loop.step()
@@ -213,12 +218,39 @@ def exchange(config: RunConfig, backend: Any, rank: int) -> list[int]:
     return sizes
 
 
+def specified(shards: int) -> dict[tuple[str, str], Any]:
+    """What the ranks must come to, for every model and variant."""
+    import torch
+
+    torch.set_num_threads(1)
+    forward, backward = list(range(shards)), list(reversed(range(shards)))
+    return {
+        (model, name): {
+            **specification(c, shards, forward),
+            "other_order": specification(c, shards, backward),
+            "joined": joined(c, shards) if name in PRECISIONS else [],
+        }
+        for (model, name), c in cases(parse_argv(DATA)).items()
+    }
+
+
+def outcome(config: RunConfig, backend: Any, rank: int) -> dict[Any, Any]:
+    """All that the test asks of one backend with one kind of settings."""
+    result: dict[Any, Any] = {
+        key: train(case, backend, rank) for key, case in cases(config).items()
+    }
+    result["exchange off"] = alone(config, backend, rank)
+    result["verbs"] = verbs(config, backend, rank)
+    if (config.transport, config.settings, config.world_size) == ("mpi", "matched", 2):
+        result["exchange_bytes"] = exchange(config, backend, rank)
+    return result
+
+
 def main() -> None:
-    out, argv = Path(sys.argv[1]), sys.argv[2:]
-    shards = int(argv.pop(argv.index("--shards") + 1)) if "--shards" in argv else 0
-    argv = [word for word in argv if word != "--shards"]
+    out, settings, argv = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
     fourth.register()
-    config, launch = parse_argv([*argv, "--dataset", "digits"]), launching.discover(os.environ)
+    config = parse_argv([*argv, *DATA, "--settings", settings[0]])
+    launch = launching.discover(os.environ)
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch
 
@@ -226,26 +258,10 @@ def main() -> None:
     from bench.train import device
 
     torch.set_num_threads(1)
-    if shards:
-        forward, backward = list(range(shards)), list(reversed(range(shards)))
-        result: dict[Any, Any] = {
-            (model, name): {
-                **specification(c, shards, forward),
-                "other_order": specification(c, shards, backward),
-                "joined": joined(c, shards) if name in PRECISIONS else [],
-            }
-            for (model, name), c in cases(config).items()
-        }
-    else:
-        result = {}
-        backend = backends.load(config, launch, device.choose(config, launch))
-        for key, case in cases(config).items():
-            result[key] = train(case, backend, launch.rank)
-        result["exchange off"] = alone(config, backend, launch.rank)
-        result["verbs"] = verbs(config, backend, launch.rank)
-        if config.settings == "matched" and config.world_size == 2:
-            result["exchange_bytes"] = exchange(config, backend, launch.rank)
-        backend.close()
+    backend = backends.load(config, launch, device.choose(config, launch))
+    each = (config.model_copy(update={"settings": name}) for name in settings)
+    result = {c.settings: outcome(c, backend, launch.rank) for c in each}
+    backend.close()
     if launch.rank == 0:
         torch.save(result, out)
 

@@ -64,7 +64,7 @@ def _optional(command: str, package: str) -> str:
 
 
 def run(
-    command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 180
+    command: Sequence[str], extra: Mapping[str, str] | None = None, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end; a hang fails the test with what was printed so far."""
     streams: dict[str, Any] = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True}

@@ -81,8 +81,6 @@ def two(
     ("cell", "option", "values"),
     [
         ("ddp/mpi", "--steps-per-window", ("2", "3")),
-        ("ddp/mpi", "--image-size", ("32", "64")),
-        ("horovod/mpi", "--windows", ("1", "2")),
         ("horovod/mpi", "--model", ("tests.bench.tiny:plain", "tests.bench.tiny:normalised")),
         ("ddp/gloo", "--precision", ("float32", "bf16-mixed")),
         ("horovod/gloo", "--seed", ("0", "1")),

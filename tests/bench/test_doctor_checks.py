@@ -77,6 +77,7 @@ def test_what_is_tried() -> None:
         return exchange.cells(Launch(source, 0, 8, 0, ranks, "k"), asked, gpus)
 
     four = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
+    assert cells("none", 1, 0) == four
     assert cells("mpirun", 2, 0) == four
     assert cells("torchrun", 2, 0) == four[2:]
     assert cells("srun", 4, 4) == [*four, "ddp/nccl", "horovod/nccl"]

@@ -16,8 +16,7 @@ Launcher = Callable[..., list[str]]
 
 SHORT = ["--model", "tests.bench.tiny:normalised", "--dataset", "digits", "--batch-per-rank", "8"]
 SHORT += ["--warmup-steps", "3", "--windows", "1", "--steps-per-window", "3", "--world-size", "2"]
-GLOO = {
-    "mpirun": ranks.mpirun,
+GLOO = {  # this environment's mpirun: test_run.py
     "mpirun of Open MPI 4": ranks.openmpi4,
     "hydra": ranks.mpich,
     "horovodrun": ranks.horovodrun,

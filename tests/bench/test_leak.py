@@ -29,6 +29,7 @@ def test_resident_memory_stays_flat(cell: str, tmp_path: Path) -> None:
         transport,
     ]
     words += ["--world-size", str(ranks), "--batch-per-rank", "4", "--dataset", "digits"]
+    words += ["--image-size", "8"]
     done = run([sys.executable, *words] if ranks == 1 else mpirun(ranks, *words), timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
     looks = json.loads(out.read_text())

@@ -222,7 +222,7 @@ def test_horovods_thread_that_died_is_noticed(tmp_path: Path) -> None:
     """Its own thread allocates the fusion buffer, and ends with a message while both ranks wait."""
     log = tmp_path / "run.jsonl"
     words = [*BENCH, "--backend", "horovod", "--world-size", "2", "--settings", "tuned"]
-    words += ["--fusion-mib", "4096", "--stall-timeout-s", "10", "--log-path", str(log)]
+    words += ["--fusion-mib", "4096", "--stall-timeout-s", "20", "--log-path", str(log)]
     limited = f"ulimit -v 5000000; exec {shlex.join(words)}"
     done = run([*mpirun(2)[:-1], "bash", "-c", limited], NO_FAULT)
     assert done.returncode != 0

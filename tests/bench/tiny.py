@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -45,16 +44,15 @@ def normalised(classes: int) -> nn.Module:
     )
 
 
-class _FailsLater(nn.Module):
-    """Calls `failure` in its fifth forward pass on the rank named by the environment variable
-    FAIL_RANK.
+class _GrowsLater(nn.Module):
+    """Asks for too much memory in its fifth forward pass on the rank named by the environment
+    variable FAIL_RANK.
     """
 
-    def __init__(self, classes: int, failure: Callable[[], None]) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
         self.inner = plain(classes)
         self.calls = 0
-        self.failure = failure
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
@@ -62,25 +60,13 @@ class _FailsLater(nn.Module):
             self.calls == 5
             and os.environ.get("OMPI_COMM_WORLD_RANK", "0") == os.environ["FAIL_RANK"]
         ):
-            self.failure()
+            torch.empty(2**46)  # 256 TiB of float32, more than an address can reach
         result: torch.Tensor = self.inner(images)
         return result
 
 
-def _raise() -> None:
-    raise RuntimeError("planted failure")
-
-
-def _grow() -> None:
-    torch.empty(2**46)  # 256 TiB of float32, more than an address can reach
-
-
-def fails_later(classes: int) -> nn.Module:
-    return _FailsLater(classes, _raise)
-
-
 def grows_later(classes: int) -> nn.Module:
-    return _FailsLater(classes, _grow)
+    return _GrowsLater(classes)
 
 
 def idle(classes: int) -> nn.Module:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from slurm.submit import SHARED
 from tests.cluster import config, daemons, namespace
 from tests.cluster.node import reap_until
 
@@ -73,6 +72,8 @@ def _run_apart(command: Sequence[str]) -> int:
 
 
 def _run_inside(command: Sequence[str]) -> int:
+    from slurm.submit import SHARED  # --check asks before the environment is made
+
     signal.signal(signal.SIGINT, lambda *_: None)
     os.environ["PATH"] = daemons.PATH
     # all nodes share the machine's cores: an Open MPI that polls would take them from the ranks

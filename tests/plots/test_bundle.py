@@ -24,6 +24,8 @@ from slurm.render import render_job
 from tests.plots import logs
 from tests.slurm.studies import small
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 EXIT = {"timed_out": False, "limit_s": 30, "interrupted": False, "wall_s": 4}
 
 

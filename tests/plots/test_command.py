@@ -19,6 +19,8 @@ import pytest
 from plots.__main__ import main
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ROOT = Path(__file__).parents[2]
 
 

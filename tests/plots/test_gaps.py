@@ -11,6 +11,8 @@ from plots.analyse.study import analyse
 from plots.report.answer import missing
 from tests.plots import logs
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 PLAN = """\
 cells = ["single", "ddp/mpi", "horovod/mpi"]
 scaling = ["weak", "strong"]

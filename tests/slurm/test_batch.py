@@ -618,7 +618,7 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
         cluster.finish(job)
     cluster.set_queue()
     (cluster.top / "squeue.down").unlink()
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=60)
     assert said.splitlines()[-1] == "small: 11 runs: 11 ok"
     assert process.returncode == 0
 

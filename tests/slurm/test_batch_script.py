@@ -172,7 +172,7 @@ def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start
     wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
     began = time.monotonic()
     process.send_signal(signal.SIGUSR1)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert time.monotonic() - began < 3
     assert (process.returncode, err) == (1, "")
     assert job.states() == ["ok", "interrupted", "planned", "planned"]
@@ -187,7 +187,7 @@ def test_a_restart_does_again_what_was_not_finished(tmp_path: Path) -> None:
     process = job.start()
     wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert not job.requeued()  # somebody wanted it to end
     before = job.runs[0].log.read_text()
     code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")

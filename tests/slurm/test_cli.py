@@ -151,7 +151,7 @@ def test_status_shows_every_state(cli: Cli) -> None:
         == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
     )
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert "1 ok, 1 planned, 1 failed, 1 interrupted" in cli("status")[1]
 
 
@@ -187,7 +187,7 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(
     process = cli.start("run", behaviours={1: "hang"})
     wait_for(cli.log(0, 1).exists)
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
     assert out.splitlines()[-1] == (

@@ -95,7 +95,7 @@ def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, l
     first = both.start("--layout", layout)
     wait_for((tmp_path / "sbatch.begun").exists)
     first.kill()
-    first.communicate(timeout=20)
+    first.communicate(timeout=60)
     # sbatch lives on, has not told Slurm yet, and nobody may submit meanwhile
     assert not both.queued()
     code, _, err = both.finish()

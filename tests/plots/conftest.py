@@ -1,0 +1,23 @@
+"""What tests of reports share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+
+def _name(figure: Figure, file: Any, **_: Any) -> None:
+    file.write(str(figure.get_suptitle()).encode())
+
+
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[None]:
+    """Figures are made and their files written, but not drawn, which is most of a report's time:
+    for modules that test other things.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", _name)
+        yield
