@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
+from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.resources import advice, environment, require_unmodified
@@ -28,6 +29,10 @@ def main(argv: list[str]) -> int:
         from bench.tools.doctor.command import main as doctor
 
         return doctor(argv[1:])
+    if argv[:1] == ["timeline"]:
+        from bench.tools.timeline import main as timeline
+
+        return timeline(argv[1:])
     rank, launch = 0, None
     try:
         launch = launching.discover(os.environ)
@@ -36,6 +41,8 @@ def main(argv: list[str]) -> int:
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
+        if config.emulate is not None:
+            read_for(config)  # a wrong one is found before there is a log
         _set_resources(config, launch)
         log = RunLog(config.log_path if rank == 0 else None)
     except UsageError as error:

@@ -11,6 +11,7 @@ import torch
 from bench import backends, data, models
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
+from bench.instrument.emulation import Emulation
 from bench.launch import machine, provenance
 from bench.launch.agreement import disagreement, flat
 from bench.launch.world import Launch, WrongWorld
@@ -19,7 +20,7 @@ from bench.progress import result
 from bench.record import SCHEMA, RunLog
 from bench.streams import say
 from bench.train import device
-from bench.train.checks import check_samples, check_training
+from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
 from bench.train.input import Input
 from bench.train.loop import Loop
@@ -40,17 +41,20 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     network = models.build_model(config, images.classes)
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
+    emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
+    network = network if emulation is None else emulation.model
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    workload = {**data.describe(config, images), **_size(network)}
+    workload: dict[str, Any] = {**data.describe(config, images), **_size(network)}
+    workload |= {} if emulation is None else emulation.facts
     write_start(config, launch, log, backend, place, workload)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    loop = None if config.loader_only else Loop(config, backend, network, samples)
+    loop = None if config.loader_only else Loop(config, backend, network, samples, emulation)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
@@ -60,7 +64,11 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         pulse.close()
     facts: dict[str, Any] = check_samples(samples, backend, config)
     if loop is not None:
-        more: dict[str, Any] = check_training(loop, backend, config, network, images.classes)
+        more: dict[str, Any] = (
+            check_training(loop, backend, config, network, images.classes)
+            if emulation is None
+            else check_emulation(emulation.averaged_steps, backend, config, network)
+        )
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
@@ -82,7 +90,8 @@ def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:
 
 def _warn_of_rate(config: RunConfig) -> None:
     rate = config.peak_learning_rate
-    if rate > _STEEP and not config.lr_warmup_steps and not config.loader_only:
+    computes = not config.loader_only and config.emulate is None
+    if rate > _STEEP and not config.lr_warmup_steps and computes:
         explodes = "will probably make the loss explode, which fails the run"
         cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
         say(f"warning: learning rate {rate:g} from the first step {explodes}; {cure}")

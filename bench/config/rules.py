@@ -28,7 +28,7 @@ def require_text(name: str, value: str) -> None:
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs)
+    rules = (_world, _batch, _data, _device, _exchange, _knobs, _emulation)
     if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
 
@@ -130,3 +130,17 @@ def _knobs(c: Fields) -> Iterator[str]:
     if not given and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
+
+
+# what reads, computes or exchanges something that is not there where compute sleeps
+_NOT_EMULATED = (
+    *("dataset", "data_dir", "preprocessing", "loader_only", "num_workers", "device"),
+    *("compile", "accumulate", "sync_batchnorm", "unused_parameters"),
+)
+
+
+def _emulation(c: Fields) -> Iterator[str]:
+    for name in _NOT_EMULATED if c.emulate is not None else ():
+        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+            why = "without input, in one pass, on the CPU"
+            yield f"{name}={value}: with emulate compute sleeps, {why}; leave one of them out"

@@ -9,12 +9,15 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      line is empty; every line is strict JSON: a number that is not finite is the string "nan",
      "inf" or "-inf"
 
+  5  config has emulate, and workload then emulated, timeline_sha256 and what else was not computed;
+     such a run has the check gradients_averaged and no loss; window has busy_share
+
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
-          what each rank waited for data
+          what each rank waited for data; busy_share: of that time, its cores (null: not known)
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,
@@ -52,8 +55,8 @@ from bench.record.sealed import Line, append, changed, lines_of
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 4
-READABLE = (1, 2, 3, 4)
+SCHEMA = 5
+READABLE = (1, 2, 3, 4, 5)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

@@ -9,6 +9,8 @@ from bench.config import RunConfig
 
 # what an `end` must have found true
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded")
+# of a run whose compute slept: it has no loss, and its gradients have a mean that is known
+EMULATED = ("samples_per_step", "parameters_equal", "gradients_averaged")
 _FIRST_SCHEMA = {"loss_bounded": 4}  # that demands the check; the others are as old as the log
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
@@ -50,9 +52,15 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
         yield f"a window has not {config.steps_per_window} steps"
     yield from _steps(config, [event for event in events if event["event"] == "steps"], windows)
     yield from _input(config, windows)
+    if config.emulate is not None and not _names_timeline(events):
+        yield "the digest of the timeline that was followed is missing"
     end = next(event for event in events if event["event"] == "end")
-    demanded = CHECKS[:1] if config.loader_only else CHECKS
-    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 1) <= schema}
+    demanded = CHECKS if config.emulate is None else EMULATED
+    checks = {
+        c: False
+        for c in demanded[: 1 if config.loader_only else None]
+        if _FIRST_SCHEMA.get(c, 1) <= schema
+    }
     checks |= end.get("checks", {})
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"
@@ -80,6 +88,11 @@ def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) 
         if not least <= slowest <= most:
             lasted = f"window {window['index']} lasted {seconds} s"
             yield f"{lasted}, and the steps of its slowest rank {slowest} s"
+
+
+def _names_timeline(events: Sequence[Event]) -> bool:
+    start = next(event for event in events if event["event"] == "start")
+    return bool(start["workload"].get("emulated") and start["workload"].get("timeline_sha256"))
 
 
 def _input(config: RunConfig, windows: Sequence[Event]) -> Iterator[str]:

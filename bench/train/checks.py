@@ -47,6 +47,18 @@ def check_training(
     }
 
 
+def check_emulation(
+    averaged_steps: int, backend: Backend, config: RunConfig, model: torch.nn.Module
+) -> dict[str, object]:
+    """The same where nothing is computed, so that no loss says anything: were the gradients of all
+    steps averaged? Needs every rank's call.
+    """
+    digests = backend.gather(digest(model))
+    averaged = backend.reduce_scalar(float(averaged_steps == config.steps), "min") == 1.0
+    checks = {"parameters_equal": len(set(digests)) == 1, "gradients_averaged": averaged}
+    return {"checks": checks, "parameters_sha256": digests[0]}
+
+
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
     """Is the last window's mean loss at most ten times the first loss, or the loss of a guess?
 

