@@ -21,7 +21,8 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
       `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
-      slowest rank of each step), `steps` (timed), `input_share` (of the time, waiting for batches)
+      slowest rank of each step), `steps` (timed), `input_share` (of the time, waiting for batches),
+      `busy_share` (of the time, cores of the busiest host at work)
     - how sure: `steady`, `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the
       steps over the first, minus 1), `outlier_steps`, `exit_code`, `parameters_sha256` (at the end)
 

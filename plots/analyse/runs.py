@@ -106,9 +106,10 @@ def _row(run: Run) -> Row:
         "steps": len(slowest),
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
+        "busy_share": _busy_share(run),
         "exit_code": run.exit.get("code"),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(config, run.host, run.end),
+        "facts": comparability.facts(config, run.host, run.end, run.workload),
     }
 
 
@@ -128,6 +129,16 @@ def _input_share(run: Run) -> float | None:
         return None
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
     return float(np.max(waited)) / sum(run.window_seconds)
+
+
+def _busy_share(run: Run) -> float | None:
+    """Share of the windows' time that the cores of the busiest host worked, for whomever; None
+    where a log does not say.
+    """
+    told = [window.get("busy_share") or [None] for window in run.windows]
+    if any(share is None for shares in told for share in shares):
+        return None
+    return float(np.average(np.max(told, axis=1), weights=run.window_seconds))
 
 
 def _mixed(rows: list[Row]) -> dict[str, str]:

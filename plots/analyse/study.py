@@ -13,7 +13,7 @@ from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, comparison, coverage, scaling
-from plots.analyse.comparability import usual
+from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
@@ -71,6 +71,23 @@ class Analysis:
     def blocks(self) -> int:
         """Blocks from which at least one run is usable."""
         return int(self.loaded.runs["block"].nunique())
+
+    @property
+    def timelines(self) -> list[str]:
+        """The timelines that emulated runs followed, each a name and the head of its digest."""
+        facts = self.loaded.runs["facts"]
+        return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
+
+    def emulated(self, variant: tuple[str, ...] = ()) -> bool:
+        """Whether the compute of these runs slept: a folder's, or those of one variant of it."""
+        told = dict(word.split("=", 1) for word in variant)
+        return comparability.is_emulated({**self.shared, **told})
+
+    @property
+    def shared(self) -> comparability.Facts:
+        """The fields of the work that have one value in all runs."""
+        runs = self.loaded.runs
+        return comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
 
     @property
     def notes(self) -> list[str]:
@@ -183,8 +200,7 @@ def machine(host: dict[str, Any]) -> str:
 
 def workload(a: Analysis) -> str:
     """What was trained, from the facts that all runs share; what is not as usual is named."""
-    runs = a.loaded.runs
-    shared = comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
+    shared = a.shared
     words = [shared.get("model", "several models")]
     words += [f"{shared.get('dataset', 'several kinds of')} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []

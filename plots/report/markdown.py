@@ -43,6 +43,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         title=" against ".join(label(cell) for cell in (a.candidate, a.reference)),
         reference=reference,
         candidate=candidate,
+        mark=" (emulated)" if analysis.emulated() else "",
         machine=escape(machine(host)),
         workload=escape(workload(analysis)),
         notes=[escape(note) for note in analysis.notes],
