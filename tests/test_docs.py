@@ -17,6 +17,8 @@ import yaml
 import plots.__main__
 import slurm.__main__
 from bench.config import parse_argv
+from bench.tools import timeline
+from bench.tools.doctor import options
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots", "results", "tests")
@@ -107,9 +109,12 @@ def lines(page: Path, module: str) -> list[list[str]]:
 
 @every_present_page
 def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
+    tools: dict[str, Any] = {"doctor": options.parse, "timeline": timeline.parse}
     for words in lines(page, "bench"):
-        if words[0] != "doctor":
+        if (parse := tools.get(words[0])) is None:
             parse_argv(words)
+        else:
+            parse(words[1:])
 
 
 @every_present_page

@@ -37,7 +37,7 @@ _DERIVED = (
 def main(argv: list[str]) -> int:
     """Exit status: 0 written, 2 the input was wrong."""
     try:
-        given, config = _parse(argv)
+        given, config = parse(argv)
         launch = discover(os.environ)
         if launch.size > 1:
             raise UsageError(f"a timeline is of one process, not of {launch.size} ranks")
@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, RunConfig]:
-    """Our own options, and those of a run. --help prints and exits 0."""
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, RunConfig]:
+    """Our own options, and those of a run. --help prints and exits 0; raises UsageError."""
     parser = Parser(
         prog="python -m bench timeline",
         usage="python -m bench timeline --out FILE [options of python -m bench]",
