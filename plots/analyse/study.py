@@ -202,7 +202,8 @@ def workload(a: Analysis) -> str:
     """What was trained, from the facts that all runs share; what is not as usual is named."""
     shared = a.shared
     words = [shared.get("model", "several models")]
-    words += [f"{shared.get('dataset', 'several kinds of')} data"]
+    data = "no" if a.emulated() else shared.get("dataset", "several kinds of")
+    words += [f"{data} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
     unusual = [k for k in fields_with(Role.DISCLOSED) if shared.get(k, usual(k)) != usual(k)]

@@ -56,7 +56,8 @@ def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     for heading in ("Throughput", "Scaling", "Step times", "Horovod against DDP"):
         assert f"\n## {heading} (emulated)\n" in page
     assert "| cores busy |" in page
-    assert "emulate=k80.json aaaaaaaaaaaa" in page.split("Training: ")[1].splitlines()[0]
+    training = page.split("Training: ")[1].splitlines()[0]
+    assert training == "resnet50, no data, 32 px, float32, emulate=k80.json aaaaaaaaaaaa."
     assert all(title.startswith("Emulated: ") for title in titles(folder).values())
     summary = json.loads((folder / "summary.json").read_text())
     assert {round(row["busy_share"], 9) for row in summary["throughput"]} == {0.25, 0.93}
