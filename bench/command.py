@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument import trace
+from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.memory import keep_freed
@@ -42,6 +43,10 @@ def main(argv: list[str]) -> int:
         from bench.tools.collectives.command import main as collectives
 
         return collectives(argv[1:])
+    if argv[:1] == ["timeline"]:
+        from bench.tools.timeline import main as timeline
+
+        return timeline(argv[1:])
     return start(partial(parse_argv, argv), opening, _training)
 
 
@@ -66,6 +71,8 @@ def start(
         _require_world(launch, config)
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
+        if config.emulate is not None:
+            read_for(config)  # a wrong one is found before there is a log
         _set_resources(config, launch)
         if rank == 0 and config.trace is not None:
             trace.reserve(config.trace)

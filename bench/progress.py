@@ -25,6 +25,7 @@ def opening(config: RunConfig) -> str:
     alone = f"input pipeline of {config.dataset} alone"
     what = f"{config.cell}, {_ranks(config)}, {alone if config.loader_only else config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
+    images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
     return f"{what} at {images}, {steps}; loading torch ..."
 
@@ -37,7 +38,10 @@ def result(config: RunConfig, rates: list[float], loss: float | None, failed: li
     """The last line: images/s of the run (harmonic mean of equal windows), and their spread."""
     spread = f"{quantity(min(rates))} to {quantity(max(rates))}"
     line = f"{quantity(harmonic_mean(rates))} images/s (windows {spread}), {_ranks(config)}"
-    line += ", input pipeline alone" if loss is None else f", loss {quantity(loss)}"
+    if loss is None:
+        line += ", compute emulated" if config.emulate else ", input pipeline alone"
+    else:
+        line += f", loss {quantity(loss)}"
     line += f", FAILED CHECKS {', '.join(failed)}" if failed else ""
     if {"loss_finite", "loss_bounded"} & {*failed}:
         line += " (use --max-lr, --lr-warmup-steps or a lower --base-lr)"

@@ -14,6 +14,7 @@ from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
 from bench.instrument import Observer, Observers, trace
 from bench.instrument.breakdown import Breakdown
+from bench.instrument.emulation import Emulation
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import Parity
 from bench.launch import machine, provenance
@@ -24,7 +25,7 @@ from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.streams import say
 from bench.train import device
-from bench.train.checks import check_samples, check_training
+from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
 from bench.train.input import Input
 from bench.train.loop import Loop
@@ -43,18 +44,21 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     network = models.build_model(config, images.classes)
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
+    emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
+    network = network if emulation is None else emulation.model
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    workload = {**data.describe(config, images), **_size(network)}
+    workload: dict[str, Any] = {**data.describe(config, images), **_size(network)}
+    workload |= {} if emulation is None else emulation.facts
     write_start(config, launch, log, backend, place, workload)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    parity = Parity(config, backend, network)
-    watching = Observers(*_observers(config, network, place), parity)
+    checker = emulation or Parity(config, backend, network)
+    watching = Observers(*_observers(config, network, place), checker)
     loop = None if config.loader_only else Loop(config, backend, network, samples, watching)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
@@ -63,12 +67,13 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         measure(step, samples, backend, config, log, watch, pulse.window, watching)
     finally:
         pulse.close()
-    facts: dict[str, Any] = check_samples(samples, backend, config)
+    facts = check_samples(samples, backend, config)
     if loop is not None:
-        more: dict[str, Any] = check_training(loop, backend, config, network, images.classes)
-        more["checks"]["parity"] = parity.holds
+        if isinstance(checker, Emulation):
+            more = check_emulation(checker, backend, config, network)
+        else:
+            more = check_training(loop, checker, backend, config, network, images.classes)
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
-        facts["parity"] = parity.record()
         facts["exchange_bytes"] = loop.session.exchange_bytes()
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
@@ -79,7 +84,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
     # they hold the wrapped model, which must be gone before its process group
-    del step, loop, parity, watching
+    del step, loop, checker, watching, emulation
     backend.close()
     return pulse.passed
 

@@ -42,6 +42,7 @@ TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle
 TORCH_FREE |= {"bench/backends/__init__.py", "bench/backends/catalogue.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
 TORCH_FREE |= {f"bench/{name}.py" for name in ("command", "missing", "progress", "streams")}
+TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {
     "bench/launch/rendezvous.py",

@@ -17,7 +17,7 @@ import yaml
 import plots.__main__
 import slurm.__main__
 from bench.config import parse_argv
-from bench.tools import parity
+from bench.tools import parity, timeline
 from bench.tools.collectives import command as collectives
 from bench.tools.doctor import options
 
@@ -114,6 +114,7 @@ def test_the_runs_that_are_shown_are_accepted(page: Path) -> None:
         "doctor": options.parse,
         "parity": parity.parse,
         "collectives": collectives.parse,
+        "timeline": timeline.parse,
     }
     for words in lines(page, "bench"):
         if (parse := tools.get(words[0])) is None:

@@ -126,7 +126,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m bench",
         usage="python -m bench [--config FILE] [options]    "
-        "or: python -m bench {doctor,parity,collectives} [options]",
+        "or: python -m bench {doctor,parity,collectives,timeline} [options]",
         description="Measure one configuration, alone or under a launcher; write one run log.",
         epilog="example: mpirun -n 2 --bind-to none python -m bench --backend "
         f"{REFERENCE} --world-size 2 --batch-per-rank 16",

@@ -125,6 +125,12 @@ class Fields(BaseModel):
     loader_only: bool = _field(
         _METHOD | Role.APART, False, "measure the input pipeline alone, train nothing"
     )
+    emulate: Path | None = _field(
+        _DISCLOSED,
+        None,
+        "timeline (python -m bench timeline): compute sleeps as recorded there, in proportion to "
+        "the images; gradients, exchange and optimiser are real",
+    )
     image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
     global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
     batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")

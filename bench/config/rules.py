@@ -19,7 +19,8 @@ _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50
 def steep_rate(c: Fields) -> str | None:
     """One line where the learning rate will probably make the loss explode, or None."""
     rate = c.peak_learning_rate
-    if rate <= _STEEP or c.lr_warmup_steps or c.loader_only:
+    computes = not c.loader_only and c.emulate is None
+    if rate <= _STEEP or c.lr_warmup_steps or not computes:
         return None
     explodes = "will probably make the loss explode, which fails the run"
     cure = f"above {_STEEP:g} use --lr-warmup-steps, --max-lr or a lower --base-lr"
@@ -40,7 +41,7 @@ def require_text(name: str, value: str) -> None:
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs)
+    rules = (_world, _batch, _data, _device, _exchange, _knobs, _emulation)
     if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
 
@@ -160,3 +161,17 @@ def _knobs(c: Fields) -> Iterator[str]:
     if not given and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
+
+
+# what reads, computes or exchanges something that is not there where compute sleeps
+_NOT_EMULATED = (
+    *("dataset", "data_dir", "preprocessing", "loader_only", "num_workers", "device"),
+    *("compile", "accumulate", "sync_batchnorm", "unused_parameters"),
+)
+
+
+def _emulation(c: Fields) -> Iterator[str]:
+    for name in _NOT_EMULATED if c.emulate is not None else ():
+        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+            why = "without input, in one pass, on the CPU"
+            yield f"{name}={value}: with emulate compute sleeps, {why}; leave one of them out"

@@ -10,8 +10,9 @@ from torch.utils.data import DataLoader, Dataset
 from bench.config import RunConfig, UsageError
 from bench.config.datasets import ON_DISK
 from bench.data import augment
-from bench.data.dataset import Batch, Digits, Images, Indices, Synthetic
+from bench.data.dataset import Batch, Blank, Digits, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
+from bench.instrument.timeline import read_for
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
 
@@ -28,6 +29,8 @@ _PREPROCESSING = {
 def load_images(config: RunConfig) -> Images:
     """The data set of `config`, downloaded once. Raises UsageError if it cannot be had."""
     images: Images
+    if config.emulate is not None:
+        return Blank(read_for(config)[0].classes)
     if config.dataset in ON_DISK:  # these kinds are imported only where they are asked for
         from bench.data import on_disk
 

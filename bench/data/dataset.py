@@ -68,6 +68,18 @@ class Synthetic(Dataset[Batch]):
         return torch.from_numpy(images), torch.from_numpy(labels)
 
 
+class Blank(Dataset[Batch]):
+    """Endless images of one pixel, for passes that look at none."""
+
+    samples = None
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        return torch.zeros(len(indices), 3, 1, 1), torch.zeros(len(indices), dtype=torch.int64)
+
+
 class Digits(Dataset[Batch]):
     """scikit-learn's 1,797 handwritten digits, 8 x 8 grey, enlarged (UCI's Optdigits, test set)."""
 

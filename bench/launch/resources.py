@@ -51,7 +51,7 @@ def advice(config: RunConfig, launch: Launch, cores: int) -> str | None:
             f"rank {launch.rank} is bound to {cores} core(s) for {config.threads} thread(s) and "
             "the exchange thread; mpirun binds by default: use --bind-to none, or bind wider"
         )
-    if launch.local_size * config.threads > cores:
+    if config.emulate is None and launch.local_size * config.threads > cores:
         return (
             f"{launch.local_size} rank(s) of {config.threads} thread(s) share {cores} core(s): they"
             " take turns, and frameworks suffer from that unequally; use fewer ranks or --threads"

@@ -13,6 +13,9 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   5  end has the check parity and what it found: the gradients that a step exchanged against the
      mean of those that each rank has alone (bench/instrument/parity.py)
 
+  5  config has emulate, and workload then emulated, timeline_sha256 and what else was not computed;
+     such a run has the check gradients_averaged and no loss; window has busy_share
+
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
@@ -21,7 +24,7 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
           that all ranks of a host share, else on one of the rank's own; input, forward, backward,
           exposed, optimiser: its parts, which follow one another (only with observe=breakdown)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
-          what each rank waited for data
+          what each rank waited for data; busy_share: of that time, its cores (null: not known)
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,

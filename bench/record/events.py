@@ -21,6 +21,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 # Sums and quotients stay finite: no clock tells less than a nanosecond, no run lasts 30 years.
 Seconds = Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -109,6 +110,7 @@ class Window(TypedDict):
     steps: Count
     seconds: Seconds
     input_seconds: NotRequired[list[Wait]]
+    busy_share: NotRequired[list[Share | None]]
 
 
 class Error(TypedDict):

@@ -10,10 +10,10 @@ from bench.record.events import PARTS
 
 # what an `end` must have found true
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
-_FIRST_SCHEMA = {
-    "loss_bounded": 4,
-    "parity": 5,
-}  # that demands the check; the others are as old as the log
+# of a run whose compute slept: it has no loss, and its gradients have a mean that is known
+EMULATED = ("samples_per_step", "parameters_equal", "gradients_averaged")
+# that demands the check; the others are as old as the log
+_FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5}
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
 # nothing lies between but the reading of the clock: at most 2.4e-5 of 934 windows measured on a
@@ -55,6 +55,8 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     yield from _steps(config, [event for event in events if event["event"] == "steps"], windows)
     yield from _input(config, windows)
     yield from _breakdown(config, [event for event in events if event["event"] == "breakdown"])
+    if config.emulate is not None and not _names_timeline(events):
+        yield "the digest of the timeline that was followed is missing"
     end = next(event for event in events if event["event"] == "end")
     demanded = _demanded(config)
     checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 1) <= schema}
@@ -72,7 +74,8 @@ def _demanded(config: RunConfig) -> list[str]:
     if config.loader_only:
         return list(CHECKS[:1])
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
-    return [parted.get(name, name) for name in CHECKS]
+    checks = CHECKS if config.emulate is None else EMULATED
+    return [parted.get(name, name) for name in checks]
 
 
 def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
@@ -104,6 +107,11 @@ def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) 
         if not least <= slowest <= most:
             lasted = f"window {window['index']} lasted {seconds} s"
             yield f"{lasted}, and the steps of its slowest rank {slowest} s"
+
+
+def _names_timeline(events: Sequence[Event]) -> bool:
+    start = next(event for event in events if event["event"] == "start")
+    return bool(start["workload"].get("emulated") and start["workload"].get("timeline_sha256"))
 
 
 def _input(config: RunConfig, windows: Sequence[Event]) -> Iterator[str]:

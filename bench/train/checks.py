@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
+from bench.instrument.emulation import Emulation
+from bench.instrument.parity import Parity
 from bench.train.input import Input
 from bench.train.loop import Loop
 
 _EXPLODED = 10  # times the loss at the start
 
 
-def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, object]:
+def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, Any]:
     """Did every rank get its samples? Needs every rank's call."""
     sampled = backend.reduce_scalar(data.samples, "sum")
     right = sampled == config.steps * config.samples_per_step
@@ -25,8 +28,13 @@ def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str,
 
 
 def check_training(
-    loop: Loop, backend: Backend, config: RunConfig, model: torch.nn.Module, classes: int
-) -> dict[str, object]:
+    loop: Loop,
+    parity: Parity,
+    backend: Backend,
+    config: RunConfig,
+    model: torch.nn.Module,
+    classes: int,
+) -> dict[str, Any]:
     """Are the losses and parameters of all ranks as they must be? Needs every rank's call."""
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
@@ -38,13 +46,27 @@ def check_training(
         "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
         "loss_bounded": on_all_ranks(loss_bounded(losses, config.steps_per_window, classes)),
         **_parameters(config, len(set(digests))),
+        "parity": parity.holds,
     }
     return {
+        "parity": parity.record(),
         "checks": checks,
         "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
         "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
         "parameters_sha256": digests[0],
     }
+
+
+def check_emulation(
+    emulation: Emulation, backend: Backend, config: RunConfig, model: torch.nn.Module
+) -> dict[str, Any]:
+    """The same where nothing is computed, so that no loss says anything: were the gradients of all
+    steps averaged? Needs every rank's call.
+    """
+    digests = backend.gather(digest(model))
+    averaged = backend.reduce_scalar(float(emulation.averaged_steps == config.steps), "min") == 1.0
+    checks = {"gradients_averaged": averaged, **_parameters(config, len(set(digests)))}
+    return {"checks": checks, "parameters_sha256": digests[0]}
 
 
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
+from bench.launch import cores
 from bench.record import RunLog
 from bench.train.input import Input
 from bench.train.timing import Stopwatch, time_steps
@@ -36,10 +37,13 @@ def measure(
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
     record("warmup", 0, time_steps(step, config.warmup_steps, watch).step_seconds)
     for index in range(config.windows):
+        before = cores.ticks()
         backend.barrier()
         window = time_steps(step, steps, watch)
+        busy = cores.busy_share(before, cores.ticks())
         seconds = backend.reduce_scalar(window.seconds, "max")
         record("window", index, window.step_seconds)
         waited = backend.gather(sum(data.wait_seconds[-steps:]))
-        log.write("window", index=index, steps=steps, seconds=seconds, input_seconds=waited)
+        noted = {"input_seconds": waited, "busy_share": backend.gather(busy)}
+        log.write("window", index=index, steps=steps, seconds=seconds, **noted)
         progress(index + 1, config.windows, images / seconds)

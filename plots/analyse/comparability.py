@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -25,6 +26,7 @@ _OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
+EMULATE = "emulate"
 TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 _MALLOC = "malloc"  # as the C library held memory; older logs left it alone
@@ -39,6 +41,7 @@ OF_THE_POINT = ("hostnames", "affinity", _ENV, *_COUNTED, TUNED, OWN_ENV)
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
+_DIGITS = 12  # of a timeline's digest: enough to tell files apart
 NO_BLOCK = -1  # runs started by hand name no block and together make one
 
 
@@ -58,6 +61,7 @@ def facts(
     config: RunConfig,
     host: Mapping[str, Any],
     end: Mapping[str, Any],
+    workload: Mapping[str, Any] = MappingProxyType({}),
     of_the_arm: Collection[str] = (),
 ) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
@@ -68,6 +72,8 @@ def facts(
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
+    if config.emulate is not None:  # by what the file says, wherever it lies
+        work[EMULATE] = f"{config.emulate.name} {workload['timeline_sha256'][:_DIGITS]}"
     fixed = config.settings == "matched" or config.overlap == "off"
     if fixed and config.backend != "single":
         work["bucket_mib"] = config.bucket_cap_mib
@@ -167,6 +173,11 @@ def _varied(cell: str, facts: Facts) -> dict[str, str]:
 def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
     """The variant of one process alone that stands beside a distributed one."""
     return tuple(word for word in variant if word.partition("=")[0] not in EXCHANGE)
+
+
+def is_emulated(facts: Facts) -> bool:
+    """Whether the compute of a run slept."""
+    return facts.get(EMULATE, usual(EMULATE)) != usual(EMULATE)
 
 
 def usual(field: str) -> str:

@@ -53,6 +53,7 @@ class BlockMean:
     runs: int
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...]
+    busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
     input_share: float  # of the windows' time, of the rank that waited most; nan where not known
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
 
@@ -135,6 +136,7 @@ def tabulate(runs: pd.DataFrame) -> Table:
                 runs=len(repeats),
                 facts=tuple(repeats["facts"]),
                 hosts=tuple(sorted(set(repeats["hosts"].explode()))),
+                busy_share=float(repeats["busy_share"].astype(float).mean(skipna=False)),
                 input_share=float(repeats["input_share"].astype(float).mean(skipna=False)),
                 parts=_mean(repeats["parts"].tolist()),
             )

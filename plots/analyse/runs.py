@@ -148,11 +148,12 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "start_seconds": _start_seconds(run),
         "input_share": _input_share(run),
         "others_share": others_share(run),
+        "busy_share": _busy_share(run),
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(config, run.host, run.end, of_the_arm),
+        "facts": comparability.facts(config, run.host, run.end, run.workload, of_the_arm),
         "parts": breakdown.parts_of(run),
     }
 
@@ -191,6 +192,16 @@ def _input_share(run: Run) -> float | None:
         return None
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
     return float(np.max(waited)) / sum(run.window_seconds)
+
+
+def _busy_share(run: Run) -> float | None:
+    """Share of the windows' time that the cores of the busiest host worked, for whomever; None
+    where a log does not say.
+    """
+    told = [window.get("busy_share") or [None] for window in run.windows]
+    if any(share is None for shares in told for share in shares):
+        return None
+    return float(np.average(np.max(told, axis=1), weights=run.window_seconds))
 
 
 def _mixed(rows: list[Row]) -> dict[str, str]:

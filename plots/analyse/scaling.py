@@ -30,6 +30,7 @@ class Throughput:
     runs: int
     flags: tuple[str, ...]
     input_share: float | None
+    busy_share: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ def throughput(table: Table) -> Iterator[Throughput]:
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
             waiting = float(np.mean([m.input_share for m in means]))
+            busy = float(np.mean([m.busy_share for m in means]))
             yield Throughput(
                 curve=curve,
                 point=point,
@@ -66,6 +68,7 @@ def throughput(table: Table) -> Iterator[Throughput]:
                 runs=sum(m.runs for m in means),
                 flags=(falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
                 input_share=None if math.isnan(waiting) else waiting,
+                busy_share=None if math.isnan(busy) else busy,
             )
             smaller[point.series(curve)] = rate.value
 

@@ -22,7 +22,7 @@ from plots.analyse import (
     repetition,
     scaling,
 )
-from plots.analyse.comparability import usual
+from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
@@ -87,6 +87,23 @@ class Analysis:
     def blocks(self) -> int:
         """Blocks from which at least one run is usable."""
         return int(self.loaded.runs["block"].nunique())
+
+    @property
+    def timelines(self) -> list[str]:
+        """The timelines that emulated runs followed, each a name and the head of its digest."""
+        facts = self.loaded.runs["facts"]
+        return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
+
+    def emulated(self, variant: tuple[str, ...] = ()) -> bool:
+        """Whether the compute of these runs slept: a folder's, or those of one variant of it."""
+        told = dict(word.split("=", 1) for word in variant)
+        return comparability.is_emulated({**self.shared, **told})
+
+    @property
+    def shared(self) -> comparability.Facts:
+        """The fields of the work that have one value in all runs."""
+        runs = self.loaded.runs
+        return comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
 
     @property
     def notes(self) -> list[str]:
@@ -235,10 +252,10 @@ def gloo_builds(a: Analysis) -> str:
 
 def workload(a: Analysis) -> str:
     """What was trained, from the facts that all runs share; what is not as usual is named."""
-    runs = a.loaded.runs
-    shared = comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
+    shared = a.shared
     words = [shared.get("model", "several models")]
-    words += [f"{shared.get('dataset', 'several kinds of')} data"]
+    data = "no" if a.emulated() else shared.get("dataset", "several kinds of")
+    words += [f"{data} data"]
     words += [f"{shared['image_size']} px"] if "image_size" in shared else []
     words += [shared["precision"]] if "precision" in shared else []
     unusual = [k for k in fields_with(Role.DISCLOSED) if shared.get(k, usual(k)) != usual(k)]

@@ -15,7 +15,8 @@ from plots.read.runs import Unusable, read_log
 
 WHEN = ("start", "end")  # of a job, its rounds
 Facts = Mapping[str, str]
-FactsOf = Callable[[RunConfig, Mapping[str, Any], Mapping[str, Any]], Facts]
+_Table = Mapping[str, Any]
+FactsOf = Callable[[RunConfig, _Table, _Table, _Table], Facts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,5 +89,5 @@ def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibr
         gpu=next((r.get("local_rank") for r in run.host["ranks"] if "gpu" in r), None),
         step_seconds=run.seconds_per_step,
         samples_per_step=run.config.samples_per_step,
-        facts=facts(run.config, run.host, run.end),
+        facts=facts(run.config, run.host, run.end, run.workload),
     )

@@ -11,13 +11,15 @@ from bench.backends.catalogue import facts, parts
 from bench.study import stats
 from bench.study.stats import Verdict
 from plots.analyse import coverage
+from plots.analyse.comparability import EMULATE
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count, interval, percent, rate, ratio, rule
+from plots.report.format import clean, count, escape, interval, percent, rate, ratio, rule
 
 _FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
+_FULL = 0.9  # share of the time from which on cores are as good as full
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
 # verdict: in two words for a figure, and as a sentence
@@ -138,12 +140,40 @@ def versus(a: Analysis) -> str:
     return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 
+def marked(a: Analysis, variant: tuple[str, ...], text: str) -> str:
+    """`text`, which begins with the mark of emulated runs where it speaks of such."""
+    return f"Emulated: {text}" if a.emulated(variant) else text
+
+
+def _emulation(a: Analysis) -> list[str]:
+    """What slept and what is real, and where the emulation ends."""
+    if not a.timelines:
+        return []
+    timelines = " and ".join(map(escape, a.timelines))
+    which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
+    said = [
+        f"**Emulated:** {which} compute slept as recorded in {timelines}, in proportion to the "
+        "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
+        "exchanged gradients were checked, and there is no loss."
+    ]
+    busy: dict[int, float] = {}
+    for row in a.throughput:
+        if a.emulated(row.point.variant) and row.busy_share is not None:
+            busy[row.point.world_size] = max(row.busy_share, busy.get(row.point.world_size, 0.0))
+    shares = ", ".join(f"{percent(share)} at {ranks(n)}" for n, share in sorted(busy.items()))
+    full = next((n for n, share in sorted(busy.items()) if share >= _FULL), None)
+    ends = "" if full is None else f": from {ranks(full)} on the emulation measures this machine"
+    polls = "a rank that waits in MPI polls, which counts as busy"
+    said += [f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."] if busy else []
+    return said
+
+
 def _headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
     found = "not compared, as no block holds usable, comparable runs of both on one transport"
     if a.comparisons:
         found = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
-    return f"{versus(a)}: {found}."
+    return marked(a, (), f"{versus(a)}: {found}.")
 
 
 def _each(a: Analysis) -> list[tuple[str, str]]:
@@ -152,7 +182,8 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
     for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
-        where = f"{'Primary: ' if c.primary else ''}{point} ({conditions})"
+        where = marked(a, c.variant, f"{point} ({conditions})")
+        where = f"{'Primary: ' if c.primary else ''}{where}"
         margin, e = a.loaded.study.margin, c.paired.estimate
         value = f"{over(c.reference, c.candidate)} = {interval(e, ratio)}"
         n = f", n = {e.n}" if e.shown else ""
@@ -228,7 +259,8 @@ def terminal(a: Analysis, page: Path, others: int) -> list[str]:
 
 def lines(a: Analysis) -> list[str]:
     """The head of the page, one finding a line."""
-    found = [
+    found = _emulation(a)
+    found += [
         f"**Equal work is in doubt:** at {ranks(d.world_size)} cells ended with different "
         f"parameters ({'; '.join(d.mismatches)})."
         for d in a.digests
@@ -270,5 +302,6 @@ def _scaling(a: Analysis) -> list[str]:
         base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
         conditions = "; ".join([f"{fixed} images per {part}", settings, *variant])
         where = f"{ranks(largest)} against {base} ({conditions})"
+        name = marked(a, variant, name)
         lines.append(f"{name} at {where}: {', '.join(values)}.")
     return lines

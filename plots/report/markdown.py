@@ -44,6 +44,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
         title=" against ".join(label(cell) for cell in (a.candidate, a.reference)),
         reference=reference,
         candidate=candidate,
+        mark=" (emulated)" if analysis.emulated() else "",
         machine=escape(machine(host)),
         workload=escape(workload(analysis)),
         gloo=escape(gloo_builds(analysis)),

@@ -39,6 +39,7 @@ THROUGHPUT = (
     Column("images_per_s", "images/s [95 %]", _estimate(rate)),
     Column("step_seconds", "step ms [95 %]", _estimate(ms)),
     Column("input_share", "waiting for input", percent, sparse=True),
+    Column("busy_share", "cores busy", percent, sparse=True),
     Column("images_per_s.n", "n", key=""),
     Column("runs", "runs"),
     _FLAGS,

@@ -26,7 +26,11 @@ from slurm.fit import fit
 from slurm.load import find_study, read_site
 
 ROOT = Path(__file__).parents[2]
-STUDIES = sorted(path.stem for path in (ROOT / "slurm/studies").glob("*.toml"))
+STUDIES = sorted(
+    path.stem
+    for path in (ROOT / "slurm/studies").glob("*.toml")
+    if "emulate" not in read_study(path).fields  # there nothing is trained
+)
 SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
 STEPS, BATCH, PART = 40, 8, 10
 SAME = (

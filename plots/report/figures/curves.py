@@ -14,6 +14,7 @@ from bench.study.stats import Estimate
 from plots.analyse.points import NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
+from plots.report.answer import marked
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
 from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
@@ -45,6 +46,7 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
     place, last = _at_largest(rows, _IMAGES_PER_S)
     legend(ax, {cell: short(e, rate) for cell, e in last.items()}, f"images/s at {place}")
     title = f"Images/s at {place}{'' if batch else f', {curve} scaling'}{_finding(last, rate)}"
+    title = marked(a, _variant(rows), title)
     caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
     return figure
 
@@ -79,7 +81,7 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
     legend(panels[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
     base = _baseline(common[0]) if common else "No usable common baseline."
     name = "Weak efficiency" if weak else "Strong speed-up"
-    title = f"{name} at {place}{_finding(last, form)}"
+    title = marked(a, _variant(rows), f"{name} at {place}{_finding(last, form)}")
     caption(a, figure, title, _conditions(a, rows), [base], shown, frame)
     return figure
 
@@ -136,10 +138,13 @@ def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
     what = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
     settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
-    # the longest, as that of `single` says nothing of an exchange
-    variant: tuple[str, ...] = max((r.point.variant for r in rows), key=len)
-    work = ", ".join([workload(a), *variant])
+    work = ", ".join([workload(a), *_variant(rows)])
     return f"{what}; {work}; settings: {', '.join(settings)}"
+
+
+def _variant(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The longest, as that of `single` says nothing of an exchange."""
+    return max((r.point.variant for r in rows), key=len)
 
 
 def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST, Node
 from plots.analyse.study import Analysis, workload
 from plots.read.calibrations import Calibration
+from plots.report.answer import marked
 from plots.report.figures.style import GREY, GUIDE, add_titles, legend, name_rows
 from plots.report.format import clean, count, rule
 
@@ -57,7 +58,7 @@ def draw(a: Analysis, batch: int) -> Figure:
     title, drifting = _title(judged), sum(job.warn for job in a.calibrated.jobs)
     if drifting:
         title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
-    add_titles(a, figure, title, subtitle, [slow], counted)
+    add_titles(a, figure, marked(a, (), title), subtitle, [slow], counted)
     return figure
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import label, sides, tally
+from plots.report.answer import label, marked, sides, tally
 from plots.report.axes import look, ratio_ticks, reach, transport_order
 from plots.report.figures.style import GREY, caption, mark, name_rows, spread
 from plots.report.format import ratio, rule, short
@@ -43,7 +43,7 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     )
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
-    title = f"{candidate} against {reference}: {tally(rows)}"
+    title = marked(a, rows[0].variant, f"{candidate} against {reference}: {tally(rows)}")
     dots = "Small dots: each block's own ratio, the first block on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]

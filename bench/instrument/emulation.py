@@ -1,0 +1,189 @@
+"""Emulated compute: passes that sleep as recorded, and hand real gradients to the framework."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from bench.config import RunConfig, UsageError
+from bench.instrument import Observer
+from bench.instrument.timeline import Timeline, read_for
+
+# what the log says of the work; the results of compute that slept say nothing
+_FACTS: Mapping[str, bool | str | int | float] = {
+    "emulated": True,
+    "loss": "not checked: nothing is computed, so it is that of a guess in every step",
+    "input": "blank images of one pixel, which cost nothing",
+    "scale": "compute takes time in proportion to the images of a rank",
+}
+_CHECKED = 8  # every such gradient is checked in a timed step, all of them during warm-up
+# gradients that travel in 16 bits are rounded; the others are exact but for the order of the sum
+_ROUNDED, _EXACT = 2e-2, 1e-4
+
+
+def weight(rank: int, ranks: int) -> float:
+    """What tells a rank's gradients from the others'; no rank's weight is the mean of all."""
+    return float((rank + 1) / ranks) ** 2
+
+
+def mean_weight(ranks: int) -> float:
+    """Mean of `weight` over all ranks: of the first squares."""
+    return (ranks + 1) * (2 * ranks + 1) / (6 * ranks**2)
+
+
+def size(index: int, step: int) -> int:
+    """A gradient's value without the rank's weight: other in the next step and the next tensor."""
+    return 1 + (5 * index + step) % 7
+
+
+class Emulation(Observer):
+    """Takes the model's place in a run: `model` sleeps in its passes, and observed from the loop it
+    checks that what was exchanged is the mean over ranks. Raises RuntimeError where it is not.
+    """
+
+    def __init__(self, network: torch.nn.Module, config: RunConfig, rank: int) -> None:
+        timeline, digest = read_for(config)
+        named = dict(network.named_parameters())
+        _require_same(named, timeline)
+        self._names = [gradient.name for gradient in timeline.gradients]
+        self._parameters = [named[name] for name in self._names]
+        # as an accelerator's memory, which costs this machine nothing, they stay where they are
+        self._gradients = [torch.zeros_like(p, requires_grad=False) for p in self._parameters]
+        # compute takes as much longer as there are more images
+        scale = config.samples_per_rank / timeline.images
+        self._forward_seconds = scale * timeline.forward_seconds
+        self._ready = [scale * gradient.ready_seconds for gradient in timeline.gradients]
+        self._end_seconds = scale * timeline.backward_seconds
+        self._classes = timeline.classes
+        self._last = torch.zeros((), requires_grad=True)  # a leaf: the end of the backward pass
+        self._weight = weight(rank, config.world_size)
+        # without exchange every rank keeps its own
+        ranks = config.world_size
+        self._expected = self._weight if config.ranks_part else mean_weight(ranks)
+        halves = config.compression != "none" or config.precision == "bf16"
+        self._tolerance = _ROUNDED if halves else _EXACT
+        self._warmup_steps = config.warmup_steps
+        self._step, self._began = 0, 0.0
+        self.averaged_steps = 0
+        self.model = _Sleeper(network, self._forward)
+        self.facts = {
+            **_FACTS,
+            "timeline": config.emulate.name if config.emulate else "",
+            "timeline_sha256": digest,
+            "timeline_source": timeline.source,
+            "timeline_images": timeline.images,
+            "compute_seconds": scale * (timeline.forward_seconds + timeline.backward_seconds),
+        }
+
+    def step_begin(self, step: int) -> None:
+        self._step = step
+
+    def _forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Scores that lead back to every parameter, in the recorded order."""
+        began = time.perf_counter()
+        chain = _link(torch.zeros(()), self._last, self._finish)
+        for index in reversed(range(len(self._parameters))):
+            chain = _link(chain, self._parameters[index], partial(self._give, index))
+        _sleep_until(began + self._forward_seconds)
+        return chain.expand(len(images), self._classes)
+
+    def _give(self, index: int) -> torch.Tensor:
+        """One gradient at its time: called by autograd, in the order of the timeline."""
+        if index == 0:
+            self._began = time.perf_counter()
+        own = self._gradients[index]
+        # all of it, then a row in each step: what the others hold is still the mean of before
+        part = own if self._step == 0 else _row(own, self._step)
+        part.fill_(size(index, self._step) * self._weight)
+        _sleep_until(self._began + self._ready[index])
+        return own.detach()  # shares the memory, so that autograd takes it over without a copy
+
+    def _finish(self) -> torch.Tensor:
+        _sleep_until(self._began + self._end_seconds)
+        return torch.zeros(())
+
+    def gradients_ready(self) -> None:
+        step = self._step
+        every = 1 if step < self._warmup_steps else _CHECKED
+        chosen = range(step % every, len(self._parameters), every)
+        parts = [self._received(index, step) for index in chosen]
+        # no `tolist` of each: thousands of calls, and a step is being timed
+        found = torch.stack([end for part in parts for end in part.aminmax()]).double()
+        sizes = torch.tensor([size(index, step) for index in chosen], dtype=torch.float64)
+        wanted = self._expected * sizes.repeat_interleave(2)
+        wrong = ((found - wanted).abs() <= self._tolerance * wanted).logical_not().nonzero()
+        if len(wrong):
+            first = int(wrong[0])
+            name = self._names[chosen[first // 2]]
+            what = f"emulate: in step {step} the exchanged gradient of {name} holds"
+            raise RuntimeError(
+                f"{what} {found[first]:g}, and the mean over ranks is {wanted[first]:g}"
+            )
+        self.averaged_steps += 1
+
+    def _received(self, index: int, step: int) -> torch.Tensor:
+        gradient = self._parameters[index].grad
+        assert gradient is not None, "each was handed over"
+        return gradient if step == 0 else _row(gradient, step)
+
+
+class _Sleeper(torch.nn.Module):
+    """A model with the parameters and buffers of `network`, and another's forward pass."""
+
+    def __init__(
+        self, network: torch.nn.Module, forward: Callable[[torch.Tensor], torch.Tensor]
+    ) -> None:
+        super().__init__()
+        self.network, self._forward = network, forward
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self._forward(images)
+
+
+class _Give(torch.autograd.Function):
+    """A link of a chain whose backward pass yields the gradient of `leaf`; autograd then hands it
+    over, as any other, before it goes to the next link.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, chain: torch.Tensor, leaf: torch.Tensor, give: Callable[[], torch.Tensor]
+    ) -> torch.Tensor:
+        ctx.give = give
+        return chain.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return gradients[0], ctx.give(), None
+
+
+def _link(
+    chain: torch.Tensor, leaf: torch.Tensor, give: Callable[[], torch.Tensor]
+) -> torch.Tensor:
+    linked: torch.Tensor = _Give.apply(chain, leaf, give)  # type: ignore[no-untyped-call]
+    return linked
+
+
+def _row(tensor: torch.Tensor, step: int) -> torch.Tensor:
+    rows: torch.Tensor = torch.atleast_1d(tensor)  # a view, of a single number too
+    return rows[step % len(rows)]
+
+
+def _sleep_until(moment: float) -> None:
+    """Sleep to a moment of the clock: what one sleep overshoots, the next one is shorter."""
+    if (left := moment - time.perf_counter()) > 0:
+        time.sleep(left)
+
+
+def _require_same(named: Mapping[str, torch.nn.Parameter], timeline: Timeline) -> None:
+    trained = {name: p for name, p in named.items() if p.requires_grad}
+    recorded = {g.name: (g.shape, g.bytes) for g in timeline.gradients}
+    for name in trained.keys() | recorded.keys():
+        found = trained.get(name)
+        if found is None or (tuple(found.shape), found.nbytes) != recorded.get(name):
+            what = f"the timeline's parameters are not the model's: {name} is not the same in both"
+            raise UsageError(f"{what}; record one of this model with python -m bench timeline")

@@ -1,0 +1,97 @@
+"""A timeline: when one training step's forward pass ends and when each gradient is ready."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from bench.config import RunConfig, UsageError, explain
+
+LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
+_MOST_BYTES = 2**24
+_SAME = ("model", "image_size", "precision")  # of a run and the timeline that it follows
+
+Seconds = Annotated[float, Field(ge=0, le=86_400)]
+Count = Annotated[int, Field(ge=1, le=2**40)]
+Text = Annotated[str, Field(min_length=1, max_length=4000)]
+
+
+class Gradient(BaseModel):
+    """A parameter, and when its gradient is ready after the backward pass has begun."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: Text
+    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    bytes: Count
+    ready_seconds: Seconds
+
+
+class Timeline(BaseModel):
+    """One step of one process without a framework: seconds are medians over `steps` steps."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    schema_number: Literal[1] = Field(1, alias="schema")
+    source: Text = Field(description="recorded where, or derived from what and how")
+    steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: derived")
+    model: Text
+    image_size: Count
+    precision: Text
+    classes: Count
+    images: Count = Field(description="images of the step")
+    forward_seconds: Seconds
+    backward_seconds: Seconds
+    optimizer_seconds: Seconds
+    gradients: Annotated[tuple[Gradient, ...], Field(min_length=1)] = Field(
+        description="in the order in which they become ready"
+    )
+    provenance: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [gradient.name for gradient in self.gradients]
+        if len({*names}) < len(names):
+            raise ValueError("a parameter stands there twice")
+        ready = [gradient.ready_seconds for gradient in self.gradients]
+        if any(later < earlier for earlier, later in pairwise(ready)):
+            raise ValueError("the gradients do not stand in the order in which they become ready")
+        if ready[-1] > self.backward_seconds:
+            raise ValueError("a gradient becomes ready after the end of the backward pass")
+        return self
+
+    def to_json(self) -> str:
+        """A line for each gradient."""
+        head = self.model_dump_json(by_alias=True, exclude={"gradients"}, indent=1)
+        rows = ",\n".join(f"  {gradient.model_dump_json()}" for gradient in self.gradients)
+        return f'{head.removesuffix("}").rstrip()},\n "gradients": [\n{rows}\n ]\n}}\n'
+
+
+def read(path: Path) -> tuple[Timeline, str]:
+    """A timeline, and the SHA-256 of its file. Raises UsageError where it is none."""
+    given = f"emulate={str(path)!r}"
+    cure = "record one with python -m bench timeline"
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES)
+        return Timeline.model_validate_json(data), hashlib.sha256(data).hexdigest()
+    except OSError as error:
+        raise UsageError(f"{given} cannot be read: {error.strerror}; {cure}") from None
+    except ValidationError as error:
+        raise UsageError(f"{given} is no timeline ({explain(error)[:300]}); {cure}") from None
+
+
+def read_for(config: RunConfig) -> tuple[Timeline, str]:
+    """The timeline that a run follows. Raises UsageError where it is of another training."""
+    assert config.emulate is not None
+    timeline, digest = read(config.emulate)
+    for name in _SAME:
+        if getattr(config, name) != (wanted := getattr(timeline, name)):
+            given = f"{name}={getattr(config, name)}, and emulate={str(config.emulate)!r}"
+            flag = f"--{name.replace('_', '-')} {wanted}"
+            raise UsageError(f"{given} is of {name}={wanted}; use {flag}, or record another")
+    return timeline, digest

@@ -1,0 +1,187 @@
+"""python -m bench timeline: record one training step as it happens here, or derive one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.config import Parser, RunConfig, UsageError, parse_argv
+from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
+from bench.launch import provenance
+from bench.launch.machine import require_fit
+from bench.launch.resources import environment, require_unmodified
+from bench.launch.world import discover
+from bench.streams import say
+
+_WHAT = """Record when one training step's forward pass ends and when each gradient is ready, in one
+process without a framework: medians over steps after warm-up. python -m bench --emulate follows
+the file. With --images-per-s nothing runs: the step is derived from a published throughput."""
+_EXAMPLE = "example: python -m bench timeline --out mine.json --batch-per-rank 16"
+_MOST_STEPS = 10_000
+_FORWARD_SHARE = 1 / 3
+_DERIVED = (
+    "{source} Derived from {images_per_s:g} images/s: {images} images take {seconds:.6g} s. "
+    "Assumed: a third of it is the forward pass, as the backward pass multiplies matrices twice "
+    "for each time that the forward pass does; the gradients become ready at even intervals of the "
+    "backward pass, the last parameter's first; the optimiser takes no time of its own."
+)
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 written, 2 the input was wrong."""
+    try:
+        given, config = parse(argv)
+        launch = discover(os.environ)
+        if launch.size > 1:
+            raise UsageError(f"a timeline is of one process, not of {launch.size} ranks")
+        require_unmodified(os.environ)
+        require_fit(config, launch, os.environ)
+        os.environ.update(
+            environment(config, launch, len(os.sched_getaffinity(0)), os.environ)
+        )  # before torch loads
+        if given.images_per_s is None:
+            timeline = _record(config, given.steps)
+        else:
+            timeline = _derive(config, given.images_per_s, given.source)
+        with given.out.open("x", encoding="utf-8") as file:
+            file.write(timeline.to_json())
+    except FileExistsError:
+        say(f"error: out={str(given.out)!r} exists and is never overwritten; choose another name")
+        return 2
+    except OSError as error:
+        say(f"error: out={str(given.out)!r} cannot be written: {error.strerror}")
+        return 2
+    except UsageError as error:
+        say(f"error: {error}")
+        return 2
+    say(f"{given.out}: {_in_words(timeline)}")
+    return 0
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, RunConfig]:
+    """Our own options, and those of a run. --help prints and exits 0; raises UsageError."""
+    parser = Parser(
+        prog="python -m bench timeline",
+        usage="python -m bench timeline --out FILE [options of python -m bench]",
+        description=_WHAT,
+        epilog=_EXAMPLE,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--out", type=Path, required=True, help="JSON file to create")
+    steps = f"steps to time, at least {LEAST_STEPS} (default: {LEAST_STEPS})"
+    add("--steps", type=_steps, default=LEAST_STEPS, help=steps)
+    add("--images-per-s", type=_rate, help="derive: throughput of one device")
+    add("--source", default="", help="derive: who published it, and where")
+    given, rest = parser.parse_known_args(argv)
+    config = parse_argv(rest)
+    if config.backend != "single" or config.emulate is not None or config.loader_only:
+        raise UsageError("a timeline is of one process that trains; leave the other options out")
+    if config.accumulate > 1:
+        raise UsageError(f"accumulate={config.accumulate}: a timeline is of one pass; leave it out")
+    if (given.images_per_s is None) != (not given.source):
+        raise UsageError("images-per-s and source belong together; give both, or none")
+    return given, config
+
+
+def _steps(text: str) -> int:
+    if not text.isdecimal() or not LEAST_STEPS <= int(text) <= _MOST_STEPS:
+        rule = f"a whole number from {LEAST_STEPS} to {_MOST_STEPS}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {rule}")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no throughput in images/s")
+    return rate
+
+
+def _in_words(timeline: Timeline) -> str:
+    parts = (timeline.forward_seconds, timeline.backward_seconds, timeline.optimizer_seconds)
+    forward, backward, optimizer = (f"{1000 * seconds:.1f} ms" for seconds in parts)
+    seconds = f"forward {forward}, backward {backward}, optimiser {optimizer}"
+    return f"{seconds}; {len(timeline.gradients)} gradients, {timeline.images} images"
+
+
+def _common(config: RunConfig, classes: int) -> dict[str, Any]:
+    """What a recorded and a derived timeline say alike."""
+    return {
+        "model": config.model,
+        "image_size": config.image_size,
+        "precision": config.precision,
+        "classes": classes,
+        "images": config.samples_per_rank,
+    }
+
+
+def _record(config: RunConfig, steps: int) -> Timeline:
+    """Train `steps` steps after warm-up, and take medians."""
+    from bench.tools.timeline_recorder import record  # loads torch
+
+    load = provenance.disturbance()["load_1min"]
+    recorded = record(config, steps, say)
+    gradients = [
+        Gradient(**facts, ready_seconds=median(seconds)) for facts, seconds in recorded.gradients
+    ]
+    gradients.sort(key=lambda gradient: gradient.ready_seconds)
+    facts = {
+        "host": socket.gethostname(),
+        "cpu": provenance.cpu_model(),
+        "cpus_on_node": os.cpu_count(),
+        "versions": provenance.shared(os.environ, {})["versions"],
+        "threads": config.threads,
+        "date": datetime.now(UTC).isoformat(),
+        "load_1min": [load, provenance.disturbance()["load_1min"]],
+        "config": config.model_dump(mode="json"),
+        **recorded.device,
+    }
+    return Timeline(
+        source=f"recorded on {recorded.device.get('gpu', facts['cpu'])}",
+        steps=steps,
+        **_common(config, recorded.classes),
+        forward_seconds=median(recorded.forward),
+        # medians of different steps: the last gradient's may be the larger by a hair
+        backward_seconds=max(median(recorded.backward), gradients[-1].ready_seconds),
+        optimizer_seconds=median(recorded.optimizer),
+        gradients=tuple(gradients),
+        provenance=facts,
+    )
+
+
+def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
+    """A step of the published length, divided as `_DERIVED` says."""
+    from bench.tools.timeline_recorder import parameters  # loads torch
+
+    found, classes = parameters(config)
+    seconds = config.samples_per_rank / images_per_s
+    backward = seconds * (1 - _FORWARD_SHARE)
+    text = {"source": source, "images_per_s": images_per_s, "images": config.samples_per_rank}
+    return Timeline(
+        source=_DERIVED.format(**text, seconds=seconds),
+        steps=0,
+        **_common(config, classes),
+        forward_seconds=seconds - backward,
+        backward_seconds=backward,
+        optimizer_seconds=0.0,
+        gradients=tuple(
+            Gradient(**facts, ready_seconds=backward * (place / len(found)))
+            for place, facts in enumerate(reversed(found), start=1)
+        ),
+        provenance={"date": datetime.now(UTC).isoformat()},
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,222 @@
+"""Emulated compute: on time, through the real autograd engine, its gradients checked."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from bench.backends.protocol import Backend
+from bench.config import RunConfig, UsageError
+from bench.data import batches, load_images
+from bench.instrument import emulation as module
+from bench.instrument.emulation import Emulation, mean_weight, size, weight
+from bench.instrument.timeline import Gradient, Timeline
+from bench.launch import cores
+from bench.launch.cores import Ticks, busy_share
+from bench.models import build_model
+from bench.record import read_run
+from bench.train.input import Input
+from bench.train.loop import Loop
+from tests.bench.ranks import bench
+
+MODEL = "tests.bench.tiny:normalised"
+FORWARD_S, BACKWARD_S, IMAGES = 0.02, 0.05, 4
+
+
+def timeline(path: Path) -> Path:
+    """Of the tiny model: the first layers' gradients first, unlike its real order, and the end of
+    the backward pass after the last of them.
+    """
+    network = build_model(RunConfig(batch_per_rank=1, model=MODEL), 10)
+    named = list(network.named_parameters())
+    gradients = [
+        Gradient(name=n, shape=tuple(p.shape), bytes=p.nbytes, ready_seconds=0.004 * at)
+        for at, (n, p) in enumerate(named, start=1)
+    ]
+    seconds = {"forward": FORWARD_S, "backward": BACKWARD_S, "optimizer": 0.0}
+    made = Timeline(
+        source="a test",
+        steps=0,
+        model=MODEL,
+        image_size=32,
+        precision="float32",
+        classes=10,
+        images=IMAGES,
+        gradients=tuple(gradients),
+        **{f"{name}_seconds": value for name, value in seconds.items()},
+    )
+    path.write_text(made.to_json())
+    return path
+
+
+class Clock:
+    """Time that passes in sleep alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Trial:
+    """A loop of an emulated run, of which this process is one rank."""
+
+    def __init__(self, path: Path, rank: int = 0, **fields: object) -> None:
+        own = {"warmup_steps": 3, "windows": 1, "steps_per_window": 9, "batch_per_rank": IMAGES}
+        self.config = RunConfig.model_validate(
+            {"emulate": timeline(path), "model": MODEL, **own, **fields}
+        )
+        images = load_images(self.config)
+        network = build_model(self.config, images.classes)
+        self.emulation = Emulation(network, self.config, rank)
+        samples = Input(self.config, batches(self.config, rank, images), torch.device("cpu"))
+        self.loop = Loop(self.config, Backend(), self.emulation.model, samples, self.emulation)
+        self.parameters = dict(network.named_parameters())
+
+
+@pytest.mark.parametrize("images", [IMAGES, 3 * IMAGES])
+def test_a_step_is_the_timeline_and_gradients_come_at_their_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: int
+) -> None:
+    """On a clock of our own, so that no load of the machine moves it: exact, not within 1 %."""
+    clock, scale = Clock(), images / IMAGES
+    monkeypatch.setattr(module, "time", clock)
+    trial = Trial(tmp_path / "t.json", batch_per_rank=images)
+    came: list[tuple[str, float]] = []
+    for name, parameter in trial.parameters.items():
+        parameter.register_post_accumulate_grad_hook(
+            lambda _, name=name: came.append((name, clock.now))
+        )
+    for step in range(trial.config.steps):
+        came.clear()
+        began = clock.now
+        trial.loop.step()
+        assert clock.now - began == pytest.approx(scale * (FORWARD_S + BACKWARD_S))
+        forward_ended = began + scale * FORWARD_S
+        wanted = [forward_ended + scale * 0.004 * at for at in range(1, 10)]
+        assert [at for _, at in came] == pytest.approx(wanted), step
+        assert [name for name, _ in came] == list(trial.parameters)
+    assert trial.emulation.averaged_steps == trial.config.steps
+    assert trial.emulation.facts["compute_seconds"] == pytest.approx(
+        scale * (FORWARD_S + BACKWARD_S)
+    )
+
+
+def test_sleeps_do_not_end_early(tmp_path: Path) -> None:
+    """With the real clock, in which a busy machine can only make a step longer."""
+    trial, marks = Trial(tmp_path / "t.json"), [time.perf_counter()]
+    for _ in range(trial.config.steps):
+        trial.loop.step()
+        marks.append(time.perf_counter())
+    assert min(after - before for before, after in pairwise(marks)) >= FORWARD_S + BACKWARD_S
+
+
+def test_autograd_takes_gradients_over_without_a_copy(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "t.json")
+    trial.loop.step()
+    own = {gradient.data_ptr() for gradient in trial.emulation._gradients}
+    there = [p.grad.data_ptr() for p in trial.parameters.values() if p.grad is not None]
+    assert len(there) == 9
+    assert {*there} == own
+
+
+def spoil(parameter: torch.Tensor) -> None:
+    """One number of a gradient."""
+    assert parameter.grad is not None
+    parameter.grad[1, 7] += 1
+
+
+def test_gradients_that_are_not_the_mean_fail_the_run(tmp_path: Path) -> None:
+    """This process is rank 1 of two that exchange nothing; later, a single row of one is wrong."""
+    trial = Trial(tmp_path / "t.json", rank=1, backend="ddp", transport="gloo", world_size=2)
+    with pytest.raises(RuntimeError, match=r"step 0 .* gradient of 0\.weight holds 1,"):
+        trial.loop.step()
+    alone = Trial(tmp_path / "t.json")
+    alone.loop.step()
+    alone.parameters["9.weight"].register_post_accumulate_grad_hook(spoil)
+    with pytest.raises(RuntimeError, match=r"step 1 the exchanged gradient of 9\.weight"):
+        alone.loop.step()
+
+
+def test_no_rank_and_no_other_step_or_tensor_looks_like_the_mean() -> None:
+    for ranks in range(2, 33):
+        weights = [weight(rank, ranks) for rank in range(ranks)]
+        assert sum(weights) / ranks == pytest.approx(mean_weight(ranks))
+        apart = [abs(w / mean_weight(ranks) - 1) for w in weights]
+        assert min(apart) > 1e-4, "one rank's in place of all ranks'"
+        assert max(apart) > 0.05, "every rank its own, where gradients travel in 16 bits"
+    assert all(
+        size(i, s) not in (size(i, s + 1), size(i + 1, s)) for i in range(9) for s in range(9)
+    )
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"dataset": "digits"}, {"loader_only": True}, {"accumulate": 2}, {"compile": True}],
+    ids=str,
+)
+def test_what_reads_or_computes_does_not_go_with_it(field: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="with emulate compute sleeps"):
+        RunConfig.model_validate({"batch_per_rank": 2, "emulate": "t.json", **field})
+
+
+def test_another_models_timeline_is_refused(tmp_path: Path) -> None:
+    config = RunConfig(batch_per_rank=1, model=MODEL, emulate=timeline(tmp_path / "t.json"))
+    with pytest.raises(UsageError, match="the timeline's parameters are not the model's"):
+        Emulation(build_model(config, 11), config, 0)
+
+
+STAT = """cpu  9 9 9 9 9 9 9 9 9 9
+cpu0 10 0 20 60 5 1 1 3 99 99
+cpu1 100 0 0 0 0 0 0 0 0 0
+cpu10 1000 0 0 0 0 0 0 0 0 0
+"""
+
+
+def test_busy_cores_are_those_of_the_process() -> None:
+    assert cores.parse(STAT, {0}) == Ticks(busy=35, all=100)
+    assert cores.parse(STAT, {0, 1}) == Ticks(busy=135, all=200)
+    assert cores.parse(STAT, {0, 2}) is None
+    assert busy_share(Ticks(35, 100), Ticks(65, 140)) == 0.75
+    assert busy_share(Ticks(35, 100), Ticks(35, 100)) is None
+    assert busy_share(None, Ticks(1, 2)) is None
+    first, later = cores.ticks(), cores.ticks()
+    assert first is not None
+    assert later is not None
+    assert later.all >= first.all > 0
+    assert len(os.sched_getaffinity(0)) > 0
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("cell", "ranks"), [("ddp/gloo", 2), ("horovod/mpi", 3)])
+def test_frameworks_exchange_what_is_handed_over(tmp_path: Path, cell: str, ranks: int) -> None:
+    """From three ranks on, no rank's share of the sum can be mistaken for another's."""
+    log, (backend, transport) = tmp_path / "r.jsonl", cell.split("/")
+    path = timeline(tmp_path / "t.json")
+    words = ["--backend", backend, "--transport", transport, "--world-size", str(ranks)]
+    words += ["--model", MODEL, "--batch-per-rank", str(IMAGES), "--emulate", str(path)]
+    words += ["--warmup-steps", "3", "--windows", "2", "--steps-per-window", "8"]
+    done = bench(ranks, *words, "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    run = read_run(log)
+    assert run.problem is None
+    assert run.end["checks"] == dict.fromkeys(
+        ("samples_per_step", "parameters_equal", "gradients_averaged"), True
+    )
+    assert "first_loss" not in run.end
+    assert run.workload["emulated"] is True
+    assert "loss" in run.workload
+    slowest = [min(steps) for steps in run.step_seconds()]
+    assert min(slowest) >= FORWARD_S + BACKWARD_S, "two ranks' compute sleeps side by side"
+    for window in run.windows:
+        assert len(window["busy_share"]) == ranks

@@ -1,0 +1,119 @@
+"""Timelines: recorded from a real step, derived from a throughput, refused where they are wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.config import RunConfig, UsageError
+from bench.instrument.timeline import Timeline, read, read_for
+from bench.tools.timeline import main
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "bench/instrument/timelines").glob("*.json"))
+TINY = ["--model", "tests.bench.tiny:normalised", "--batch-per-rank", "4", "--dataset", "digits"]
+SOURCE = ["--images-per-s", "40", "--source", "A test."]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # which the tool adds threads to
+
+
+def made(path: Path, *words: str) -> Timeline:
+    assert main(["--out", str(path), *TINY, *words]) == 0
+    return read(path)[0]
+
+
+def test_a_recording_is_of_a_real_step(tmp_path: Path) -> None:
+    found = made(tmp_path / "t.json", "--warmup-steps", "3", "--steps", "21")
+    assert (found.steps, found.images, found.classes) == (21, 4, 10)
+    assert min(found.forward_seconds, found.optimizer_seconds) > 0
+    names = [gradient.name for gradient in found.gradients]
+    assert len(names) == 9
+    assert {"9.weight", "9.bias"} == {*names[:2]}, "the last layer's are ready first"
+    assert names[-1] == "0.weight"
+    assert 0 < found.gradients[0].ready_seconds < found.gradients[-1].ready_seconds
+    first = next(gradient for gradient in found.gradients if gradient.name == "0.weight")
+    assert (first.shape, first.bytes) == ((8, 3, 3, 3), 8 * 27 * 4)
+    assert found.provenance["config"]["model"] == found.model
+    assert found.provenance["versions"]["torch"]
+
+
+def test_a_derived_step_lasts_as_long_as_published(tmp_path: Path) -> None:
+    found = made(tmp_path / "t.json", *SOURCE)
+    assert found.steps == 0
+    assert found.source.startswith("A test. Derived from 40 images/s: 4 images take 0.1 s.")
+    assert found.forward_seconds + found.backward_seconds == pytest.approx(0.1)
+    assert [g.ready_seconds for g in found.gradients] == pytest.approx(
+        [0.2 / 3 * n / 9 for n in range(1, 10)]
+    )
+    assert found.gradients[0].name == "9.bias"
+
+
+def test_a_file_that_is_read_is_the_file_that_was_written(tmp_path: Path) -> None:
+    found = made(tmp_path / "t.json", *SOURCE)
+    assert Timeline.model_validate_json(found.to_json()) == found
+    assert main(["--out", str(tmp_path / "t.json"), *TINY, *SOURCE]) == 2, "never overwritten"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_timelines_are_of_resnet50_and_name_their_source(path: Path) -> None:
+    config = RunConfig(batch_per_rank=1, emulate=path)
+    timeline, digest = read_for(config)
+    assert len(timeline.gradients) == 161
+    assert sum(gradient.bytes for gradient in timeline.gradients) == 4 * 25_557_032
+    assert len(timeline.source) > 20
+    assert len(digest) == 64
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--steps", "19"], "'19' is not a whole number from 20"),
+        (["--images-per-s", "0"], "'0' is no throughput"),
+        (["--images-per-s", "5"], "images-per-s and source belong together"),
+        (["--accumulate", "2"], "a timeline is of one pass"),
+        (["--loader-only"], "of one process that trains"),
+        (["--backend", "ddp"], "of one process that trains"),
+        (["--stepz", "30"], "unknown option '--stepz'"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["--out", str(tmp_path / "t.json"), *TINY, *words]) == 2
+    line = capfd.readouterr().err
+    assert line.startswith("error: ")
+    assert said in line
+    assert line.count("\n") == 1
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_what_is_no_timeline_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    made(path, *SOURCE)
+    good = json.loads(path.read_text())
+    later = [{**gradient, "ready_seconds": 1.0} for gradient in good["gradients"]]
+    for change, said in (
+        ({"schema": 2}, "schema"),
+        ({"gradients": []}, "gradients"),
+        ({"gradients": good["gradients"][::-1]}, "order in which they become ready"),
+        ({"gradients": [good["gradients"][0]] * 2}, "stands there twice"),
+        ({"gradients": later}, "after the end of the backward pass"),
+        ({"more": 1}, "more"),
+    ):
+        path.write_text(json.dumps({**good, **change}))
+        with pytest.raises(UsageError, match="is no timeline") as error:
+            read(path)
+        assert said in str(error.value)
+    with pytest.raises(UsageError, match="No such file"):
+        read(tmp_path / "none.json")
+
+
+def test_a_run_follows_a_timeline_of_its_own_model() -> None:
+    with pytest.raises(UsageError, match="is of image_size=32; use --image-size 32"):
+        read_for(RunConfig(batch_per_rank=1, emulate=SHIPPED[0], image_size=224))

@@ -1,0 +1,97 @@
+"""Emulated runs are marked wherever they stand, and never meet others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from plots.__main__ import main
+from plots.analyse.runs import load
+from plots.analyse.study import analyse
+from plots.report import figures
+from tests.plots import logs
+
+A, B = "a" * 64, "b" * 64
+CHECKS = dict.fromkeys(("samples_per_step", "parameters_equal", "gradients_averaged"), True)
+
+
+def emulated(folder: Path, digest: str = A, file: str = "k80.json") -> Path:
+    """A study as its runs would have written it, at two ranks with cores that are nearly full."""
+    logs.study(folder, emulate=f"/timelines/{file}")
+    for path in (folder / "runs").iterdir():
+        said = json.dumps({"emulated": True, "timeline_sha256": digest})
+        logs.edit(path, '"workload": {}', f'"workload": {said}')
+        two = "-2.jsonl" in path.name
+        busy = "[0.3, 0.93]" if two else "[0.25]"
+        logs.edit(path, '"steps": 5, "seconds"', f'"busy_share": {busy}, "steps": 5, "seconds"')
+        ends = path.read_text().split('"checks": ')[1].split("}")[0] + "}"
+        logs.edit(path, ends, json.dumps(CHECKS))
+    logs.study_toml(folder)
+    return folder
+
+
+def titles(folder: Path) -> dict[str, str]:
+    """The largest text of every figure, which is its title."""
+    drawn = figures.draw(analyse(load(folder)))
+    return {name: figure.texts[0].get_text() for name, figure in drawn.items()}
+
+
+def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = emulated(tmp_path / "e")
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("Emulated: Horovod against DDP: ")
+    page = (folder / "report.md").read_text()
+    answer = page.split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
+    assert answer[0].startswith(
+        "- **Emulated:** in all runs compute slept as recorded in k80.json aaaaaaaaaaaa, in"
+    )
+    assert answer[1].startswith(
+        "- Cores busy, of the busiest host and cell: 25.0 % at 1 rank, 93.0 % at 2 ranks: from "
+        "2 ranks on the emulation measures this machine"
+    )
+    assert all("Emulated: " in line for line in answer[2:]), answer
+    for heading in ("Throughput", "Scaling", "Step times", "Horovod against DDP"):
+        assert f"\n## {heading} (emulated)\n" in page
+    assert "| cores busy |" in page
+    training = page.split("Training: ")[1].splitlines()[0]
+    assert training == "resnet50, no data, 32 px, float32, emulate=k80.json aaaaaaaaaaaa."
+    assert all(title.startswith("Emulated: ") for title in titles(folder).values())
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {round(row["busy_share"], 9) for row in summary["throughput"]} == {0.25, 0.93}
+
+
+def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path) -> None:
+    folder = logs.study(tmp_path / "both")
+    for path in (emulated(tmp_path / "e") / "runs").iterdir():
+        shutil.copy(path, folder / "runs" / f"e-{path.name}")
+    a = analyse(load(folder))
+    variants = {c.variant for c in a.comparisons}
+    assert variants == {("emulate=None",), ("emulate=k80.json aaaaaaaaaaaa",)}
+    assert len(a.comparisons) == 6, "three pairs of each kind, and none across"
+    assert not a.gains, "compute that slept gains nothing over compute"
+    drawn = titles(folder)
+    assert len(drawn) == 10
+    for name, title in drawn.items():
+        assert title.startswith("Emulated: ") == ("k80" in name), (name, title)
+    for row in a.efficiency:
+        assert row.baseline.variant == row.point.variant
+
+
+def test_other_contents_of_a_timeline_are_other_work(tmp_path: Path) -> None:
+    """The path is the same, so that only the digest tells them apart."""
+    folder = emulated(tmp_path / "one")
+    for path in (emulated(tmp_path / "two", B) / "runs").glob("*horovod*"):
+        (folder / "runs" / path.name).write_bytes(path.read_bytes())
+    assert not analyse(load(folder)).comparisons
+
+
+def test_a_log_that_names_no_timeline_is_not_used(tmp_path: Path) -> None:
+    folder = emulated(tmp_path / "e")
+    path = folder / "runs/0-weak-single-1.jsonl"
+    logs.edit(path, '"timeline_sha256"', '"of_old"')
+    (wrong,) = load(folder).unusable
+    assert wrong.log == path.name
+    assert wrong.reason == "the digest of the timeline that was followed is missing"
