@@ -44,10 +44,11 @@ def _share(ranks: Sequence[dict[str, int]]) -> float:
 def note(runs: pd.DataFrame) -> list[str]:
     """One sentence on the runs whose machine was not quiet; none where all were, or none tells."""
     told = runs[runs["others_share"].notna()]
-    noisy = told[told["others_share"].astype(float) > NOISY]
+    shares = told["others_share"].astype(float)
+    noisy = told.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
     if noisy.empty:
         return []
-    most = noisy.loc[noisy["others_share"].astype(float).idxmax()]
+    most = noisy.iloc[-1]
     return [
         f"The machine was not quiet in {len(noisy)} of {len(told)} runs: others took more than "
         f"{100 * NOISY:g} % of a node's processor time, at most {100 * most['others_share']:.0f} % "

@@ -86,7 +86,7 @@ def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibr
     return replace(
         begun,
         host="".join(run.hosts),
-        gpu=next((r.get("local_rank") for r in run.host["ranks"] if "gpu" in r), None),
+        gpu=next((r.get("local_rank") for r in run.host.get("ranks", ()) if "gpu" in r), None),
         step_seconds=run.seconds_per_step,
         samples_per_step=run.config.samples_per_step,
         facts=facts(run.config, run.host, run.end, run.workload),

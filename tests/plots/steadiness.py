@@ -31,7 +31,8 @@ def _warming(bias: float) -> Course:
 
     def course(n: int) -> Logs:
         shape = 0.5 ** (np.arange(n) / HALF_LIFE)
-        return np.log1p(bias * shape / shape.mean())
+        left: Logs = np.log1p(bias * shape / shape.mean())
+        return left
 
     return course
 
