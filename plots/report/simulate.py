@@ -12,8 +12,9 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.stats import MIN_BLOCKS
+from plots.analyse.noise import measured
 from plots.analyse.runs import load
-from plots.analyse.simulation import measured, simulate
+from plots.analyse.simulation import simulate
 from plots.analyse.study import analyse
 from plots.report import figures
 from plots.report.figures.simulation import draw

@@ -9,7 +9,8 @@ import pytest
 from bench.study import stats
 from plots.__main__ import main
 from plots.analyse import simulation
-from plots.analyse.simulation import Measured, outcomes, simulate
+from plots.analyse.noise import Measured
+from plots.analyse.simulation import outcomes, simulate
 
 ROOT = Path(__file__).parents[2]
 MEASURED = Measured(
