@@ -57,7 +57,15 @@ def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
 
 def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
     """Run what is missing of a study, and read its report; earlier attempts are kept beside it."""
-    words = ["slurm", "run", str(path.resolve()), "--results", str(results), *blocks]
+    words = [
+        "slurm",
+        "run",
+        str(path.resolve()),
+        "--results",
+        str(results),
+        "--no-verdict",
+        *blocks,
+    ]
     folder = results / path.stem
     if not any(_does(words) for _ in range(ATTEMPTS)) or not _does(
         ["plots", "report", str(folder)]
