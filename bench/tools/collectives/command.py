@@ -193,14 +193,14 @@ def _print(
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=100, highlight=False)
+    console = Console(width=100, color_system=None)  # a launcher gives ranks a terminal
     table = Table(title=f"{cell}, {ranks} ranks, float32")
     for column in ("collective", "bytes", "median", "range", "algorithm", "bus"):
         table.add_column(column, justify="left" if column == "collective" else "right")
     for kind, rows in timed.items():
         for row in rows:
             ends = f"{quantity(min(row.seconds) * 1e3)} to {quantity(max(row.seconds) * 1e3)} ms"
-            rates = [f"{quantity(b / 1e9)} GB/s" for b in (row.bytes_per_s, row.bus_bytes_per_s)]
+            rates = [f"{quantity(b / 1e6)} MB/s" for b in (row.bytes_per_s, row.bus_bytes_per_s)]
             table.add_row(
                 kind, in_bytes(row.bytes), f"{quantity(row.median_s * 1e3)} ms", ends, *rates
             )
@@ -219,8 +219,8 @@ def _print(
 
 
 def in_words(line: Line) -> str:
-    """'1 KiB to 64 KiB: 12.0 us + bytes / 1.20 GB/s (within 5 %)'."""
+    """'1 KiB to 64 KiB: 12.0 us + bytes / 1,200 MB/s (within 5 %)'."""
     rate = line.bytes_per_s
-    grows = f" + bytes / ({quantity(rate / 1e9)} GB/s)" if rate else ", whatever the size"
+    grows = f" + bytes / ({quantity(rate / 1e6)} MB/s)" if rate else ", whatever the size"
     sizes = f"{in_bytes(line.first_bytes)} to {in_bytes(line.last_bytes)}"
     return f"{sizes}: {quantity(line.latency_s * 1e6)} us{grows} (within {100 * line.worst:.0f} %)"
