@@ -127,7 +127,7 @@ def _row(run: Run) -> Row:
 
 
 def _began_s(run: Run) -> float:
-    with suppress(LookupError, ValueError):  # older logs lack it
+    with suppress(LookupError, ValueError, OverflowError):  # older logs lack it
         return datetime.fromisoformat(run.host["started"]).timestamp()
     return math.nan
 
