@@ -165,7 +165,7 @@ def _last_over_first(run: Run) -> float:
 
 
 def _began_s(run: Run) -> float:
-    with suppress(LookupError, ValueError):  # older logs lack it
+    with suppress(LookupError, ValueError, OverflowError):  # older logs lack it
         return datetime.fromisoformat(run.host["started"]).timestamp()
     return math.nan
 
