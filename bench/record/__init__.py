@@ -7,7 +7,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      a log: start (its host is the launch alone), error, end
   4  end and exit have sha256, so that a later change shows; end has the check loss_bounded; no
      line is empty; every line is strict JSON: a number that is not finite is the string "nan",
-     "inf" or "-inf"
+     "inf" or "-inf". Added since, while all else stayed as it was: the event breakdown, with
+     observe=breakdown, and with exchange=off the check parameters_differ for parameters_equal
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
