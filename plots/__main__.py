@@ -93,6 +93,7 @@ def simulate(
         typer.echo(line)
 
 
+@app.command()
 def collectives(
     logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="one log of each cell")],
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path(),

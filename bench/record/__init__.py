@@ -9,12 +9,12 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      line is empty; every line is strict JSON: a number that is not finite is the string "nan",
      "inf" or "-inf"
   5  host has malloc: how the C library holds freed memory; over Gloo, versions names its build;
-     ranks and end have the node's busy and idle clock ticks, the rank's own, and its cores' clock
-  5  end has the check parity and what it found: the gradients that a step exchanged against the
-     mean of those that each rank has alone (bench/instrument/parity.py)
-
-  5  config has emulate, and workload then emulated, timeline_sha256 and what else was not computed;
-     such a run has the check gradients_averaged and no loss; window has busy_share
+     ranks and end have the node's busy and idle clock ticks, the rank's own, and its cores' clock;
+     window has busy_share; with observe=breakdown there is an event breakdown. end has the check
+     parity and what it found: the gradients that a step exchanged against the mean of those that
+     each rank has alone (bench/instrument/parity.py); with exchange=off parameters_differ takes the
+     place of parameters_equal. With emulate, workload has emulated, timeline_sha256 and what else
+     was not computed, and the check is gradients_averaged; there is no loss
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

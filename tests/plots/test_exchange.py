@@ -153,4 +153,4 @@ def test_the_stack_is_as_long_as_the_step(analysis: Analysis, found: Exchange) -
     hatches = {(str(p.get_facecolor()), p.get_hatch()) for p in ax.patches}
     assert len(hatches) == len({hatch for _, hatch in hatches}) == 6, "told apart without colours"
     (beside,) = ax.texts
-    assert beside.get_text().startswith("exposed 12.0 [12.0, 12.0]\ninflation 11.0")
+    assert beside.get_text().startswith("exposed 12.0 [12.0, 12.0] ms\ninflation 11.0")

@@ -12,7 +12,7 @@ from plots.analyse.exchange import SHOWN, Breakdown, Cost, Overlap
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis, workload
 from plots.report.axes import Frame, in_order, look, reach
-from plots.report.figures.style import caption, legend, mark, name_rows
+from plots.report.figures.style import caption, mark, name_rows
 from plots.report.format import ms, ratio, short
 
 # Okabe & Ito (2008), each with a hatch of its own: a stack has no markers
@@ -57,8 +57,7 @@ def breakdown(a: Analysis, rows: list[Breakdown], costs: list[Cost]) -> Figure:
         for cost in (c for c in costs if c.point == row.point):
             _beside(ax, i, _numbers(cost))
     _finish(ax, [r.point for r in rows], frame, "time of a step (ms), mean over ranks")
-    legend(ax)
-    ax.get_legend().set_bbox_to_anchor((1.32, 0.5))  # type: ignore[union-attr]
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize=8)
     first = rows[0].point
     title = f"Where a step's time goes: {ranks(first.world_size)}, cell by cell"
     notes = [
@@ -117,7 +116,7 @@ def _numbers(cost: Cost) -> str:
         "inflation": cost.inflation_seconds,
         "T(on) - T(off)": cost.difference_seconds,
     }
-    return "\n".join(f"{name} {short(e, ms)}" for name, e in named.items() if e is not None)
+    return "\n".join(f"{name} {short(e, ms)} ms" for name, e in named.items() if e is not None)
 
 
 def _finish(ax: Axes, points: list[Point], frame: Frame, label: str) -> None:
