@@ -66,7 +66,8 @@ def test_many_comparisons_are_a_sentence(
     assert len(lines) == 5
     assert lines[0] == "Horovod against DDP: too few blocks at all 28 points; margin 2 %."
     assert lines[1].startswith("64 ranks, ")
-    assert lines[3] == "Missing: 1 unusable log; 56 usable runs in 1 block."
+    attempts = "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 1 (1 failed)."
+    assert lines[3] == f"Missing: 1 unusable log; 56 usable runs in 1 block. {attempts}"
     text = (tmp_path / "report.md").read_text()
     head = text.split("## Answer\n\n")[1].splitlines()
     assert head[0] == f"- **{lines[0]}**"
