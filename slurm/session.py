@@ -133,11 +133,8 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     if written.up_to_nodes and not nodes and kept is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
         study = study.model_copy(update={"world_sizes": kept.world_sizes, "batch": kept.batch})
-    text, unseeded = (
-        text_of(study, written, read_text(source)),
-        "seed" not in study.model_fields_set,
-    )
-    if unseeded:
+    text = text_of(study, written, read_text(source))
+    if unseeded := "seed" not in study.model_fields_set:
         seed, origin = _seed(kept, locked)
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"

@@ -23,7 +23,7 @@ TAKEN = "another job of this study is running, or being submitted; wait for it o
 
 
 class Submitters:
-    """The small study on the test cluster: five blocks at one and two nodes, ten jobs, and an
+    """The small study on the test cluster: four blocks at one and two nodes, eight jobs, and an
     sbatch that takes its time.
     """
 
@@ -33,7 +33,7 @@ class Submitters:
             folder,
             world_sizes="nodes = [1, 2]",
             cells='cells = ["single", "ddp", "horovod"]',
-            blocks="blocks = 5",
+            blocks="blocks = 4",
         )
         sbatch = install(folder) / "sbatch"
         head, rest = sbatch.read_text().split("\n", 1)
@@ -69,7 +69,7 @@ class Submitters:
         return Counter(f"small-{json.loads(line)['job']}" for line in lines)
 
 
-NAMES = [f"n00{nodes}-b0{block}" for nodes in (1, 2) for block in range(5)]
+NAMES = [f"n00{nodes}-b0{block}" for nodes in (1, 2) for block in range(4)]
 ALL = {f"small-{name}": 1 for name in (*NAMES, "report")}
 
 
