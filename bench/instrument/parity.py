@@ -23,8 +23,8 @@ Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of 
 
 STEP = 2  # of a run: the last of the shortest warm-up; DDP has rebuilt its buckets by then
 SAMPLED = 1024  # elements compared of each tensor of a run
-# What rounding explains of max|difference| / max|gradient|: bfloat16 has 8 bits, two roundings to
-# the 11 bits of float16 are half of the last one
+# What rounding explains of max|difference| / max|gradient|. bfloat16 has 8 bits. Two roundings to
+# the 11 bits of float16 are half of the last one; on the wire every rank adds one of its own.
 _ROUNDING = {"float64": 1e-12, "bf16": 2.0**-7, "fp16": 2.0**-10}
 _ROUNDING_FLOAT32 = 1e-5
 _SMALLEST = {"fp16": 2.0**-14}  # below it float16 has fewer bits
@@ -87,8 +87,9 @@ def _relative(found: torch.Tensor | None, wanted: torch.Tensor | None, floor: fl
 
 def rounding(config: RunConfig) -> float:
     """Largest relative difference that another order of summation explains."""
-    kind = config.precision if config.compression == "none" else config.compression
-    return _ROUNDING.get(kind, _ROUNDING_FLOAT32)
+    if config.compression != "none":
+        return _ROUNDING[config.compression] * max(2, config.world_size) / 2
+    return _ROUNDING.get(config.precision, _ROUNDING_FLOAT32)
 
 
 def tolerance(config: RunConfig) -> float:

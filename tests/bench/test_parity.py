@@ -148,7 +148,7 @@ def test_known_differences() -> None:
         ({}, 0.0, 1e-5),
         ({"precision": "float64"}, 0.0, 1e-12),
         ({"precision": "bf16"}, 0.0, 2**-7),
-        ({"compression": "fp16"}, 2**-10, 2**-10),
+        ({"compression": "fp16"}, 2**-10, 1.5 * 2**-10),
     ],
 )
 def test_two_ranks_agree_bit_for_bit(
@@ -157,7 +157,7 @@ def test_two_ranks_agree_bit_for_bit(
     base: dict[str, Any] = {"backend": "ddp", "batch_per_rank": 4, **fields}
     assert tolerance(RunConfig(world_size=2, **base)) == at_two
     assert tolerance(RunConfig(world_size=3, **base)) == at_three
-    assert rounding(RunConfig(world_size=2, **base)) == at_three
+    assert rounding(RunConfig(world_size=2, **base)) == (at_two or at_three)
 
 
 def test_micro_batches_add_up_as_in_a_step() -> None:
