@@ -47,7 +47,7 @@ observe = "breakdown"
 exchange = "off"
 observe = "breakdown"
 """
-APART = {"parameters_differ": True, "loss_finite": True, "loss_bounded": True}
+APART = dict.fromkeys(("parameters_differ", "loss_finite", "loss_bounded", "parity"), True)
 PARTED = {"checks": APART | {"samples_per_step": True}}
 
 
