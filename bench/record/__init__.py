@@ -14,7 +14,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      parity and what it found: the gradients that a step exchanged against the mean of those that
      each rank has alone (bench/instrument/parity.py); with exchange=off parameters_differ takes the
      place of parameters_equal. With emulate, workload has emulated, timeline_sha256 and what else
-     was not computed, and the check is gradients_averaged; there is no loss
+     was not computed, and the check is gradients_averaged; there is no loss. config has
+     study_sha256, and exit the session of a machine without a scheduler
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

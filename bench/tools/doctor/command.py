@@ -87,21 +87,31 @@ def main(argv: list[str]) -> int:
     if launch is None:
         answer.add(half_set)
         return answer.finish(None)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        if launch.rank:
-            _follow(options, launch)
-            return 0  # another status would end rank 0 before it has spoken
-        seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
-        answer.say(f"this takes about {seconds} s, more where the machine is busy")
-        answer.add([ranks.world(launch, options.world_size)])
-        (_alone if launch.source == "none" else _lead)(options, launch, answer)
-    except KeyboardInterrupt:
-        if launch.rank:
-            return 1
-        text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
-        answer.add([failure("doctor", text, _ENDED)])
+    _answer_if_ended(launch, answer)
+    if launch.rank:
+        _follow(options, launch)
+        return 0  # another status would end rank 0 before it has spoken
+    seconds = _LOOK_S + _TRY_S * len(exchange.cells(launch, options.cells, 0))
+    answer.say(f"this takes about {seconds} s, more where the machine is busy")
+    answer.add([ranks.world(launch, options.world_size)])
+    (_alone if launch.source == "none" else _lead)(options, launch, answer)
     return answer.finish(launch)
+
+
+def _answer_if_ended(launch: Launch, answer: _Answer) -> None:
+    """Speak in the signal's handler: a launcher soon kills what has not ended, tries and all."""
+
+    def ended(*_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if launch.rank == 0:
+            text = f"was ended by its launcher, or by somebody else, while {answer.doing}"
+            answer.add([failure("doctor", text, _ENDED)])
+            answer.finish(launch)
+        raise SystemExit(1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ended)
 
 
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
