@@ -107,7 +107,7 @@ class _Model(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
-        if self.calls == AT:
+        if self.calls == AT + 1:  # one was for the check of parity
             happen(
                 *(FAULTS.keys() - {"hung data set", "hung loader", "killed loader", "hung factory"})
             )

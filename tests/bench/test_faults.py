@@ -28,7 +28,7 @@ from tests.bench.ranks import ROOT, environment, horovodrun, mpirun, torchrun
 pytestmark = pytest.mark.ranks
 
 STALL_S = 15.0  # the first step imports much, which a busy machine takes its time for
-LOADER_STALL_S = 30.0  # loading processes import torch first, all of them at once
+LOADER_STALL_S = 60.0  # loading processes import torch first, all of them at once
 SPARE_S = 30.0  # a busy machine lets a rank's last words, and its launcher, take their time
 CELLS = ("ddp/mpi", "ddp/gloo", "horovod/mpi", "horovod/gloo")
 TINY = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
