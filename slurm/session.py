@@ -98,7 +98,11 @@ class Work:
 
     @property
     def todo(self) -> list[Run]:
-        return not_comparable(self.statuses, self.study.pairs)
+        """What is not ok; without a scheduler, with what it is compared with."""
+        if self.site.scheduler == "none":
+            return not_comparable(self.statuses, self.study.pairs)
+        # a job that Slurm starts again goes on where it was: its runs are ok, if not all compared
+        return [status.run for status in self.statuses if status.state != "ok"]
 
     @property
     def estimate(self) -> str:
@@ -107,7 +111,7 @@ class Work:
     @property
     def jobs(self) -> list[Job]:
         """The jobs of what is left to do, at a site with a scheduler."""
-        return jobs(self.todo, self.site)
+        return jobs(not_comparable(self.statuses, self.study.pairs), self.site)
 
     def script(self) -> str:
         """The job script of what is left to do, at a site without a scheduler."""
