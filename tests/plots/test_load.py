@@ -119,17 +119,6 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
     kept = json.loads((folder / "summary.json").read_text())
     a = analyse(loaded, calibrations.read(folder, comparability.facts))
     fresh = json.loads(json.dumps(summary(a, kept["figures"])))
-    for row in kept["comparisons"]:  # its words have become more, the verdict is the same
-        del row["verdict_text"]
-    for old, new in zip(kept["runs"], fresh["runs"], strict=True):
-        for name, least in (("step_seconds_p95", 20), ("step_seconds_p99", 100)):
-            if new["steps"] < least:  # of so few steps there is none any more
-                assert old.pop(name) is not None
-                assert new[name] is None
-    for row in kept["step_times"]:
-        for name, least in (("p95_seconds", 20), ("p99_seconds", 100)):
-            if row["steps_per_run"] < least:
-                del row[name]
     assert check._contradiction(kept, fresh) is None
 
 
