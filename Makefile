@@ -35,7 +35,7 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
-study: setup ## run the local study and report on it in results/mine/local (10 to 15 min on 2 cores)
+study: setup ## run the local study and report on it in results/mine/local (about 15 min on 2 cores)
 	@$(call run_study,local)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import torch.distributed as dist
 
 from bench.config import RunConfig, UsageError, make_config
+from bench.launch.agreement import shared_fields
 from bench.launch.rendezvous import _compare, open_store
 from bench.launch.world import Launch
 from tests.bench.ranks import ROOT, bench, environment, run
@@ -127,6 +129,26 @@ def met(folder: Path, source: str, key: str, timeout_s: float) -> list[str]:
 def test_ranks_with_other_options_are_told_what_differs(tmp_path: Path) -> None:
     line = "ranks differ in seed: 0 on rank 0, 1 on rank 1; start every rank with the same options"
     assert met(tmp_path, "srun", "7.0", 20) == [line, line]
+
+
+def test_rank_0_stays_until_the_others_have_heard_how_they_differ() -> None:
+    """It takes the store with it when it leaves."""
+    store, said = dist.HashStore(), list[str]()
+
+    def rank(number: int) -> None:
+        if number == 0:
+            _compare(store, gloo(seed=0), Launch("srun", 0, 2, 0, 2, "7.0"))
+            said.append("rank 0 leaves")
+            return
+        own = dist.PrefixStore("config/0/1", store)
+        own.set("1", json.dumps(shared_fields(gloo(seed=1))))
+        assert "ranks differ in seed" in own.get("problem").decode()
+        time.sleep(0.5)  # a rank that is slow to hear
+        said.append("rank 1 has heard")
+        own.add("heard", 1)
+
+    two_ranks(rank)
+    assert said == ["rank 1 has heard", "rank 0 leaves"]
 
 
 def test_where_the_launcher_names_no_launch_they_do_not_meet_and_are_told_to_look(
