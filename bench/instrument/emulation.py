@@ -16,7 +16,7 @@ from bench.instrument.timeline import Timeline, read_for
 # what the log says of the work; the results of compute that slept say nothing
 _FACTS: Mapping[str, bool | str | int | float] = {
     "emulated": True,
-    "loss": "not checked: nothing is computed, so it is that of a guess in every step",
+    "loss": "not checked: nothing is computed, and one class costs no time, so it is 0",
     "input": "blank images of one pixel, which cost nothing",
     "scale": "compute takes time in proportion to the images of a rank",
 }
@@ -58,7 +58,6 @@ class Emulation(Observer):
         self._forward_seconds = scale * timeline.forward_seconds
         self._ready = [scale * gradient.ready_seconds for gradient in timeline.gradients]
         self._end_seconds = scale * timeline.backward_seconds
-        self._classes = timeline.classes
         self._last = torch.zeros((), requires_grad=True)  # a leaf: the end of the backward pass
         self._weight = weight(rank, config.world_size)
         # without exchange every rank keeps its own
@@ -83,13 +82,15 @@ class Emulation(Observer):
         self._step = step
 
     def _forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores that lead back to every parameter, in the recorded order."""
+        """Scores that lead back to every parameter, in the recorded order: of one class, as the
+        recorded time holds that of the loss.
+        """
         began = time.perf_counter()
         chain = _link(torch.zeros(()), self._last, self._finish)
         for index in reversed(range(len(self._parameters))):
             chain = _link(chain, self._parameters[index], partial(self._give, index))
         _sleep_until(began + self._forward_seconds)
-        return chain.expand(len(images), self._classes)
+        return chain.expand(len(images), 1)
 
     def _give(self, index: int) -> torch.Tensor:
         """One gradient at its time: called by autograd, in the order of the timeline."""
