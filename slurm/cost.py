@@ -109,7 +109,8 @@ def _hours(value: float) -> str:
 
 def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
     """'8 blocks = 31 node-h, ±0.6 to 1.2 %', and how many blocks the margin needs."""
-    from bench.study.stats import MIN_BLOCKS, blocks_for_half_width, half_width, half_width_range
+    from bench.study.power import blocks_for_half_width, half_width, half_width_range
+    from bench.study.stats import MIN_BLOCKS
 
     half, ends = half_width(noise.sd, blocks), half_width_range(noise.sd, blocks)
     expect = "no interval from one block"

@@ -32,7 +32,7 @@ def hopeless(work: Work, assumed: float | None) -> str:
 
 def _hopeless(work: Work, sd: float, source: str) -> str:
     from bench.study.looks import nominal_level
-    from bench.study.stats import POWER, blocks_for_verdict, power_of_verdict
+    from bench.study.power import POWER, blocks_for_verdict, power_of_verdict
 
     looks, margin = work.study.planned_looks, work.study.margin
     blocks, level = max((*looks, work.blocks)), nominal_level(looks)

@@ -1,41 +1,59 @@
-"""How busy this rank's cores are, by the kernel's count, whoever keeps them so."""
+"""What a node's cores do, whoever keeps them busy: the kernel's clock ticks, and their clocks."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_IDLE = (3, 4)  # idle, and idle while a disk is waited for
 _COUNTED = 8  # what follows, of guests, is in the others as well
 
 
 class Ticks(NamedTuple):
-    """Clock ticks of some cores since the machine started."""
+    """Clock ticks since the machine started."""
 
-    busy: int
-    all: int
+    worked: int  # by any process
+    interrupted: int  # for nobody in particular
+    stolen: int  # by a hypervisor, for its other guests
+    idle: int
+
+    @property
+    def busy(self) -> int:
+        return self.worked + self.interrupted + self.stolen
+
+    @property
+    def all(self) -> int:
+        return self.busy + self.idle
 
 
 def ticks() -> Ticks | None:
     """Of the cores that this process may use; None where the kernel does not tell."""
+    return _read({f"cpu{core}" for core in os.sched_getaffinity(0)})
+
+
+def of_the_node() -> Ticks | None:
+    """Of all cores together."""
+    return _read({"cpu"})
+
+
+def _read(names: Collection[str]) -> Ticks | None:
     try:
-        text = Path("/proc/stat").read_text()
-    except OSError:
+        return parse(Path("/proc/stat").read_text(), names)
+    except (OSError, ValueError):
         return None
-    return parse(text, os.sched_getaffinity(0))
 
 
-def parse(text: str, cores: Collection[int]) -> Ticks | None:
-    """The same from the text of /proc/stat."""
-    names = {f"cpu{core}" for core in cores}
+def parse(text: str, names: Collection[str]) -> Ticks | None:
+    """The sum over these lines of /proc/stat, 'cpu' of the node and 'cpu3' of a core."""
     rows = [line.split() for line in text.splitlines() if line.split(" ", 1)[0] in names]
-    counts = [[int(n) for n in row[1 : 1 + _COUNTED]] for row in rows]
-    if len(counts) != len(names):
+    if len(rows) != len(names):
         return None
-    total, idle = sum(map(sum, counts)), sum(row[i] for row in counts for i in _IDLE)
-    return Ticks(busy=total - idle, all=total)
+    counts = ([int(n) for n in row[1 : 1 + _COUNTED]] for row in rows)
+    user, nice, system, idle, wait, interrupt, soft, steal = map(sum, zip(*counts, strict=True))
+    return Ticks(user + nice + system, interrupt + soft, steal, idle + wait)
 
 
 def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
@@ -43,3 +61,39 @@ def busy_share(before: Ticks | None, after: Ticks | None) -> float | None:
     if before is None or after is None or after.all <= before.all:
         return None
     return min(1.0, max(0.0, (after.busy - before.busy) / (after.all - before.all)))
+
+
+def own_ticks(process: int) -> int:
+    """Clock ticks that a process, its children and theirs have spent so far."""
+    spent, family = 0, [str(process)]
+    for pid in family:
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent += sum(map(int, fields[11:15]))  # user and system, and of children that ended
+            for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+                family += tasks.read_text().split()
+    return spent
+
+
+def mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
+    """Mean clock of these cores now; None where the kernel does not tell."""
+    with suppress(OSError, ValueError):
+        each = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+        told = [int((root / each.format(core)).read_text()) / 1000 for core in cores]
+        return sum(told) / len(told)
+    with suppress(OSError):
+        text = (root / "proc/cpuinfo").read_text()
+        numbers = re.findall(r"^processor\s*: (\d+)$", text, re.MULTILINE)
+        clocks = re.findall(r"^cpu MHz\s*: ([0-9.]+)$", text, re.MULTILINE)
+        pairs = zip(numbers, clocks, strict=False)
+        if told := [float(clock) for number, clock in pairs if int(number) in cores]:
+            return sum(told) / len(told)
+    return None
+
+
+def governor(core: int, root: Path = Path("/")) -> str | None:
+    """Who sets a core's clock, such as 'performance'; None where the kernel does not tell."""
+    path = root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"
+    with suppress(OSError):
+        return path.read_text().strip()
+    return None

@@ -10,7 +10,7 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import CATALOGUE
+from bench.launch import cores
 from bench.launch.memory import kept
 from bench.launch.world import Launch
 
@@ -76,7 +77,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
         "threads": threads,
         "versions": {"python": platform.python_version(), **installed()},
         "cpu": cpu_model(),
-        "cpu_governor": cpu_governor(min(os.sched_getaffinity(0))),
+        "cpu_governor": cores.governor(min(os.sched_getaffinity(0))),
         "cpus_on_node": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
@@ -173,62 +174,15 @@ def disturbance() -> dict[str, Any]:
     Clock ticks over all cores: stolen by a hypervisor, spent by any process, idle; and spent by
     this one and its children.
     """
-    ticks = _ticks("/proc/stat")
-    steal, busy, idle = (None, None, None) if ticks is None else ticks
+    ticks = cores.of_the_node()
     return {
         "load_1min": os.getloadavg()[0],
-        "steal_jiffies": steal,
-        "busy_jiffies": busy,
-        "idle_jiffies": idle,
-        "own_jiffies": own_ticks(os.getpid()),
-        "cpu_mhz": cpu_mhz(os.sched_getaffinity(0)),
+        "steal_jiffies": ticks and ticks.stolen,
+        "busy_jiffies": ticks and ticks.worked,
+        "idle_jiffies": ticks and ticks.idle,
+        "own_jiffies": cores.own_ticks(os.getpid()),
+        "cpu_mhz": cores.mhz(os.sched_getaffinity(0)),
     }
-
-
-def _ticks(path: str) -> tuple[int, int, int] | None:
-    """Stolen, busy and idle of a /proc/stat; interrupts, whoever's they are, count for nobody."""
-    try:
-        line = Path(path).read_text().split("\n", 1)[0]
-        user, nice, system, idle, wait, _, _, steal = map(int, line.split()[1:9])
-    except (OSError, ValueError):
-        return None
-    return steal, user + nice + system, idle + wait
-
-
-def own_ticks(process: int) -> int:
-    """Clock ticks that a process, its children and theirs have spent so far."""
-    spent, family = 0, [str(process)]
-    for pid in family:
-        with suppress(OSError):  # it has just ended
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            spent += sum(map(int, fields[11:15]))  # user and system, and of children that ended
-            for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
-                family += tasks.read_text().split()
-    return spent
-
-
-def cpu_mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
-    """Mean clock of these cores now; None where the kernel does not tell."""
-    with suppress(OSError, ValueError):
-        each = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-        told = [int((root / each.format(core)).read_text()) / 1000 for core in cores]
-        return sum(told) / len(told)
-    with suppress(OSError):
-        text = (root / "proc/cpuinfo").read_text()
-        numbers = re.findall(r"^processor\s*: (\d+)$", text, re.MULTILINE)
-        clocks = re.findall(r"^cpu MHz\s*: ([0-9.]+)$", text, re.MULTILINE)
-        pairs = zip(numbers, clocks, strict=False)
-        if told := [float(clock) for number, clock in pairs if int(number) in cores]:
-            return sum(told) / len(told)
-    return None
-
-
-def cpu_governor(core: int, root: Path = Path("/")) -> str | None:
-    """Who sets a core's clock, such as 'performance'; None where the kernel does not tell."""
-    path = root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor"
-    with suppress(OSError):
-        return path.read_text().strip()
-    return None
 
 
 def peak_memory_bytes() -> int:

@@ -16,6 +16,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      place of parameters_equal. With emulate, workload has emulated, timeline_sha256 and what else
      was not computed, and the check is gradients_averaged; there is no loss. config has
      study_sha256, and exit the session of a machine without a scheduler
+  6  with observe=framework there is an event exchanges, and end has evidence
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -23,7 +24,9 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
   steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
   breakdown  phase, index, and of every step, shaped as in `steps`: begin, on the CPU on a clock
           that all ranks of a host share, else on one of the rank's own; input, forward, backward,
-          exposed, optimiser: its parts, which follow one another (only with observe=breakdown)
+          exposed, optimiser: its parts, which follow one another (only of observed runs)
+  exchanges  ranks: of each rank the exchanges that its framework noted, begin_s on the clock of
+          `begin` (only with observe=framework; end then has evidence: what it says of a step)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
           what each rank waited for data; busy_share: of that time, its cores (null: not known)
   error   rank, type (of the exception), message: appended by the rank that failed
@@ -41,10 +44,8 @@ of that line. What became of a run is no event: bench/record/outcome.py judges i
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,71 +60,17 @@ from bench.record import proof
 from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, doubled_key, parse
 from bench.record.outcome import OK, STATES, Verdict, judge, last
 from bench.record.proof import CHECKS
-from bench.record.sealed import Line, append, changed, lines_of
+from bench.record.sealed import Line, changed, lines_of
+from bench.record.writer import RunLog, append_event
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 5
-READABLE = (1, 2, 3, 4, 5)
+SCHEMA = 6
+READABLE = (1, 2, 3, 4, 5, 6)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-
-
-class RunLog:
-    """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._lock = threading.RLock()
-        self._ended = False
-        self._path = path
-        self._fd = None if path is None else _create(path)
-
-    def write(self, event: str, **fields: Any) -> None:
-        """Add one event; raises OSError, with the path, if not all of it could be written."""
-        with self._lock:
-            if self._ended:
-                return
-            if self._fd is not None:
-                assert self._path is not None
-                append(self._fd, self._path, event, fields)
-                if event == "end":
-                    os.fsync(self._fd)
-            self._ended = event == "end"
-
-
-def append_event(path: Path, event: str, **fields: Any) -> None:
-    """Add one event to an existing log, for the launcher or a rank but 0. Raises OSError."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND)
-    try:
-        append(fd, path, event, fields)
-    finally:
-        os.close(fd)
-
-
-def _create(path: Path) -> int:
-    given = f"log_path={str(path)!r}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        raise UsageError(f"{given} {_in_the_way(path)}; choose another name") from None
-    except OSError as error:
-        cure = "choose another folder"
-        raise UsageError(f"{given} cannot be written: {error.strerror}; {cure}") from None
-
-
-def _in_the_way(path: Path) -> str:
-    if path.is_dir():
-        return "is a folder, not the name of a file"
-    if path.is_file():
-        return "exists and is never overwritten"
-    if path.exists():
-        return "is a device or a pipe, and a log is read back"
-    if path.is_symlink():
-        return f"is a link to {str(path.readlink())!r}, which is not there"
-    return "cannot be written: a file is where its folder should be"
 
 
 def allocation(job: object, restart: object) -> str:

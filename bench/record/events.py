@@ -100,6 +100,18 @@ class Breakdown(TypedDict):
     optimiser: list[list[Wait]]
 
 
+class Exchange(TypedDict):
+    name: str
+    begin_s: Number
+    seconds: Wait
+    bytes: Count
+
+
+class Exchanges(TypedDict):
+    event: Literal["exchanges"]
+    ranks: list[list[Exchange]]
+
+
 # of a step, in the order in which they follow one another from its beginning on
 PARTS = ("input", "forward", "backward", "exposed", "optimiser")
 
@@ -141,6 +153,7 @@ class End(TypedDict):
     last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
     exchange_bytes: NotRequired[list[Count]]
+    evidence: NotRequired[list[dict[Text, Wait]]]
     load_1min: NotRequired[list[Number]]  # by rank, as these
     steal_jiffies: NotRequired[list[Count | None]]
     busy_jiffies: NotRequired[list[Count | None]]
@@ -167,7 +180,8 @@ class Exit(TypedDict):
 
 
 _Event = Annotated[
-    Start | Steps | Breakdown | Window | Error | End | Exit, Field(discriminator="event")
+    Start | Steps | Breakdown | Exchanges | Window | Error | End | Exit,
+    Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
 

@@ -80,7 +80,7 @@ def _demanded(config: RunConfig) -> list[str]:
 
 def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
     """An observed run has the parts of every rank's steps, as many as the steps themselves."""
-    windows = config.windows if config.observe == "breakdown" else 0
+    windows = 0 if config.observe == "nothing" else config.windows
     timed = [event for event in found if event["phase"] == "window"]
     if [event["index"] for event in timed] != list(range(windows)):
         yield "the breakdown of some window is missing, or there twice"

@@ -1,4 +1,4 @@
-"""Intervals, verdicts and power: pure functions of numbers, each naming its source.
+"""Intervals and verdicts: pure functions of numbers, each naming its source.
 
 Everything here works on the logs of positive numbers (seconds, images/s), because what is compared
 are ratios; an "observation" is the mean of one block, never a step (Kalibera & Jones 2013: repeat
@@ -8,10 +8,8 @@ at the level that varies most).
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -20,8 +18,6 @@ from scipy import stats
 from bench.study.definition import MIN_BLOCKS as MIN_BLOCKS
 
 ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
-MAX_BLOCKS = 10_000  # more are reported as out of reach
-POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal[
@@ -82,7 +78,7 @@ class Paired:
         return Estimate(value=self.ratio, low=low, high=high, n=self.n, blocks=self.ratios)
 
 
-def _half(sd: float, n: int, level: float = 1 - ALPHA) -> float:
+def half_of_t(sd: float, n: int, level: float = 1 - ALPHA) -> float:
     """Half the width of Student's t interval of a mean of n values."""
     return float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)
 
@@ -91,7 +87,10 @@ def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float
     """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
     if len(values) < 2:
         return None
-    mean, half = float(np.mean(values)), _half(float(np.std(values, ddof=1)), len(values), level)
+    mean, half = (
+        float(np.mean(values)),
+        half_of_t(float(np.std(values, ddof=1)), len(values), level),
+    )
     return mean - half, mean + half
 
 
@@ -262,115 +261,3 @@ def percentile(values: Sequence[float] | np.ndarray, percent: int) -> float | No
     if len(values) * (100 - percent) < 100:
         return None
     return float(np.percentile(values, percent))
-
-
-def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
-    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width), if any."""
-    return _first(lambda n: _half(sd_log, n) <= math.log1p(half_width), 2)
-
-
-def half_width(sd_log: float, n: int) -> float | None:
-    """Relative half-width of the t interval of n blocks with this sd of log ratios; None of one."""
-    return math.expm1(_half(sd_log, n)) if n > 1 else None
-
-
-def half_width_range(sd_log: float, n: int, share: float = 0.8) -> tuple[float, float] | None:
-    """Relative half-widths between which that share of studies of n blocks ends; None of one.
-
-    A study's own standard deviation scatters as the root of chi square over its degrees of freedom.
-    """
-    if n < 2:
-        return None
-
-    def end(p: float) -> float:
-        found = sd_log * math.sqrt(float(stats.chi2.ppf(p, n - 1)) / (n - 1))
-        return math.expm1(_half(found, n))
-
-    return end((1 - share) / 2), end((1 + share) / 2)
-
-
-def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
-    """Power of the paired two-sided t test against a true log ratio (noncentral t; Cohen 1988)."""
-    if sd_log == 0:
-        return float(effect_log != 0)
-    critical, nc = float(stats.t.ppf(1 - level / 2, n - 1)), abs(effect_log) * math.sqrt(n) / sd_log
-    return _exceeds(critical, n - 1, nc) + _exceeds(critical, n - 1, -nc)
-
-
-def power_equivalence(
-    sd_log: float, effect_log: float, margin: float, n: int, level: float = ALPHA
-) -> float:
-    """Power of two one-sided tests (Schuirmann 1987), exact."""
-    edge = math.log1p(margin)
-    if sd_log == 0:
-        return float(abs(effect_log) < edge)
-    scale = math.sqrt(n) / sd_log
-    return power_tost(edge * scale, effect_log * scale, n - 1, level)
-
-
-def power_tost(edge: float, effect: float, df: int, level: float = ALPHA) -> float:
-    """P(both one-sided tests reject); `edge` and true `effect` in standard errors of the mean.
-
-    Owen's Q (Owen 1965), as one integral over s, the sample's deviation over the true one: both
-    tests reject where the mean lies further than critical * s from either edge.
-    """
-    critical = float(stats.t.ppf(1 - level, df))
-    tails = stats.chi2.isf([1 - 1e-15, 1e-15], df)
-    low, high = np.sqrt(tails / df)
-    high = min(high, edge / critical)
-    if high <= low:
-        return 0.0
-    at, weight = _legendre()
-    s = low + (high - low) * (at + 1) / 2
-    density = 2 * df * s * stats.chi2.pdf(df * s**2, df)
-    room = edge - critical * s
-    inside = stats.norm.cdf(room - effect) - stats.norm.cdf(-room - effect)
-    return float((high - low) / 2 * np.sum(weight * density * inside))
-
-
-@cache
-def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights of a Gauss-Legendre sum over [-1, 1]."""
-    return np.polynomial.legendre.leggauss(64)
-
-
-def blocks_for_power(sd_log: float, effect: float, power: float = POWER) -> int | None:
-    """Fewest blocks, from MIN_BLOCKS on, that find a true difference of `effect` (0.02 is 2 %)."""
-    return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
-
-
-def blocks_to_settle(
-    p: Paired, margin: float, power: float = POWER, level: float = ALPHA
-) -> int | None:
-    """Fewest blocks to end `inconclusive` either way, were ratio and noise so far the true ones."""
-    if p.sd_log is None:
-        return None
-    sd, effect = p.sd_log, math.log(p.ratio)
-    different = _first(lambda n: power_difference(sd, effect, n, level) >= power, MIN_BLOCKS)
-    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level) >= power, MIN_BLOCKS)
-    return min((n for n in (different, equal) if n is not None), default=None)
-
-
-def power_of_verdict(sd_log: float, margin: float, n: int, level: float = ALPHA) -> float:
-    """Share of studies that end in a verdict: a difference as large as the margin, or equality."""
-    different = power_difference(sd_log, math.log1p(margin), n, level)
-    return max(different, power_equivalence(sd_log, 0.0, margin, n, level))
-
-
-def blocks_for_verdict(sd_log: float, margin: float, level: float = ALPHA) -> int | None:
-    """Fewest blocks at which that share is POWER."""
-    return _first(lambda n: power_of_verdict(sd_log, margin, n, level) >= POWER, MIN_BLOCKS)
-
-
-def _first(enough: Callable[[int], bool], start: int) -> int | None:
-    """Smallest n from `start` to MAX_BLOCKS at which a condition begins to hold for good."""
-    counts = range(start, MAX_BLOCKS + 1)
-    at = bisect_left(counts, True, key=enough)
-    return counts[at] if at < len(counts) else None
-
-
-def _exceeds(critical: float, df: int, noncentrality: float) -> float:
-    """P(T > critical) for noncentral t; far out, where scipy's series overflows, the limit."""
-    if abs(noncentrality - critical) > 30:
-        return float(noncentrality > critical)
-    return float(stats.nct.sf(critical, df, noncentrality))

@@ -15,7 +15,7 @@ from bench.record import append_event
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
-from bench.study.stats import blocks_for_half_width, half_width, half_width_range
+from bench.study.power import blocks_for_half_width, half_width, half_width_range
 from bench.study.status import look
 from slurm import reach
 from slurm.cost import (

@@ -266,7 +266,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_study("locl")
     assert str(caught.value) == (
-        "'locl' is neither a shipped study (aa, batch, demo, emulated, emulated-cluster, exposed, "
+        "'locl' is neither a shipped study (aa, batch, demo, emulated, emulated-cluster, "
+        "emulated-short, emulated-strong, exposed, "
         "injected, local, local-transports, overlap, precision, smoke, strong, weak) "
         "nor the path of a .toml file; did you mean 'local'?"
     )

@@ -216,7 +216,7 @@ def test_single_runs_at_one_rank_only(tmp_path: Path) -> None:
 
 def test_shipped_studies_have_the_advertised_size() -> None:
     local = read_study(find_study("local"))
-    assert [len(block) for block in plan(local, local.blocks, RUNS)] == [7] * 6
+    assert [len(block) for block in plan(local, local.blocks, RUNS)] == [5] * 6
     transports = read_study(find_study("local-transports"))
     assert [len(block) for block in plan(transports, transports.blocks, RUNS)] == [10] * 8
 

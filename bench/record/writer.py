@@ -1,0 +1,66 @@
+"""Writing a run log: one event a line, by the run and by its launcher."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from bench.config import UsageError
+from bench.record.sealed import append
+
+
+class RunLog:
+    """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._lock = threading.RLock()
+        self._ended = False
+        self._path = path
+        self._fd = None if path is None else _create(path)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Add one event; raises OSError, with the path, if not all of it could be written."""
+        with self._lock:
+            if self._ended:
+                return
+            if self._fd is not None:
+                assert self._path is not None
+                append(self._fd, self._path, event, fields)
+                if event == "end":
+                    os.fsync(self._fd)
+            self._ended = event == "end"
+
+
+def append_event(path: Path, event: str, **fields: Any) -> None:
+    """Add one event to an existing log, for the launcher or a rank but 0. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND)
+    try:
+        append(fd, path, event, fields)
+    finally:
+        os.close(fd)
+
+
+def _create(path: Path) -> int:
+    given = f"log_path={str(path)!r}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise UsageError(f"{given} {_in_the_way(path)}; choose another name") from None
+    except OSError as error:
+        cure = "choose another folder"
+        raise UsageError(f"{given} cannot be written: {error.strerror}; {cure}") from None
+
+
+def _in_the_way(path: Path) -> str:
+    if path.is_dir():
+        return "is a folder, not the name of a file"
+    if path.is_file():
+        return "exists and is never overwritten"
+    if path.exists():
+        return "is a device or a pipe, and a log is read back"
+    if path.is_symlink():
+        return f"is a link to {str(path.readlink())!r}, which is not there"
+    return "cannot be written: a file is where its folder should be"
