@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -75,6 +76,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             more = check_training(loop, checker, backend, config, network, images.classes)
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
+        if config.observe == "framework":
+            facts["evidence"] = _log_evidence(log, backend, loop)
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
@@ -91,10 +94,17 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
 
 def _observers(config: RunConfig, network: torch.nn.Module, place: Device) -> Iterator[Observer]:
     """What the config asks for; before a framework wraps the network."""
-    if config.observe == "breakdown":
+    if config.observe != "nothing":
         yield Breakdown(network, place.stopwatch(), config.accumulate)
     if config.inject_ms:
         yield Sleep(config.inject_ms / 1000)
+
+
+def _log_evidence(log: RunLog, backend: Backend, loop: Loop) -> list[dict[str, float]]:
+    """What each rank's framework says of a step; each exchange goes to the log by itself."""
+    told = backend.gather(loop.session.evidence(loop.steps))
+    log.write("exchanges", ranks=[[asdict(x) for x in evidence.exchanges] for evidence in told])
+    return [dict(evidence.seconds) for evidence in told]
 
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:

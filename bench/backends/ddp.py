@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from bench.backends.protocol import Backend, Reduction, Session
+from bench.backends.protocol import Backend, Evidence, Exchanged, Reduction, Session
 from bench.config import RunConfig
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -21,6 +22,11 @@ _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp
 # scalars stay on the host: NCCL would queue them behind gradients
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# of what DDP notes of a step, in its words
+_MEANS = (
+    *("forward_compute", "backward_compute", "backward_comm"),
+    "backward_compute_comm_overlap",
+)
 
 
 class Ddp(Backend):
@@ -57,10 +63,14 @@ class Ddp(Backend):
         # bfloat16 gradients travel as float32: Horovod cannot add bfloat16, and adding it in one
         # framework alone would round more
         bf16 = config.precision == "bf16"
-        if wire := torch.float32 if bf16 else _WIRE_TYPES.get(config.compression):
-            wrapped.register_comm_hook(None, _exchange_as(wire))
+        wire = torch.float32 if bf16 else _WIRE_TYPES.get(config.compression)
+        seen: list[Exchanged] = []
+        if config.observe == "framework":
+            wrapped._set_ddp_runtime_logging_sample_rate(1)
+        if wire or _draws_exchanges(config):
+            wrapped.register_comm_hook(None, _exchange_as(wire, seen))
         wrapped.require_backward_grad_sync = config.exchange == "on"
-        return DdpSession(wrapped, optimizer)
+        return DdpSession(wrapped, optimizer, seen)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         tensor = torch.tensor([value], dtype=torch.float64)
@@ -89,6 +99,15 @@ class DdpSession(Session):
 
     model: DistributedDataParallel
 
+    def __init__(
+        self,
+        model: DistributedDataParallel,
+        optimizer: torch.optim.Optimizer,
+        seen: list[Exchanged],
+    ) -> None:
+        super().__init__(model, optimizer)
+        self._seen = seen
+
     def no_sync(self) -> AbstractContextManager[object]:
         return self.model.no_sync()
 
@@ -100,6 +119,17 @@ class DdpSession(Session):
         """Buckets as rebuilt after the first step, in the order in which they are reduced."""
         sizes = self.model._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
         return [int(size) for size in str(sizes).split(",") if size.strip()]
+
+    def evidence(self, steps: int) -> Evidence:
+        """DDP's own means, in which the last step is not yet; and buckets where they are drawn."""
+        said = self.model._get_ddp_logging_data()
+        means = {name: float(said.get(f"avg_{name}_time", 0)) / 1e9 for name in _MEANS}
+        return Evidence({name: mean for name, mean in means.items() if mean}, self._seen)
+
+
+def _draws_exchanges(config: RunConfig) -> bool:
+    """Whether buckets are timed: on the host's clock, so where the host moves the bytes."""
+    return config.observe == "framework" and config.trace is not None and config.device == "cpu"
 
 
 def _options(config: RunConfig, device: Device) -> dict[str, Any]:
@@ -116,15 +146,22 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
     return options
 
 
-def _exchange_as(dtype: torch.dtype) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
-    """A hook that averages in `dtype`; torch's own for bfloat16 takes no transport but NCCL."""
+def _exchange_as(
+    dtype: torch.dtype | None, seen: list[Exchanged]
+) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
+    """A hook that averages in `dtype`, None for the gradients' own, and notes when.
+
+    torch's own for bfloat16 takes no transport but NCCL.
+    """
 
     def hook(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
-        gradients = bucket.buffer()
-        sent = gradients.to(dtype).div_(dist.get_world_size())
+        gradients, name, began = bucket.buffer(), f"bucket {bucket.index()}", time.perf_counter()
+        sent = (gradients if dtype is None else gradients.to(dtype)).div_(dist.get_world_size())
 
         def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
-            return gradients.copy_(reduced.value()[0])
+            (mean,) = reduced.value()
+            seen.append(Exchanged(name, began, time.perf_counter() - began, sent.nbytes))
+            return mean if dtype is None else gradients.copy_(mean)
 
         future = dist.all_reduce(sent, async_op=True).get_future()
         unpacked: Future[torch.Tensor] = future.then(unpack)

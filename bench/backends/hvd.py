@@ -10,7 +10,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group
 from bench.backends.hvd_start import fusion_mib, nccl_versions, start
-from bench.backends.protocol import Backend, Reduction, Session
+from bench.backends.hvd_timeline import Recording
+from bench.backends.protocol import Backend, Evidence, Reduction, Session
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.train.device import Device
@@ -88,6 +89,7 @@ class HorovodSession(Session):
         wrapped.defaults = optimizer.defaults
         super().__init__(model, wrapped)
         self._wait = wrapped.synchronize
+        self._recording = Recording(hvd) if config.observe == "framework" else None
 
     def synchronize_gradients(self) -> None:
         """Wait for the exchange: before this, clipping or unscaling would race with it."""
@@ -106,6 +108,10 @@ class HorovodSession(Session):
     def exchange_bytes(self) -> list[int]:
         """The buckets it was given; as shipped it fuses whatever is ready when its cycle ends."""
         return [sum(p.nbytes for p in bucket) for bucket in self._buckets]
+
+    def evidence(self, steps: int) -> Evidence:
+        """Its timeline, which rank 0 alone writes."""
+        return Evidence() if self._recording is None else self._recording.stop(steps)
 
     def _unused_everywhere(self) -> list[torch.nn.Parameter]:
         """Parameters without a gradient on any rank; one small exchange a step, as DDP's for it."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from bench.backends import mpi_group
+from bench.backends.hvd_timeline import DYNAMIC
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch, WrongWorld
 
@@ -54,6 +55,8 @@ def _environment(config: RunConfig) -> dict[str, str]:
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(fusion_mib(config) * 2**20))
     if config.cycle_ms is not None:
         variables["HOROVOD_CYCLE_TIME"] = str(config.cycle_ms)
+    if config.observe == "framework":
+        variables |= DYNAMIC
     if config.settings == "matched":
         variables["HOROVOD_DISABLE_GROUP_FUSION"] = "1"  # keep one exchange per bucket
     return variables

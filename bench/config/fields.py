@@ -15,7 +15,7 @@ from bench.config.datasets import PUBLISHED
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
 Curve = Literal["weak", "strong", "batch"]
-Observed = Literal["nothing", "breakdown"]
+Observed = Literal["nothing", "breakdown", "framework"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 MATCHED_BUCKET_MIB = 25.0
@@ -180,7 +180,8 @@ class Fields(BaseModel):
     observe: Observed = _field(
         _METHOD | Role.APART,
         "nothing",
-        "'breakdown': log the parts of every step; such a run's speed is not counted",
+        "'breakdown': log the parts of every step; 'framework': also what the framework's own "
+        "instruments say; such a run's speed is not counted",
     )
     seed: int = _field(
         _SEED, 0, "seed of the initial weights, the data and its order", ge=0, lt=2**62

@@ -98,7 +98,7 @@ def _data(c: Fields) -> Iterator[str]:
         yield f"{takes}, but digits has {DIGITS_SAMPLES}; use a smaller batch"
     if c.loader_only and c.observe != "nothing":
         yield f"observe={c.observe} is of training steps, loader_only takes none; leave one out"
-    if c.trace is not None and (c.observe != "breakdown" or c.log_path is None):
+    if c.trace is not None and (c.observe == "nothing" or c.log_path is None):
         yield "trace is made of a log of observed steps; use --observe breakdown and --log-path"
     if c.trace is not None and c.accumulate > 1:
         yield f"accumulate={c.accumulate}: a log has sums over micro-batches, no order; no --trace"

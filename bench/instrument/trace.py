@@ -30,10 +30,22 @@ def write(path: Path, run: Run) -> None:
 
 
 def spans(run: Run) -> Iterator[dict[str, Any]]:
-    """Events of the format: each rank is a process, each step and each part of it a span."""
+    """Events of the format: each rank is a process, each step, part of one and exchange a span."""
     for rank in run.host.get("ranks", ()):
         name = {"name": f"rank {rank['rank']} on {rank['hostname']}"}
         yield {"name": "process_name", "ph": "M", "pid": rank["rank"], "args": name}
+        for thread, name_of in enumerate(("steps", "exchanges")):
+            which = {"ph": "M", "pid": rank["rank"], "tid": thread}
+            yield {**which, "name": "thread_name", "args": {"name": name_of}}
+    for event in (event for event in run.events if event["event"] == "exchanges"):
+        for rank, exchanges in enumerate(event["ranks"]):
+            for one in exchanges:
+                span = {
+                    "name": one["name"],
+                    "ts": one["begin_s"] * _US,
+                    "dur": one["seconds"] * _US,
+                }
+                yield {"ph": "X", "pid": rank, "tid": 1, "args": {"bytes": one["bytes"]}, **span}
     done = 0  # steps
     for event in (event for event in run.events if event["event"] == "breakdown"):
         for rank, begins in enumerate(event["begin"]):

@@ -184,12 +184,16 @@ cpu10 1000 0 0 0 0 0 0 0 0 0
 
 
 def test_busy_cores_are_those_of_the_process() -> None:
-    assert cores.parse(STAT, {0}) == Ticks(busy=35, all=100)
-    assert cores.parse(STAT, {0, 1}) == Ticks(busy=135, all=200)
-    assert cores.parse(STAT, {0, 2}) is None
-    assert busy_share(Ticks(35, 100), Ticks(65, 140)) == 0.75
-    assert busy_share(Ticks(35, 100), Ticks(35, 100)) is None
-    assert busy_share(None, Ticks(1, 2)) is None
+    one = cores.parse(STAT, {"cpu0"})
+    assert one == Ticks(worked=30, interrupted=2, stolen=3, idle=65)
+    assert one is not None
+    assert (one.busy, one.all) == (35, 100)
+    assert cores.parse(STAT, {"cpu0", "cpu1"}) == Ticks(130, 2, 3, 65)
+    assert cores.parse(STAT, {"cpu"}) == Ticks(27, 18, 9, 18)
+    assert cores.parse(STAT, {"cpu0", "cpu2"}) is None
+    assert busy_share(Ticks(30, 2, 3, 65), Ticks(60, 2, 3, 75)) == 0.75
+    assert busy_share(Ticks(1, 0, 0, 1), Ticks(1, 0, 0, 1)) is None
+    assert busy_share(None, Ticks(1, 0, 0, 1)) is None
     first, later = cores.ticks(), cores.ticks()
     assert first is not None
     assert later is not None

@@ -121,7 +121,11 @@ def test_a_trace_has_every_part_of_every_step_of_every_rank(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="File exists; choose another name"):
         trace.reserve(tmp_path / "new" / "trace.json")
     found = json.loads((tmp_path / "new" / "trace.json").read_text())
-    assert [e["args"]["name"] for e in found if e["ph"] == "M"] == ["rank 0 on n1", "rank 1 on n1"]
+    named = {
+        (e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in found if e["ph"] == "M"
+    }
+    assert named["process_name", 1, None] == "rank 1 on n1"
+    assert named["thread_name", 1, 1] == "exchanges"
     of_rank = [e for e in found if e["ph"] == "X" and e["pid"] == 1]
     assert [e["name"] for e in of_rank[:6]] == ["step 0", *PARTS]
     assert [(e["ts"], e["dur"]) for e in of_rank[:3]] == [(11e6, 7.5e6), (11e6, 5e5), (11.5e6, 1e6)]

@@ -1,0 +1,69 @@
+"""The plan for one GPU: every command is one that we have, in a fair order; one step runs here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.config import RunConfig, parse_argv
+from bench.tools import timeline
+from bench.tools.gpu import __main__ as gpu
+from bench.tools.gpu.plan import BLOCKS, Step, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(step: Step) -> RunConfig:
+    program, *words = step.words
+    if words[0] == "timeline":
+        return timeline.parse(words[1:])[1]
+    return parse_argv(words[2:] if program == "bench.tools.overhead" else words)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_command_is_taken(device: str) -> None:
+    steps = list(plan(device))
+    assert len({step.file for step in steps}) == len(steps), "no step overwrites another's file"
+    assert all(config(step).device == device for step in steps)
+    assert {config(s).backend for s in steps if s.needs_horovod} == {"horovod"}
+    assert all(s.needs_horovod for s in steps if config(s).backend == "horovod")
+
+
+def test_the_arms_are_counterbalanced_in_equal_work() -> None:
+    runs = [config(s) for s in plan("cuda") if s.name.startswith("one-rank/")]
+    places = Counter((run.backend, run.position) for run in runs)
+    assert places["ddp", 1] == BLOCKS
+    assert places["horovod", 2] == places["horovod", 0]
+    assert {(run.samples_per_rank, run.precision, run.memory_format) for run in runs} == {
+        (128, "bf16-mixed", "channels_last")
+    }
+
+
+def test_a_sweep_of_batches_and_precisions() -> None:
+    sweep = [config(s) for s in plan("cuda") if s.name.startswith("sweep/")]
+    found = {(run.precision, run.samples_per_rank) for run in sweep}
+    assert len(found) == 9
+    assert ("tf32", 512) in found
+
+
+def test_what_has_no_time_is_left_out_and_said(tmp_path: Path) -> None:
+    words = ["measure", "--device", "cpu", "--out", str(tmp_path / "out"), "--minutes", "0.4"]
+    command = [sys.executable, "-m", "bench.tools.gpu", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    session = json.loads((tmp_path / "out" / "session.json").read_text())
+    states = Counter(one["state"] for one in session["steps"])
+    assert states == {"left out: no time": len(list(plan("cpu")))}
+
+
+def test_a_step_of_the_plan_runs(tmp_path: Path) -> None:
+    step = next(s for s in plan("cpu", 32, "resnet18") if s.name.startswith("sweep/"))
+    command = gpu._command(step, tmp_path)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / step.file).read_text().count('"event": "window"') == 4
