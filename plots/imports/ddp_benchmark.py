@@ -1,0 +1,39 @@
+"""PyTorch's DDP benchmark: JSON with seconds of single iterations, of all ranks in one list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from bench.config import UsageError
+from plots.imports.observation import Format, table
+
+
+def _read(text: str) -> pd.DataFrame:
+    try:
+        return table(_iterations(json.loads(text)))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise UsageError("it is no JSON of benchmarks/distributed/ddp/benchmark.py") from None
+
+
+def _iterations(report: Any) -> Iterator[dict[str, Any]]:
+    for run, benchmark in enumerate(report["benchmark_results"]):
+        of = {"quantity": "step_seconds", "run": run, "batch_per_rank": benchmark["batch_size"]}
+        for result in benchmark["result"]:
+            for step, seconds in enumerate(result["measurements"]):
+                place = {"world_size": len(result["ranks"]), "step": step}
+                yield {**of, **place, "value": float(seconds)}
+
+
+FORMAT = Format(
+    read=_read,
+    written_by="pytorch/pytorch, benchmarks/distributed/ddp",
+    of_a_rank=False,
+    notes=(
+        "iterations of all ranks are in one list, so which are of one step is lost",
+        "the one-rank results are of DDP and of no framework, both with one rank",
+    ),
+)

@@ -1,0 +1,52 @@
+"""Efficiency of imported points, against both baselines: the same data tell two stories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+KEYS = ("source", "curve", "backend")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One point of a curve; `measured` here, else imported."""
+
+    source: str
+    curve: str
+    backend: str
+    world_size: int
+    batch: float
+    images_per_s: float
+    own: float | None
+    common: float | None
+    how: str
+    measured: bool
+
+
+def scaled(points: pd.DataFrame) -> pd.DataFrame:
+    """Points of images_per_s with their curve and efficiencies; missing where no baseline is.
+
+    `own`: over as many times the backend's own one rank; `common`: over `single` of one source. A
+    batch per rank makes a point of weak scaling, a global batch one of strong scaling.
+    """
+    rates = points[points["quantity"] == "images_per_s"].copy()
+    strong = rates["global_batch"].notna()
+    rates["curve"] = strong.map({True: "strong", False: "weak"})
+    rates["batch"] = rates["global_batch"].where(strong, rates["batch_per_rank"])
+    own = _baseline(rates[(rates["world_size"] == 1)], [*KEYS, "batch"], "own_images_per_s")
+    alone = rates[(rates["backend"] == "single") & (rates["world_size"] == 1)]
+    common = _baseline(alone, ["source", "batch"], "common_images_per_s")
+    found = rates.merge(own, how="left", on=[*KEYS, "batch"])
+    found = found.merge(common, how="left", on=["source", "batch"])
+    for name in ("own", "common"):
+        ideal = found["world_size"] * found[f"{name}_images_per_s"]
+        found[f"{name}_efficiency"] = found["value"] / ideal
+    order = [*KEYS, "batch", "world_size"]
+    return found.sort_values(order, ignore_index=True)
+
+
+def _baseline(rows: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
+    means: pd.Series[float] = rows.groupby(keys, dropna=False)["value"].mean()
+    return means.rename(name).reset_index()

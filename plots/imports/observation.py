@@ -1,0 +1,98 @@
+"""What a foreign log states, as a long table: numbers as they stand there, and of what they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+# as logs write numbers: 12, 12.5, .5, 1e-3, nan, inf
+NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
+WORDS = ("backend",)  # places that are no numbers
+COLUMNS = ("quantity", "value", *PLACES, *WORDS)
+_MILLI = "_ms"  # a quantity in milliseconds becomes one in seconds
+
+Reader = Callable[[str], pd.DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """One kind of file. `read` raises UsageError where the text contradicts itself.
+
+    Its table has a row for each number, with the columns `COLUMNS`; a quantity is named with its
+    unit, such as images_per_s, and a place that the file does not tell is missing.
+    """
+
+    read: Reader
+    written_by: str
+    of_a_rank: bool  # whether images_per_s are of one rank, so that their sum is of all
+    notes: Sequence[str] = ()  # what a reader must know of the numbers
+
+
+def decode(data: bytes) -> str:
+    """Text of a file with or without a byte order mark, of any line ends; never fails."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = data.decode("utf-16", errors="replace")
+    else:
+        text = data.decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def matched(*patterns: str) -> Reader:
+    """A reader by lines: a group's name is a quantity or a place.
+
+    A group that took no part in a match says nothing. A pattern that begins with plain letters is
+    found fast.
+    """
+    compiled = [re.compile(pattern, re.MULTILINE) for pattern in patterns]
+
+    def read(text: str) -> pd.DataFrame:
+        found = [wide(pattern, text) for pattern in compiled]
+        return together(long(one) for one in found)
+
+    return read
+
+
+def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
+    """A row for each match, a column of texts for each named group."""
+    names = list(pattern.groupindex)
+    rows = pattern.findall(text)
+    return pd.DataFrame(rows if len(names) > 1 else [(row,) for row in rows], columns=names)
+
+
+def long(texts: pd.DataFrame) -> pd.DataFrame:
+    """One row for each quantity of each match."""
+    places = {name: pd.to_numeric(texts[name]) for name in texts if name in PLACES}
+    places |= {name: texts[name] for name in texts if name in WORDS}
+    parts = []
+    for name in map(str, texts):
+        if name not in places:
+            there = texts[name] != ""
+            quantity, unit = in_seconds(name)
+            values = texts[name][there].astype(float) * unit
+            own = {place: column[there] for place, column in places.items()}
+            parts.append(pd.DataFrame({"quantity": quantity, "value": values, **own}))
+    return together(parts)
+
+
+def together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Tables under one another, with every column."""
+    there = [part for part in parts if len(part)]
+    whole = pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=["quantity"])
+    return whole.reindex(columns=list(COLUMNS))
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Of single rows, each with quantity, value and places."""
+    return pd.DataFrame(list(rows), columns=list(COLUMNS))
+
+
+def in_seconds(quantity: str) -> tuple[str, float]:
+    """('step_seconds', 0.001) for 'step_ms'; others stay as they are."""
+    if quantity.endswith(_MILLI):
+        return quantity.removesuffix(_MILLI) + "_seconds", 1e-3
+    return quantity, 1.0

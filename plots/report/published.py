@@ -1,0 +1,151 @@
+"""Imported and published numbers on a page, and ours beside them, marked as what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bench.config import UsageError
+from bench.study.disk import write_whole
+from plots.analyse.runs import load
+from plots.analyse.study import analyse, machine
+from plots.imports import FORMATS
+from plots.imports.efficiency import Row, scaled
+from plots.imports.points import Given, Imported, read
+from plots.report import figures
+from plots.report.figures import published as figure
+from plots.report.format import Column, clean, escape, markdown_table, percent, rate
+
+_NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
+_ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
+
+
+def bring_in(form: str, files: Sequence[Path], given: Given, out: Path) -> Iterator[str]:
+    """Import files of one format: NAME.csv with points, NAME-values.csv with every number."""
+    if form not in FORMATS:
+        raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
+    found = read(FORMATS[form], form, files, given)
+    name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
+    out.mkdir(parents=True, exist_ok=True)
+    _write(out / f"{name}.csv", found.points)
+    _write(out / f"{name}-values.csv", found.values.dropna(axis="columns", how="all"))
+    yield from _told(found, FORMATS[form].notes)
+    yield f"{out / name}.csv and {name}-values.csv"
+
+
+def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
+    for row in found.points.itertuples():
+        size = f"{row.backend}, {row.world_size:.0f} ranks: {row.quantity} {row.value:.6g}"
+        yield f"{size} (n = {row.n}; {row.reducer}; no interval)"
+    yield from (f"note: {note}" for note in notes)
+    yield from (f"warning: {warning}" for warning in found.warnings)
+
+
+def _write(path: Path, frame: pd.DataFrame) -> None:
+    write_whole(path, frame.to_csv(index=False, lineterminator="\n").encode())
+
+
+def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
+    """published.md and its figure, from every table of points in `folder` and from our studies."""
+    points = _points(folder)
+    found = [*_imported(scaled(points)), *(row for study in studies for row in _ours(study))]
+    if not found:
+        raise UsageError(f"{folder}: no table of it holds images_per_s; import some logs first")
+    others = points[points["quantity"] != "images_per_s"].sort_values(
+        ["source", "quantity", "backend", "world_size"]
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    figures.save({"published": figure.draw(found)}, out)
+    rest = [] if others.empty else ["## Other quantities", "", _others(others), ""]
+    text = "\n".join([
+        "# Published and imported numbers",
+        "",
+        "Other people's numbers as they stand in their sources: mostly one run a point, so without "
+        "an interval. *Own*: against the same backend's one rank. *Common*: against one process "
+        "without a framework. Hollow markers are theirs, filled ones ours.",
+        "",
+        "![Efficiency against ranks](published.svg)",
+        "",
+        markdown_table(_COLUMNS, found),
+        "",
+        *rest,
+    ])  # fmt: skip
+    return write_whole(out / "published.md", text.encode())
+
+
+def _nothing(x: float) -> float | None:
+    return None if pd.isna(x) else float(x)
+
+
+_COLUMNS = (
+    Column("source", "source", escape),
+    Column("curve", "curve"),
+    Column("backend", "backend", escape),
+    Column("world_size", "ranks"),
+    Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
+    Column("images_per_s", "images/s", rate),
+    Column("own", "efficiency, own", percent),
+    Column("common", "efficiency, common", percent),
+    Column("how", "how", escape),
+)
+
+
+def _points(folder: Path) -> pd.DataFrame:
+    tables = []
+    for path in sorted(folder.glob("*.csv")):
+        if path.name.endswith("-values.csv"):
+            continue
+        table = pd.read_csv(path)
+        if missing := [name for name in _NEEDED if name not in table]:
+            raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
+        tables.append(table.reindex(columns=list(_ALL)))
+    if not tables:
+        raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
+    return pd.concat(tables, ignore_index=True)
+
+
+def _imported(found: pd.DataFrame) -> Iterator[Row]:
+    rows: Any = found.itertuples()
+    for r in rows:
+        own, common = _nothing(r.own_efficiency), _nothing(r.common_efficiency)
+        size = (int(r.world_size), r.batch, r.value)
+        yield Row(r.source, r.curve, r.backend, *size, own, common, r.reducer, measured=False)
+
+
+def _ours(folder: Path) -> Iterator[Row]:
+    a = analyse(load(folder))
+    source = f"{a.loaded.study.name}, {clean(machine(a.loaded.host), 80)}"
+    source += ", emulated" if a.emulated() else ""
+    for t in a.throughput:
+        if t.curve not in ("weak", "strong"):
+            continue
+        kinds = {
+            s.kind: s.efficiency.value
+            for s in a.efficiency
+            if (s.curve, s.point) == (t.curve, t.point)
+        }
+        how = f"n = {t.images_per_s.n} blocks"
+        size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s.value)
+        ends = kinds.get("own"), kinds.get("common")
+        yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else escape(str(value))
+
+
+def _others(rows: pd.DataFrame) -> str:
+    columns = [
+        Column(name, title, _cell)
+        for name, title in (
+            ("source", "source"), ("backend", "backend"), ("world_size", "ranks"),
+            ("batch_per_rank", "images per rank"), ("global_batch", "images per step"),
+            ("quantity", "quantity"), ("value", "value"), ("reducer", "how"),
+        )
+    ]  # fmt: skip
+    return markdown_table(columns, list(rows.itertuples()))

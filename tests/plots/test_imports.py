@@ -1,0 +1,309 @@
+"""Other tools' logs: each format read as it is written, and what holds for every one of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.config import UsageError
+from plots.__main__ import main
+from plots.imports import FORMATS
+from plots.imports.observation import COLUMNS, decode
+
+ROOT = Path(__file__).parents[2]
+Wanted = Sequence[tuple[str, float, dict[str, int]]]  # quantity, value, places
+
+DDP_REPORT = {
+    "benchmark_results": [
+        {
+            "model": "resnet50",
+            "batch_size": 32,
+            "result": [{"ranks": [0, 1], "measurements": [0.25, 0.5]}],
+        }
+    ]
+}
+# per format: a text in its grammar, with values of our own, and numbers that stand in it
+SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
+    "horovod-and-ddp": [
+        (
+            "Batch Size 512, Sample Size 20000\n"
+            "[n2:7] MPI\n"
+            "Rank : 1 Epoch 2: train set accuracy 0.5 time 10.0 throughput 1000 Sample Size 10000\n"
+            "Rank: 0 Epoch 2: train set accuracy 0.25 time 8.00 throughput 1250 Sample Size 10000\n"
+            "srun: error: node2: task 1: Segmentation fault\n",
+            [
+                ("images_per_s", 1000, {"rank": 1, "epoch": 2}),
+                ("images_per_s", 1250, {"rank": 0, "epoch": 2}),
+                ("epoch_seconds", 8, {"rank": 0}),
+            ],
+        )
+    ],
+    "mxnet": [
+        (
+            "INFO:root:Iter[0] Batch [10]\tSpeed: 842.5 samples/sec\n"
+            "INFO:root:Epoch[1] Batch [20]\tSpeed: 1764.5 samples/sec\tTrain-accuracy=0.4\n"
+            "INFO:root:Epoch[1] Batch [20-30]\tSpeed: inf samples/sec\taccuracy=0.5\n"
+            "INFO:root:Epoch[1] Train-accuracy=nan\n"
+            "INFO:root:Epoch[1] Validation-accuracy=0.45\n"
+            "INFO:root:Epoch[1] Time cost=1.06e1\n",
+            [
+                ("images_per_s", 842.5, {"epoch": 0, "step": 10}),
+                ("images_per_s", 1764.5, {"epoch": 1, "step": 20}),
+                ("images_per_s", math.inf, {"step": 20}),
+                ("batch_accuracy", 0.5, {"epoch": 1}),
+                ("train_accuracy", math.nan, {"epoch": 1}),
+                ("validation_accuracy", 0.45, {"epoch": 1}),
+                ("epoch_seconds", 10.6, {"epoch": 1}),
+            ],
+        ),
+        (
+            "2015-11-10 22:04:41,123 Node[3] Epoch[0] Time cost=10.5\n"
+            "2015-11-10 22:04:42,123 Node[2] Epoch[0] Time cost=9.5\n",
+            [("epoch_seconds", 10.5, {"rank": 3}), ("epoch_seconds", 9.5, {"rank": 2})],
+        ),
+    ],
+    "dawnbench": [
+        (
+            "Train acc 0.9 loss 0.9, validation acc 0.94 loss 0.99 wall time 10.5s\n"
+            "Train acc 0.8 loss 0.9, validation acc 0.93 loss 0.99 wall time 9.5s\n",
+            [("run_seconds", 10.5, {"run": 0}), ("run_seconds", 9.5, {"run": 1})],
+        ),
+        (
+            "epoch\thours\ttop1Accuracy\n0\t0.001\t38.5\n1\t0.002\t51.25\n",
+            [("run_seconds", 7.2, {"epoch": 1}), ("validation_accuracy", 0.5125, {"epoch": 1})],
+        ),
+    ],
+    "pathway2ai": [
+        (
+            "{'n_layers': 4}\nstep 100 | train_loss 0.5 | test_loss 0.75 | step time 12.50ms\n",
+            [("step_seconds", 0.0125, {"step": 100}), ("test_loss", 0.75, {"step": 100})],
+        )
+    ],
+    "nnabla": [
+        (
+            "2017-01-01 [nnabla][INFO]: iter=24 {Training time}=0.24[sec/12iter] 1.0[sec]\n"
+            "2017-01-01 [nnabla][INFO]: iter=24 {Training loss}=1.5\n",
+            [("step_seconds", 0.02, {"step": 24}), ("train_loss", 1.5, {"step": 24})],
+        ),
+        ("9 0.5 10 0.5\n19 1.0 10 1.5\n", [("step_seconds", 0.1, {"step": 19})]),
+        ("9 2.5\n19 2.25\n", [("series_value", 2.25, {"step": 19})]),
+    ],
+    "horovod-synthetic": [
+        (
+            "Model: ResNet50\nBatch size: 32\nNumber of GPUs: 4\nRunning benchmark...\n"
+            "Iter #0: 103.5 img/sec per GPU\nIter #1: 101.5 img/sec per GPU\n"
+            "Img/sec per GPU: 102.5 +-2.0\nTotal img/sec on 4 GPU(s): 410.0 +-8.0\n",
+            [
+                ("images_per_s", 101.5, {"step": 1}),
+                ("mean_images_per_s", 102.5, {}),
+                ("total_images_per_s", 410, {}),
+            ],
+        )
+    ],
+    "tf-cnn-benchmarks": [
+        (
+            "Step\tImg/sec\ttotal_loss\n1\timages/sec: 250.5 +/- 0.0 (jitter = 0.0)\t8.1\n"
+            "10\timages/sec: 251.5 +/- 0.4 (jitter = 1.1)\t7.9\ntotal images/sec: 1004.00\n",
+            [("images_per_s", 251.5, {"step": 10}), ("total_images_per_s", 1004, {})],
+        )
+    ],
+    "ddp-benchmark": [
+        (
+            json.dumps(DDP_REPORT),
+            [("step_seconds", 0.5, {"world_size": 2, "batch_per_rank": 32, "step": 1})],
+        )
+    ],
+    "itwinai": [
+        (
+            "name,nodes,epoch_id,time\nddp,2,1,33.5\nhorovod,2,1,34.5\n",
+            [("epoch_seconds", 33.5, {"world_size": 2, "epoch": 1})],
+        )
+    ],
+    "csv": [
+        (
+            "backend,world_size,step,images_per_s,step_ms\nddp,2,0,100.5,20\nddp,2,1,,25\n",
+            [
+                ("images_per_s", 100.5, {"world_size": 2, "step": 0}),
+                ("step_seconds", 0.025, {"step": 1}),
+            ],
+        )
+    ],
+}
+CASES = [(name, *sample) for name, samples in SAMPLES.items() for sample in samples]
+
+
+def require(found: pd.DataFrame, wanted: Wanted) -> None:
+    assert list(found.columns) == list(COLUMNS)
+    for quantity, value, places in wanted:
+        rows = found[found["quantity"] == quantity]
+        for name, number in places.items():
+            rows = rows[rows[name] == number]
+        values = rows["value"].tolist()
+        assert any(v == pytest.approx(value, nan_ok=True) for v in values), (
+            quantity,
+            places,
+            values,
+        )
+
+
+def test_every_format_has_a_sample() -> None:
+    assert SAMPLES.keys() == FORMATS.keys()
+
+
+@pytest.mark.parametrize(("name", "text", "wanted"), CASES)
+def test_numbers_are_read_as_they_stand(name: str, text: str, wanted: Wanted) -> None:
+    require(FORMATS[name].read(text), wanted)
+
+
+@pytest.mark.parametrize(("name", "text", "wanted"), CASES)
+@pytest.mark.parametrize("spoil", ["crlf", "bom", "utf-16"])
+def test_line_ends_and_encodings_change_nothing(
+    name: str, text: str, wanted: Wanted, spoil: str
+) -> None:
+    coded = {
+        "crlf": text.replace("\n", "\r\n").encode(),
+        "bom": b"\xef\xbb\xbf" + text.encode(),
+        "utf-16": text.encode("utf-16"),
+    }
+    require(FORMATS[name].read(decode(coded[spoil])), wanted)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_that_holds_nothing_of_the_format_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for content in (b"", b"no log\n", b"\x00\xff\xfe" * 20):
+        path = tmp_path / "log.txt"
+        path.write_bytes(content)
+        assert main(["import", name, str(path), "--out", str(tmp_path / "out")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {path}: ")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, text, _ in CASES])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_spoiled_log_is_read_or_refused_with_a_reason(
+    name: str, text: str, data: st.DataObject
+) -> None:
+    """Cut off, with bytes changed, with lines written into one another: never another end."""
+    raw = bytearray(text.encode())
+    cut = data.draw(st.integers(0, len(raw)))
+    raw = raw[:cut]
+    for _ in range(data.draw(st.integers(0, 3))):
+        if raw:
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = FORMATS[name].read(decode(bytes(raw)))
+    except UsageError:
+        return
+    assert list(found.columns) == list(COLUMNS)
+    assert found["quantity"].notna().all()
+
+
+def test_two_ranks_in_one_line_are_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.txt"
+    line = "Rank: 0 Epoch 2: train set accuracy 0.25 time 8.00 throughput 12{} Sample Size 10000\n"
+    path.write_text(line.format("Rank: 1 50") + line.format("9950"))
+    assert main(["import", "horovod-and-ddp", str(path), "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "throughput 129950 does not follow from 10000 samples in 8.00 s" in said
+
+
+# images/s of each rank as the direct ancestor published them, weak scaling at 512 per rank
+PUBLISHED = {
+    "horovod": {1: [1689], 2: [1472, 1476], 4: [1425, 1424, 1433, 1424]},
+    "ddp": {1: [2076], 2: [1517, 1518], 4: [1386, 1387, 1389, 1387]},
+}
+
+
+def ancestor_log(path: Path, rates: Sequence[int], mark: str) -> Path:
+    lines = ["Batch Size 512, Sample Size 73257\n"]
+    for rank, rate in enumerate(rates):
+        seconds = 10.0
+        lines.append(
+            f"Rank{mark} {rank} Epoch 1: train set accuracy 0.5 time {seconds:.2f} "
+            f"throughput {rate} Sample Size {int(rate * seconds)}\n"
+        )
+    path.write_text("".join(lines))
+    return path
+
+
+def test_the_direct_ancestors_efficiencies(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    common = ["--batch", "512", "--source", "OSC", "--out", str(out)]
+    alone = ancestor_log(tmp_path / "single.log", [2238], ":")
+    assert main(["import", "horovod-and-ddp", str(alone), "--backend", "single", *common]) == 0
+    for backend, worlds in PUBLISHED.items():
+        for size, rates in worlds.items():
+            log = ancestor_log(tmp_path / f"{backend}-{size}.log", rates, " :")
+            words = ["import", "horovod-and-ddp", str(log), "--backend", backend]
+            assert main([*words, *common]) == 0
+    assert main(["published", str(out)]) == 0
+    page = (out / "published.md").read_text()
+    table = page.split("## Other quantities")[0].splitlines()
+    at_four = [line.split(" | ") for line in table if " | 4 | " in line]
+    found = {cells[2]: (cells[6], cells[7]) for cells in at_four}
+    assert found == {"horovod": ("84.5 %", "63.7 %"), "ddp": ("66.8 %", "62.0 %")}
+
+
+def test_the_shipped_tables_say_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "page"
+    assert main(["published", str(ROOT / "results" / "published"), "--out", str(out)]) == 0
+    page = (out / "published.md").read_text()
+    weak = [x for x in page.splitlines() if "| weak |" in x and " | 4 | " in x]
+    assert len(weak) == 2
+    assert all("63.7 %" in x or "62.0 %" in x for x in weak)
+    assert (out / "published.svg").exists()
+
+
+def test_what_is_assumed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(SAMPLES["horovod-and-ddp"][0][0].replace("Epoch 2", "Epoch 1", 1))
+    assert main(["import", "horovod-and-ddp", str(path), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out
+    assert "warning: log.txt: world size 2 is inferred from the ranks in it" in said
+    assert "nobody said the backend; use --backend" in said
+    assert "note: the first epoch holds the warm-up" in said
+    assert "no interval" in said
+    values = pd.read_csv(tmp_path / "out" / "log-values.csv")
+    assert len(values) == 8, "every number of the file is kept"
+
+
+def test_a_varying_number_of_ranks_warns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.txt"
+    two = SAMPLES["horovod-and-ddp"][0][0]
+    path.write_text(two + two.splitlines()[2].replace("Epoch 2", "Epoch 3") + "\n")
+    words = ["import", "horovod-and-ddp", str(path), "--out", str(tmp_path / "out")]
+    assert main([*words, "--backend", "ddp", "--world-size", "2"]) == 0
+    assert "epochs hold different numbers of ranks (1, 2)" in capsys.readouterr().out
+
+
+def test_ours_beside_theirs(tmp_path: Path) -> None:
+    from tests.plots import logs
+
+    study = logs.study(tmp_path / "study")
+    logs.study_toml(study)
+    shipped = str(ROOT / "results" / "published")
+    words = ["published", shipped, "--study", str(study), "--out", str(tmp_path / "page")]
+    assert main(words) == 0
+    page = (tmp_path / "page" / "published.md").read_text()
+    assert "horovod/mpi" in page
+    assert "n = 6 blocks" in page
+
+
+def test_two_ways_of_scaling_are_refused(tmp_path: Path) -> None:
+    words = ["import", "mxnet", "x.log", "--batch", "1", "--global-batch", "2"]
+    assert main(words) == 2
