@@ -11,11 +11,13 @@ WORKERS ?= 2
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-# A study of which some runs failed (exit code 1) is reported on as well, and the code kept.
-define run_study
-$(RUN) && export PATH && \
-STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $(1) --site local --results "$(RESULTS)"; code=$$?; \
-if [ $$code -le 1 ]; then python -m plots report "$(RESULTS)/$(1)" || code=$$?; fi; exit $$code
+# Studies one after the other, each with its report. One of which some runs failed (exit code 1) is
+# reported on as well, and the code kept; one that was refused or stopped ends it.
+define run_studies
+$(RUN) && export PATH && worst=0; for study in $(1); do \
+STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $$study --site local --results "$(RESULTS)"; code=$$?; \
+if [ $$code -gt 1 ]; then exit $$code; elif [ $$code -eq 1 ]; then worst=1; fi; \
+python -m plots report "$(RESULTS)/$$study" || exit; done; exit $$worst
 endef
 
 # Inside the test cluster: nothing of it depends on the cluster being ours.
@@ -27,7 +29,7 @@ ls "$(RESULTS)/demo/report.md" || code=1; exit $$code
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study study-all test check overhead cluster test-cluster slurm-demo clean
+.PHONY: help setup study study-all test check report overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -35,11 +37,11 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
-study: setup ## run the local study and report on it in results/mine/local (about 15 min on 2 cores)
-	@$(call run_study,local)
+study: setup ## real training at 1 and 2 ranks, then emulated scaling at 1 to 8; reports in results/mine (about 15 min on 2 cores)
+	@$(call run_studies,local emulated-short)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)
-	@$(call run_study,local-transports)
+	@$(call run_studies,local-transports)
 
 test: setup ## run all tests, those with real ranks under mpirun included
 	$(RUN) python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -48,6 +50,10 @@ check: setup ## check format, lint and types
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
+
+report: setup ## make the reports of results/ again, and fail where one is not what the logs say
+	@$(RUN) && export PATH && for study in results/*/study.toml; do python -m plots report "$${study%/study.toml}" || exit; done
+	git diff --exit-code --stat -- results
 
 overhead: setup ## compare our loop with a bare hand-written one
 	$(RUN) python -m bench.tools.overhead --results "$(RESULTS)/overhead"

@@ -29,7 +29,7 @@ def load_runs(folder: Path | str) -> pd.DataFrame:
       `step_autocorrelation` (of neighbours), `mean_log_variance` (of the mean of the steps' logs,
       by the steps), `start_seconds` (s that were not timed), `others_share` (of a node's processor
       time, by other processes or stolen), `busy_share` (of the timed windows, cores of the busiest
-      host at work), `exit_code`, `parameters_sha256` (at the end)
+      host at work), `exit_code`, `gradient_bytes`, `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from bench import version
 from bench.missing import explain_missing, give_up
@@ -60,6 +60,22 @@ def report(
 
 
 @app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="as in the report's figures/, such as ratio")],
+    folder: Annotated[Path, _FOLDER],
+    out: Annotated[Path, typer.Option("--out", "-o", help="file to write: .svg, .pdf or .png")],
+    preset: Annotated[
+        Literal["page", "paper", "slide"], typer.Option(help="paper: a column of 3.5 inches")
+    ] = "page",
+) -> None:
+    """Draw one figure of a report by itself, for a paper or a slide."""
+    _require(folder)
+    from plots.report.write import draw_one
+
+    typer.echo(draw_one(name, folder, out, preset))
+
+
+@app.command()
 def bundle(
     folder: Annotated[Path, _FOLDER],
     out: Annotated[
@@ -108,6 +124,137 @@ def collectives(
         raise UsageError(f"{len(logs)} logs of {len(found)} cells; give one of each")
     for path in save({"collectives": figure.draw(list(found.values()))}, out):
         typer.echo(path)
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, _FOLDER],
+    every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 15.0,
+    out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
+) -> None:
+    """Make the report again whenever a run ends, until all are there; Ctrl-C is safe."""
+    _require(folder)
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from plots.report.watch import watch as look
+
+    console = Console()
+    if not console.is_terminal:  # a batch log gets plain lines
+        look(folder, out or folder, every, lambda lines: typer.echo("\n".join(lines)))
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        look(
+            folder,
+            out or folder,
+            every,
+            lambda lines: live.update(Text("\n".join(lines)), refresh=True),
+        )
+
+
+@app.command()
+def export(
+    form: Annotated[Literal["mllog", "extra-p"], typer.Argument(help="of MLPerf, or of Extra-P")],
+    folder: Annotated[Path, _FOLDER],
+    out: Annotated[Path, typer.Option("--out", "-o", help="file to write")],
+    curve: Annotated[
+        Literal["weak", "strong"], typer.Option(help="of extra-p: ranks are its parameter")
+    ] = "weak",
+) -> None:
+    """Write a study's numbers in another program's format."""
+    _require(folder)
+    from plots.report.export import write
+    from plots.report.write import analysed
+
+    typer.echo(write(analysed(folder), form, curve, out))
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="STUDY...", help=_HELP)],
+    cells: Annotated[
+        tuple[str, str] | None,
+        typer.Option(help="two cells of one study: the second over the first"),
+    ] = None,
+    fail_below: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="exit with 1 where a point of the last study is surely slower"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="file to write to; default: print")] = None,
+) -> None:
+    """Put studies side by side: systems, dates, versions; or two cells of one study."""
+    for folder in folders:
+        _require(folder)
+    if cells is not None and (len(folders) > 1 or fail_below is not None):
+        raise UsageError("cells are of one study, and have no before and after; leave the rest out")
+    from plots.report import compare as comparing
+
+    if cells is not None:
+        text, worse = comparing.cells(folders[0], *cells), []
+    else:
+        text, found = comparing.side_by_side(folders)
+        worse = [] if fail_below is None else comparing.slower(found, fail_below)
+    if out is None:
+        typer.echo(text)
+    else:
+        out.write_text(text + "\n")
+        typer.echo(out)
+    for line in worse:
+        typer.echo(f"slower: {line}", err=True)
+    if worse:
+        raise typer.Exit(1)
+
+
+@app.command("import")
+def import_logs(
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="mxnet, csv, ...; see plots/README")
+    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="logs of that format")],
+    backend: Annotated[
+        str | None, typer.Option(help="what made them, for all lines that do not say")
+    ] = None,
+    world_size: Annotated[int | None, typer.Option(min=1, help="ranks, if no file says")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="images per rank: weak scaling")] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(min=1, help="images per step in all: strong scaling")
+    ] = None,
+    source: Annotated[str, typer.Option(help="who published them, and where")] = "",
+    out: Annotated[Path, typer.Option(help="folder to write to")] = Path("results/imported"),
+) -> None:
+    """Read other tools' logs into tables: every number as it stands, and one value a size."""
+    if batch is not None and global_batch is not None:
+        raise UsageError("batch and global-batch are two ways of scaling; give one")
+    from plots.imports.points import Given
+    from plots.report.published import bring_in
+
+    given = Given(
+        backend=backend,
+        world_size=world_size,
+        batch_per_rank=batch,
+        global_batch=global_batch,
+        source=source,
+    )
+    for line in bring_in(form, files, given, out):
+        typer.echo(line)
+
+
+@app.command()
+def published(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="with tables of points (*.csv)")],
+    study: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="STUDY", help="ours to show beside them; repeatable"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write to; default: FOLDER")] = None,
+) -> None:
+    """Show imported and published numbers on a page, on both baselines, with ours beside them."""
+    for each in (folder, *(study or [])):
+        _require(each)
+    from plots.report.published import page
+
+    typer.echo(page(folder, study or [], out or folder))
 
 
 def _require(folder: Path) -> None:

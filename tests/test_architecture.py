@@ -58,6 +58,8 @@ NAMES_FRAMEWORKS: tuple[str, ...] = (
     "bench/backends/",
     "bench/tools/setup/",
     "bench/tools/overhead/",
+    "bench/tools/gpu/",
+    "plots/imports/",  # other tools by their names
 )
 NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("machine", "probe"))
 NAMES_FRAMEWORKS += ("bench/launch/world.py",)  # launchers' variables

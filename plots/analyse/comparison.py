@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.backends.catalogue import parts
-from bench.study import looks, stats
+from bench.study import looks, power, stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
@@ -144,7 +144,7 @@ def _judged(
     verdict = stats.decide(row.paired, margin, level=level, holm_p=holm_p, holm_tost_p=holm_tost_p)
     settle = None
     if verdict == "inconclusive":
-        settle = stats.blocks_to_settle(row.paired, margin, level=level)
+        settle = power.blocks_to_settle(row.paired, margin, level=level)
     read = tuple(sorted({*row.looks, max(row.paired.n, stats.MIN_BLOCKS)})) if row.looks else ()
     return replace(
         row,
@@ -160,7 +160,7 @@ def _judged(
 def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:
     paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
-    price = None if sd is None else stats.blocks_for_power(sd, VISIBLE_EFFECT)
+    price = None if sd is None else power.blocks_for_power(sd, VISIBLE_EFFECT)
     facts = {p.cell: table.facts(p, blocks) for p in (a, b)}
     return Comparison(
         reference=a.cell,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+import pandas as pd
 
 from bench.record.events import PARTS
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.points import BlockMean, NotCompared, Point, Table, describe
+from plots.analyse.points import BlockMean, NotCompared, Point, Table, by_point, describe
 
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
 _OTHER_WORK = (*comparability.VARIED, "bucket_mib", "exchange_bytes")  # in which twins may differ
@@ -50,6 +53,14 @@ class Overlap:
     ratio: Estimate  # blocking over overlapped, paired by block
 
 
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a framework's own instruments say of a step, by its own words: evidence beside ours."""
+
+    point: Point
+    seconds: Mapping[str, Estimate]
+
+
 @dataclass(frozen=True)
 class Exchange:
     """All of it; any may be empty."""
@@ -57,9 +68,12 @@ class Exchange:
     breakdowns: list[Breakdown]
     costs: list[Cost]
     overlaps: list[Overlap]
+    said: list[Said]
 
 
-def examine(table: Table, observed: Table) -> tuple[Exchange | None, list[NotCompared]]:
+def examine(
+    table: Table, observed: Table, framework: pd.DataFrame
+) -> tuple[Exchange | None, list[NotCompared]]:
     """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
     found = [*_costs(table, observed), *_overlaps(table)]
     missing = [x for x in found if isinstance(x, NotCompared)]
@@ -67,8 +81,9 @@ def examine(table: Table, observed: Table) -> tuple[Exchange | None, list[NotCom
         breakdowns=list(_breakdowns(table, observed)),
         costs=[x for x in found if isinstance(x, Cost)],
         overlaps=[x for x in found if isinstance(x, Overlap)],
+        said=list(_said(framework)),
     )
-    there = exchange.breakdowns or exchange.costs or exchange.overlaps
+    there = exchange.breakdowns or exchange.costs or exchange.overlaps or exchange.said
     return exchange if there else None, missing
 
 
@@ -123,6 +138,15 @@ def _overlaps(table: Table) -> Iterator[Overlap | NotCompared]:
                 blocking_seconds=stats.geometric_mean(table.seconds(blocking, blocks)),
                 ratio=table.paired(blocking, point, blocks).estimate,
             )
+
+
+def _said(framework: pd.DataFrame) -> Iterator[Said]:
+    for point, rows in by_point(framework):
+        told: dict[str, list[float]] = defaultdict(list)
+        for evidence in rows["evidence"]:
+            for name, seconds in evidence.items():
+                told[name].append(seconds)
+        yield Said(point=point, seconds={k: stats.arithmetic_mean(v) for k, v in told.items()})
 
 
 def _twin(point: Point, field: str) -> Point | None:

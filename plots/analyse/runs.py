@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +43,8 @@ _OF_THE_CONFIG = (
 )
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
-OF_THE_ANALYSIS = ("parts", *CLOCK, *fields_with(Role.APART))
+OF_THE_ANALYSIS = ("sequence", "parts", "evidence", *CLOCK, *fields_with(Role.APART))
+_WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
 Row = dict[str, Any]
 
 
@@ -53,6 +58,7 @@ class Loaded:
     runs: pd.DataFrame  # a row for each usable run that trained
     pipelines: pd.DataFrame  # and for each that only made batches
     observed: pd.DataFrame  # and for each whose steps were watched
+    framework: pd.DataFrame  # and for each that its framework watched as well
     unusable: tuple[Unusable, ...]
     superseded: tuple[Unusable, ...]
     notes: tuple[str, ...]
@@ -68,18 +74,15 @@ def load(folder: Path) -> Loaded:
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
     carried: list[str | None] = []
-    for path in track(paths, "run logs read"):
-        run = read_log(path)  # and let it go: all steps of all logs do not fit into memory
-        if isinstance(run, Unusable):
-            unusable.append(run)
+    for one in track(_read_all(paths, study.arms), "run logs read", len(paths)):
+        if isinstance(one, Unusable):
+            unusable.append(one)
         else:
-            rows.append(_row(run, study.arms))
-            carried.append(run.config.study_sha256 if run.config else None)
-            if run.processes is not None:
-                written = run.config.log_path if run.config else None
-                renamed = written is None or written.name != path.name
-                measured[run.processes].append((renamed, path.name))
-            widest = max(widest, run.host, key=lambda host: len(host.get("ranks", ())))
+            rows.append(one.row)
+            carried.append(one.study_sha256)
+            if one.processes is not None:
+                measured[one.processes].append((one.renamed, one.row["log"]))
+            widest = max(widest, one.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
@@ -87,9 +90,10 @@ def load(folder: Path) -> Loaded:
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
     for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
         row["variant"] = variant
-    observed = [row for row in rows if row["parts"]]
-    rows = [row for row in rows if not row["parts"]]
-    aside |= _mixed(rows) | _mixed(observed)
+    framework = [row for row in rows if row["observe"] == "framework"]
+    observed = [row for row in rows if row["observe"] == "breakdown"]
+    rows = [row for row in rows if row["observe"] == "nothing"]
+    aside |= _mixed(rows) | _mixed(observed) | _mixed(framework)
     kept = (folder / "study.toml").exists()
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
@@ -100,6 +104,7 @@ def load(folder: Path) -> Loaded:
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
         pipelines=pd.DataFrame(pipelines),
         observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
+        framework=pd.DataFrame([row for row in framework if row["log"] not in aside]),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         # one that said nothing of itself is of the cell of the run that was done again
         superseded=tuple(
@@ -108,6 +113,42 @@ def load(folder: Path) -> Loaded:
         ),
         notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
+    )
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is kept of a usable log: all steps of all logs do not fit into memory."""
+
+    row: Row
+    study_sha256: str | None
+    processes: tuple[object, ...] | None
+    renamed: bool  # since it was written
+    host: Mapping[str, Any]
+
+
+def _read_all(paths: Sequence[Path], arms: Mapping[str, Any]) -> Iterator[_Read | Unusable]:
+    """In their order; by as many processes as there are cores, where that is worth their start."""
+    one = partial(_read_one, arms=arms)
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or sum(path.stat().st_size for path in paths) < _WORTH_BYTES:
+        yield from map(one, paths)
+        return
+    with ProcessPoolExecutor(cores, get_context("fork")) as pool:
+        yield from pool.map(one, paths, chunksize=16)
+
+
+def _read_one(path: Path, arms: Mapping[str, Any]) -> _Read | Unusable:
+    run = read_log(path)
+    if isinstance(run, Unusable):
+        return run
+    written = run.config.log_path if run.config else None
+    return _Read(
+        row=_row(run, arms),
+        study_sha256=run.config.study_sha256 if run.config else None,
+        processes=run.processes,
+        renamed=written is None or written.name != path.name,
+        host=run.host,
     )
 
 
@@ -123,6 +164,8 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
     config = run.config
     assert config is not None
     slowest = np.asarray(run.step_seconds()).max(axis=0)
+    warmup = run.step_seconds("warmup")
+    before = np.asarray(warmup).max(axis=0) if warmup else np.empty(0)
     of_the_arm = arms.get(config.arm or "", ())
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
@@ -152,9 +195,14 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),
+        "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
         "facts": comparability.facts(config, run.host, run.end, run.workload, of_the_arm),
+        "sequence": np.concatenate([before, slowest]).astype(
+            np.float32
+        ),  # many runs: half the size
         "parts": breakdown.parts_of(run),
+        "evidence": breakdown.evidence_of(run),
     }
 
 

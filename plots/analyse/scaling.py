@@ -80,14 +80,14 @@ def size(curve: str, point: Point) -> int:
 
 def efficiency(table: Table) -> Iterator[Scaled | NotCompared]:
     """Every distributed point against the common and its own one-rank baseline."""
-    for curve, point, plain in _distributed(table):
+    for curve, point, plain in distributed(table):
         own = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
         for kind, baseline in (("common", plain), ("own", own)):
             if baseline != point:
                 yield from _against(table, curve, point, kind, baseline)
 
 
-def _distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
+def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
     """Curve, point, and the plain process with as many images."""
     for curve in ("weak", "strong"):
         for point in table.on(curve):
@@ -137,7 +137,7 @@ def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | N
     here: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
     for c in good:
         here[c.allocation, c.samples_per_step].append(c)
-    for curve, point, plain in _distributed(table):
+    for curve, point, plain in distributed(table):
         what = f"{curve}: {describe(point)} against the calibration of the same nodes"
         before, after = [], []
         for block, mean in table.blocks[point].items():

@@ -16,7 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats as tests
 
-from bench.study import stats
+from bench.study import power, stats
 from bench.study.looks import nominal_level
 from plots.analyse.noise import Array, Measured, noises, normal
 
@@ -182,7 +182,7 @@ def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
                 effect=effect,
                 margin=None,
                 simulated=float(np.mean(outcomes(d + log).differ())),
-                theory=stats.power_difference(sd, log, n),
+                theory=power.power_difference(sd, log, n),
             )
         for margin, effect in product(MARGINS, (0.0, 0.01)):
             log = math.log1p(effect)
@@ -193,13 +193,13 @@ def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
                 effect=effect,
                 margin=margin,
                 simulated=float(np.mean(outcomes(d + log).equivalent(margin))),
-                theory=stats.power_equivalence(sd, log, margin, n),
+                theory=power.power_equivalence(sd, log, margin, n),
             )
 
 
 def _half_width(sd: float, d: Array) -> HalfWidth:
     n = d.shape[1]
-    promised = stats.half_width(sd, n)
+    promised = power.half_width(sd, n)
     assert promised is not None
     realised = np.expm1(outcomes(d).half()) / promised
     tenth, median, ninetieth = np.quantile(realised, [0.1, 0.5, 0.9]).tolist()

@@ -12,6 +12,7 @@ import pandas as pd
 from bench.backends.catalogue import gloo, label
 from bench.config import Role, fields_with
 from bench.study import stats
+from bench.study.collectives import Measured
 from bench.study.stats import Estimate
 from plots.analyse import (
     comparability,
@@ -22,6 +23,7 @@ from plots.analyse import (
     repetition,
     scaling,
 )
+from plots.analyse.bound import Bound, bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
@@ -82,6 +84,7 @@ class Analysis:
     pauses: list[pauses.Pause]
     calibrated: Calibrated | None
     exchange: Exchange | None
+    bounds: list[Bound]
 
     @property
     def blocks(self) -> int:
@@ -145,7 +148,11 @@ class Analysis:
         return sum(c.holm_p is not None for c in self.comparisons)
 
 
-def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -> Analysis:
+def analyse(
+    loaded: Loaded,
+    calibrations: Sequence[Calibration] | None = None,
+    collectives: Sequence[Measured] = (),
+) -> Analysis:
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, table = loaded.study, tabulate(loaded.runs)
     planned = coverage.planned(study)
@@ -153,10 +160,11 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         *comparison.compare(table, study),
         *comparison.gains(table),
         *scaling.efficiency(table),
+        *bounds(table, loaded.runs, collectives),
     ]
     varied = (*comparability.VARIED, comparability.OF_THE_ARM)
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
-    exchange, not_twins = examine(table, tabulate(loaded.observed))
+    exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     compared = [x for x in found if isinstance(x, comparison.Comparison)]
     return Analysis(
@@ -180,6 +188,7 @@ def analyse(loaded: Loaded, calibrations: Sequence[Calibration] | None = None) -
         pauses=list(pauses.find(loaded.runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
         exchange=exchange,
+        bounds=[x for x in found if isinstance(x, Bound)],
     )
 
 

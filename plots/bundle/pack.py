@@ -31,9 +31,9 @@ from plots.report import write as report
 SCHEMA = 1  # of the manifest
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "calibration/*"),
+    *("jobs/*", "calibration/*", "collectives/*.jsonl"),
 )
-_REPORT = ("report.md", "summary.json", "figures/*", "*.csv")  # made afresh
+_REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh
 _OF_A_RANK = (
     *("hostname", "cpu", "cpus_on_node", "memory_bytes", "threads", "source"),
     *("gpu", "gpu_memory_bytes", "cuda", "cudnn"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -93,18 +93,19 @@ def _superseded(path: Path) -> Unusable:
     return run
 
 
-def track(items: Sequence[T], what: str) -> Iterator[T]:
+def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
     """The items one by one; on standard error a bar, in a batch log a line now and then."""
     began, said = time.monotonic(), 0.0
-    for done, item in enumerate(items):
-        now = time.monotonic()
-        if done and now - began > SILENT_S and sys.stderr.isatty():
-            console = Console(stderr=True)
-            yield from bar(items[done:], what, len(items), done, console=console, transient=True)
-            return
-        if done and now - began > SILENT_S and now - said > LINE_EVERY_S:
-            print(f"{done:,} of {len(items):,} {what}", file=sys.stderr, flush=True)
-            said = now
+    rest = iter(items)
+    for done, item in enumerate(rest, 1):
         yield item
+        now = time.monotonic()
+        if now - began > SILENT_S and sys.stderr.isatty():
+            console = Console(stderr=True)
+            yield from bar(rest, what, total, done, console=console, transient=True)
+            return
+        if done < total and now - began > SILENT_S and now - said > LINE_EVERY_S:
+            print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
+            said = now
     if said:
-        print(f"{len(items):,} of {len(items):,} {what}", file=sys.stderr, flush=True)
+        print(f"{total:,} of {total:,} {what}", file=sys.stderr, flush=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.backends.catalogue import facts, parts
-from bench.study import stats
+from bench.study import power, stats
 from bench.study.stats import Verdict
 from plots.analyse import coverage
 from plots.analyse.comparability import EMULATE
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import ranks
+from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count, escape, interval, percent, rate, ratio, rule
@@ -78,7 +78,7 @@ def sentence(c: Comparison, margin: float, tests: int) -> str:
 def _price(c: Comparison) -> str:
     """What would settle it: more looks than planned are no way to a verdict."""
     if c.blocks_to_settle is None:
-        return f"more than {stats.MAX_BLOCKS} blocks"
+        return f"more than {power.MAX_BLOCKS} blocks"
     beyond = c.looks and c.blocks_to_settle > c.looks[-1]
     return f"{'a new study of ' if beyond else ''}about {c.blocks_to_settle} blocks"
 
@@ -168,7 +168,7 @@ def _emulation(a: Analysis) -> list[str]:
     return said
 
 
-def _headline(a: Analysis) -> str:
+def headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
     found = "not compared, as no block holds usable, comparable runs of both on one transport"
     if a.comparisons:
@@ -176,10 +176,19 @@ def _headline(a: Analysis) -> str:
     return marked(a, (), f"{versus(a)}: {found}.")
 
 
+def by_weight(a: Analysis) -> list[Comparison]:
+    """The primary comparison first, then the largest worlds, weak scaling before strong."""
+
+    def order(c: Comparison) -> tuple[object, ...]:
+        return not c.primary, -c.world_size, min(map(CURVES.index, c.curves))
+
+    return sorted(a.comparisons, key=order)
+
+
 def _each(a: Analysis) -> list[tuple[str, str]]:
-    """Where and what of every comparison; the primary one first, then the largest worlds."""
+    """Where and what of every comparison."""
     found = []
-    for c in sorted(a.comparisons, key=lambda c: (not c.primary, -c.world_size)):
+    for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
         where = marked(a, c.variant, f"{point} ({conditions})")
@@ -253,7 +262,7 @@ def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: verdicts, the first comparisons, what is missing, where the report is."""
     first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
     last = " ".join(filter(None, (missing(a), attempts(a))))
-    lines = [clean(line, 500) for line in (_headline(a), *first, last)]
+    lines = [clean(line, 500) for line in (headline(a), *first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
@@ -273,7 +282,7 @@ def lines(a: Analysis) -> list[str]:
     ]
     compared = _each(a)
     if len(compared) != 1:
-        found.append(f"**{_headline(a)}**" if compared else _headline(a))
+        found.append(f"**{headline(a)}**" if compared else headline(a))
     found += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if more := compared[_MOST_ANSWERS:]:
         found.append(f"The other {count(len(more), 'comparison')}: see the table below.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -151,6 +151,8 @@ def plain(value: Any) -> Any:
     match value:
         case Estimate(value=best, low=low, high=high, n=n):
             return {"value": best, "low95": low, "high95": high, "n": n}
+        case Mapping():
+            return {key: plain(one) for key, one in value.items()}
         case Point():
             return {**value._asdict(), "samples_per_step": value.samples_per_step}
         case _:

@@ -1,4 +1,4 @@
-"""report.md: the answer first, then figures, tables and how each number is made."""
+"""report.md, the answer first, and the details that report.html alone holds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, 
 from plots.analyse.points import Table, ranks
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
-from plots.report import answer, tables
+from plots.report import answer, methods, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
 _MOST_NODES = 24  # the slowest first; the rest are in the file
 
 
-def markdown(analysis: Analysis, drawn: list[str]) -> str:
-    """The page, with `drawn` the names of the figures beside it."""
+def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
+    """The page, with `drawn` the names of the figures beside it, and its details."""
     blank: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     here = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=here, undefined=StrictUndefined, **blank)
@@ -38,28 +38,33 @@ def markdown(analysis: Analysis, drawn: list[str]) -> str:
     facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
     reference, candidate = answer.sides(a.reference, a.candidate)
-    return environment.get_template("page.md.j2").render(
-        a=a,
-        study=a.loaded.study,
-        title=" against ".join(label(cell) for cell in (a.candidate, a.reference)),
-        reference=reference,
-        candidate=candidate,
-        mark=" (emulated)" if analysis.emulated() else "",
-        machine=escape(machine(host)),
-        workload=escape(workload(analysis)),
-        gloo=escape(gloo_builds(analysis)),
-        notes=[escape(note) for note in analysis.notes],
-        figures=drawn,
-        not_steady=[f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
-        crashed=int((runs["exit_code"].fillna(0) != 0).sum()),
-        provenance=_provenance(host),
-        compiled=any(f.get("compile") == "True" for f in facts),
-        compressed=sorted({f.get("compression", "none") for f in facts} - {"none"}),
-        min_blocks=MIN_BLOCKS,
-        most_nodes=_MOST_NODES,
-        visible=VISIBLE_EFFECT,
-        enough=(ENOUGH_STEPS, ENOUGH_WINDOWS),
-    )
+    said: dict[str, Any] = {
+        "a": a,
+        "study": a.loaded.study,
+        "title": " against ".join(label(cell) for cell in (a.candidate, a.reference)),
+        "reference": reference,
+        "candidate": candidate,
+        "mark": " (emulated)" if analysis.emulated() else "",
+        "machine": escape(machine(host)),
+        "workload": escape(workload(analysis)),
+        "gloo": escape(gloo_builds(analysis)),
+        "notes": [escape(note) for note in analysis.notes],
+        "figures": drawn,
+        "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
+        "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
+        "provenance": _provenance(host),
+        "methods": methods.paragraph(a),
+        "limits": [escape(limit) for limit in methods.limits(analysis)],
+        "compiled": any(f.get("compile") == "True" for f in facts),
+        "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
+        "min_blocks": MIN_BLOCKS,
+        "most_nodes": _MOST_NODES,
+        "visible": VISIBLE_EFFECT,
+        "enough": (ENOUGH_STEPS, ENOUGH_WINDOWS),
+    }
+    names = ("page.md.j2", "details.md.j2")
+    page, details = (environment.get_template(name).render(said) for name in names)
+    return page, details
 
 
 def told(x: Any) -> Any:

@@ -158,6 +158,26 @@ OVERLAPS = (
     Column("ratio.n", "n", key=""),
 )
 
+SAID = (
+    *_POINT,
+    *_BATCH,
+    Column(
+        "seconds",
+        "by its own instruments, ms a step",
+        lambda said: "; ".join(f"`{name}` {interval(e, ms)}" for name, e in said.items()) or "-",
+    ),
+)
+
+BOUNDS = (
+    Column("curve", "curve"),
+    *_POINT,
+    *_BATCH,
+    Column("gradient_bytes", "gradients MB", lambda size: f"{size / 1e6:,.1f}"),
+    Column("exchange_seconds", "all-reduce alone ms", ms),
+    Column("visible_efficiency", "efficiency, nothing hidden", percent),
+    Column("hidden_efficiency", "efficiency, all hidden", percent),
+)
+
 PIPELINES = (
     Column("dataset", "data set"),
     Column("samples_per_rank", "images per batch"),

@@ -18,9 +18,11 @@ from plots.analyse.exchange import Exchange
 from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import OF_THE_ANALYSIS, Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
-from plots.read import calibrations
+from plots.read import calibrations, collectives
 from plots.report import answer, figures, tables
+from plots.report.figures import Picture, presets
 from plots.report.format import csv, plain, records
+from plots.report.html import html
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json
@@ -32,21 +34,43 @@ def make(folder: Path, out: Path) -> list[str]:
 
     Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
     """
-    loaded = load(folder)
-    if loaded.runs.empty:
-        raise UsageError(f"{folder}: {_nothing_trained(loaded)}")
-    a = analyse(loaded, calibrations.read(folder, comparability.facts))
+    a = analysed(folder)
     drawn = figures.draw(a)
     try:
         _remove_stale(out, drawn)
-        pictures = figures.save(drawn, out / "figures")
-        texts = _texts(a, list(drawn))
+        written = figures.save(drawn, out / "figures")
+        texts = _texts(a, list(figures.pictures(drawn, out / "figures")))
         for name, text in texts.items():  # names of files may hold what is no character
             write_whole(out / name, text.encode(errors="replace"))
     except OSError as error:
         wrong = f"{out} cannot be written: {error.strerror}"
         raise UsageError(f"{wrong}; choose another folder with --out") from error
-    return answer.terminal(a, out / "report.md", len(pictures) + len(texts) - 1)
+    return answer.terminal(a, out / "report.md", len(written) + len(texts) - 1)
+
+
+def analysed(folder: Path) -> Analysis:
+    """A study's folder with all that lies in it. Raises UsageError where no log is usable."""
+    loaded = load(folder)
+    if loaded.runs.empty:
+        raise UsageError(f"{folder}: {_nothing_trained(loaded)}")
+    jobs = calibrations.read(folder, comparability.facts)
+    return analyse(loaded, jobs, collectives.read(folder))
+
+
+def draw_one(name: str, folder: Path, out: Path, preset: str) -> Path:
+    """One figure of the report on `folder`, written to `out` in the format that its name ends in.
+
+    Raises UsageError for a figure that the study has no data for, and another ending.
+    """
+    ending = out.suffix.removeprefix(".")
+    if ending not in figures.ENDINGS:
+        raise UsageError(f"{out}: figures are written as .{', .'.join(figures.ENDINGS)}; name one")
+    drawn = figures.draw(analysed(folder))
+    if name not in drawn:
+        raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
+    presets.fit(drawn[name], presets.PRESETS[preset])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return figures.save_as(drawn[name], out)
 
 
 def _nothing_trained(loaded: Loaded) -> str:
@@ -58,8 +82,10 @@ def _nothing_trained(loaded: Loaded) -> str:
     return f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
 
 
-def _texts(a: Analysis, drawn: list[str]) -> dict[str, str]:
-    """Everything but the figures, by file name; the page, which speaks of the others, last."""
+def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
+    """Everything but the figures, by file name; the pages, which speak of the others, last."""
+    drawn = [picture.name for picture in pictures]
+    page, details = markdown(a, drawn)
     compared = (*tables.ratios(a), *tables.CHECKS)
     calibrated = a.calibrated and {"calibration.csv": csv(tables.CALIBRATIONS, a.calibrated.all)}
     return {
@@ -68,7 +94,8 @@ def _texts(a: Analysis, drawn: list[str]) -> dict[str, str]:
         "points.csv": csv(tables.THROUGHPUT, a.throughput),
         "comparisons.csv": csv(compared, a.comparisons),
         **(calibrated or {}),
-        "report.md": markdown(a, drawn),
+        "report.html": html(a, page, details, pictures),
+        "report.md": page,
     }
 
 
@@ -95,6 +122,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "pauses": [asdict(pause) for pause in a.pauses],
         "calibration": a.calibrated and _calibration(a.calibrated),
         "exchange": a.exchange and _exchange(a.exchange),
+        "bounds": records(tables.BOUNDS, a.bounds),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "trends": records(tables.TRENDS, a.trends),
@@ -115,6 +143,7 @@ def _exchange(x: Exchange) -> dict[str, Any]:
         "costs": records(tables.COSTS, x.costs),
         "breakdowns": records(tables.BREAKDOWNS, x.breakdowns),
         "overlaps": records(tables.OVERLAPS, x.overlaps),
+        "said_by_framework": records(tables.SAID, x.said),
     }
 
 

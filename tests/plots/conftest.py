@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 
 def _name(figure: Figure, file: Any, **_: Any) -> None:
-    file.write(str(figure.get_suptitle()).encode())
+    file.write(f"<svg>{figure.get_suptitle()}</svg>".encode())
 
 
 @pytest.fixture(scope="module")

@@ -247,3 +247,12 @@ def in_job(
                     folder / "calibration" / name, run, true, noise, provenance=provenance, end=end
                 )
                 said.write(calibrated(job, when, node, name))
+
+
+def page(folder: Path, out: Path | None = None) -> str:
+    """The report in `out`, and behind it the details of `folder` that report.html alone holds."""
+    from plots.report.markdown import markdown
+    from plots.report.write import analysed
+
+    _, details = markdown(analysed(folder), [])
+    return f"{((out or folder) / 'report.md').read_text()}\n{details}"

@@ -228,7 +228,7 @@ def _new_logs() -> tuple[bytes, ...]:
 
 
 SOURCES = _new_logs()
-_OF_ITS_EXIT = re.compile(r"'(exit_code|start_seconds|wall_s)': [^,]+")
+_OF_ITS_EXIT = re.compile(r"'(allocation|exit_code|start_seconds|wall_s)': [^,]+")
 
 
 def used(data: bytes) -> dict[str, Any]:

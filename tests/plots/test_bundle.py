@@ -116,7 +116,8 @@ def test_the_manifest_holds_for_every_file(folder: Path, tmp_path: Path) -> None
     }
     assert {name.split("/")[1] for name in found} == {
         *("MANIFEST.json", "study.toml", "jobs.jsonl", "job-001.sh", "runs"),
-        *("report.md", "summary.json", "figures", "runs.csv", "points.csv", "comparisons.csv"),
+        *("report.md", "report.html", "summary.json", "figures"),
+        *("runs.csv", "points.csv", "comparisons.csv"),
     }
     for name in found.keys() - {"small/MANIFEST.json"}:
         assert found[name] == (folder / name.removeprefix("small/")).read_bytes()

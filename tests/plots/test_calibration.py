@@ -123,9 +123,8 @@ def test_a_planted_drift_is_warned_of(tmp_path: Path) -> None:
     assert c.drift.value == pytest.approx(1 / 1.04, rel=0.01)
     assert c.drifts
     assert main(["report", str(tmp_path)]) == 0
-    assert (
-        "**Warning:** Drift inside jobs, images/s at the end over the start: 0.9"
-        in (tmp_path / "report.md").read_text()
+    assert "**Warning:** Drift inside jobs, images/s at the end over the start: 0.9" in logs.page(
+        tmp_path
     )
 
 
@@ -153,7 +152,7 @@ def test_one_job_that_changes_is_named(tmp_path: Path) -> None:
         logs.in_job(tmp_path, logs.Job(job, int(job), {"r1": 1.0, "r2": 1.0}, drift), ONE)
     assert [d.allocation for d in calibrated(tmp_path).jobs if d.warn] == ["job 2"]
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert (
         "**Warning:** in 1 of 2 jobs a node changed by more than 5.0 %, beyond the noise of the "
         "others (level 5.0 % for each job): job 2: `r1` 0.935." in text
@@ -276,7 +275,7 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
     ]
     assert [d.nodes for d in c.jobs] == [1, 1, 1]
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert "usable: 10 calibrations, **8 failed or are missing**." in text
     assert "| n002-b01 | job 2 | start | r2 | exit code 0: loss is nan |" in text
     assert "on: no usable calibration" not in text
@@ -290,7 +289,7 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
 def test_without_any_calibration_the_runs_still_tell(tmp_path: Path) -> None:
     logs.in_job(tmp_path, logs.Job("5", 0, {"r1": 1.0}, rounds=()), ONE)
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert "Drift: not known" in text
     assert "Slow nodes: not judged of 0" in text
     assert "calibration" not in json.loads((tmp_path / "summary.json").read_text())["figures"]
@@ -327,7 +326,7 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
     nodes = {"r1": 1.0, "r2": 1.01, "r3": 0.99, "r4": 1.1, "r5": 1.0, "r6": 1.2}
     logs.in_job(tmp_path, logs.Job("77", 0, nodes, restart=1), ONE)
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert (
         "**Slow nodes: 2 of 6**: `r6` at 83.7 % of the median node; `r4` at 91.4 % of the median "
         "node" in text
@@ -407,7 +406,7 @@ def said(figure: Figure) -> str:
 def test_a_study_without_jobs_says_nothing_of_calibration(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1)
     assert main(["report", str(tmp_path)]) == 0
-    assert "## Calibration" not in (tmp_path / "report.md").read_text()
+    assert "## Calibration" not in logs.page(tmp_path)
     assert not (tmp_path / "calibration.csv").exists()
     assert json.loads((tmp_path / "summary.json").read_text())["calibration"] is None
 
@@ -432,6 +431,6 @@ def test_one_slow_gpu_of_a_node_is_named_and_its_node_kept_out(tmp_path: Path) -
     assert c.slow == ["r2"]
     assert [(d.nodes, d.warn) for d in c.jobs] == [(8, False)]
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert "**Slow nodes: 1 of 8**: `r2 GPU 3` at " in text
     assert "--exclude=r2" in text

@@ -53,7 +53,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"Horovod / DDP = {ratio}, n = 6, margin 2 %." in lines[1]
     assert lines[2].startswith("2 ranks, ")
     assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
-    assert lines[4] == f"{folder / 'report.md'} and 14 other files"
+    assert lines[4] == f"{folder / 'report.md'} and 17 other files"
 
 
 def test_many_comparisons_are_a_sentence(
@@ -68,7 +68,7 @@ def test_many_comparisons_are_a_sentence(
     assert lines[1].startswith("64 ranks, ")
     attempts = "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 1 (1 failed)."
     assert lines[3] == f"Missing: 1 unusable log; 56 usable runs in 1 block. {attempts}"
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     head = text.split("## Answer\n\n")[1].splitlines()
     assert head[0] == f"- **{lines[0]}**"
     assert head[9] == "- The other 20 comparisons: see the table below."
@@ -81,7 +81,7 @@ def test_below_six_blocks_tables_hold_the_blocks(tmp_path: Path) -> None:
             path = tmp_path / "runs" / f"{cell[0]}{block}.jsonl"
             logs.write(path, logs.config(cell, 2, block=block), seconds)
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert "2.000 (n=2: 1.000, 4.000)" in text
     assert "160.0 (n=2: 320.0, 80.0)" in text
     (c,) = json.loads((tmp_path / "summary.json").read_text())["comparisons"]
@@ -133,13 +133,13 @@ def test_an_odd_summary_of_an_earlier_report_is_ignored(tmp_path: Path, text: st
 def test_runs_of_another_study_are_named(tmp_path: Path) -> None:
     folder = logs.study(tmp_path, blocks=1)
     assert main(["report", str(folder)]) == 0
-    assert "several studies" not in (folder / "report.md").read_text()
+    assert "several studies" not in logs.page(folder)
     for name, study in (("x", "other"), ("y", None)):
         run = logs.config("single", study=study, model="resnet18")
         logs.write(folder / "runs" / f"{name}.jsonl", run, 0.1)
     assert main(["report", str(folder)]) == 0
     note = "**Note:** The runs are of several studies: test (10), other (1), none (1)."
-    assert note in (folder / "report.md").read_text()
+    assert note in logs.page(folder)
 
 
 WITHOUT = """

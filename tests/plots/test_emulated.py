@@ -43,7 +43,7 @@ def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     folder = emulated(tmp_path / "e")
     assert main(["report", str(folder)]) == 0
     assert capsys.readouterr().out.startswith("Emulated: Horovod against DDP: ")
-    page = (folder / "report.md").read_text()
+    page = logs.page(folder)
     answer = page.split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
     assert answer[0].startswith(
         "- **Emulated:** in all runs compute slept as recorded in k80.json aaaaaaaaaaaa, in"
@@ -73,7 +73,7 @@ def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path)
     assert len(a.comparisons) == 6, "three pairs of each kind, and none across"
     assert not a.gains, "compute that slept gains nothing over compute"
     drawn = titles(folder)
-    assert len(drawn) == 10
+    assert len(drawn) == 12
     for name, title in drawn.items():
         assert title.startswith("Emulated: ") == ("k80" in name), (name, title)
     for row in a.efficiency:

@@ -64,7 +64,7 @@ def words(figure: Figure) -> str:
 
 def test_names_and_order(drawn: dict[str, Figure]) -> None:
     curves = ["weak-throughput", "strong-throughput", "weak-efficiency", "strong-speedup"]
-    assert list(drawn) == ["ratio", *curves]
+    assert list(drawn) == ["ratio", *curves, "steps"]
 
 
 def test_throughput_has_every_point_its_interval_and_the_ideal(
@@ -143,7 +143,8 @@ def test_equal_cells_stand_at_the_same_place(
 ) -> None:
     """A shift sideways beside a slope of one reads as a difference in speed."""
     drawn = figures.draw(equal_cells(tmp_path, cells, blocks))
-    del drawn["ratio"]
+    apart = ("ratio", "steps")
+    drawn = {name: f for name, f in drawn.items() if not name.startswith(apart)}
     kinds = ["weak-throughput", "strong-throughput", "batch-throughput"]
     kinds += ["weak-efficiency", "strong-speedup"]
     assert [f"{name.split('-')[0]}-{name.split('-')[-1]}" for name in drawn] == kinds
@@ -245,7 +246,10 @@ def test_every_figure_says_machine_n_and_conditions(drawn: dict[str, Figure]) ->
     for name, figure in drawn.items():
         foot = figure.get_supxlabel()
         assert "Test CPU @ 2 GHz" in foot, name
-        assert "n = 6 blocks; bars: 95 % Student t interval" in foot, name
+        counted = (
+            "480 timed steps of 24 runs" if name == "steps" else "n = 6 blocks; bars: 95 % Stud"
+        )
+        assert counted in foot, (name, foot)
         assert "resnet50, synthetic data, 32 px, float32; settings: shipped" in words(figure), name
 
 
@@ -284,7 +288,8 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
     drawn = figures.draw(analyse(load(tmp_path)))
     names = ["weak-matched-throughput", "weak-shipped-throughput"]
     names += ["weak-matched-efficiency", "weak-shipped-efficiency"]
-    assert list(drawn) == ["ratio-matched", "ratio-shipped", *names]
+    steps = ["steps-matched", "steps-shipped"]
+    assert list(drawn) == ["ratio-matched", "ratio-shipped", *names, *steps]
     (ax,) = drawn["weak-shipped-throughput"].axes
     assert ax.get_yscale() == "log"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]
@@ -299,7 +304,8 @@ def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:
             logs.write(tmp_path / f"{batch}-{p}.jsonl", run, 0.01 * batch)
     drawn = figures.draw(analyse(load(tmp_path)))
     kinds = ("throughput", "efficiency")
-    assert list(drawn) == [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
+    names = [f"weak-{batch}-{kind}" for kind in kinds for batch in (8, 16)]
+    assert list(drawn) == [*names, "steps-8", "steps-16"]
     assert [len(xs(c.lines[0])) for c in bars(drawn["weak-8-throughput"].axes[0]).values()] == [2]
 
 

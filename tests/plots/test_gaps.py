@@ -56,7 +56,7 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path)]) == 0
     assert (
         "| weak | ddp/mpi | shipped | compression=fp16, precision=float32 | 1 | 16 | 2 | 0 | all |"
-        in (tmp_path / "report.md").read_text()
+        in logs.page(tmp_path)
     )
 
 
@@ -75,7 +75,7 @@ def test_the_report_lists_gaps(tmp_path: Path) -> None:
     for path in (tmp_path / "runs").glob("*-horovod-mpi-1.jsonl"):
         path.unlink()
     assert main(["report", str(tmp_path)]) == 0
-    text = (tmp_path / "report.md").read_text()
+    text = logs.page(tmp_path)
     assert "**Gaps:** 4 of 10 planned points without all planned blocks; see [Gaps](#gaps)." in text
     assert "| weak | horovod/mpi | shipped | 1 | 16 | 6 | 0 | all |" in text
     assert "| weak | horovod/mpi | shipped | 2 | 16 | 6 | 5 | 5 |" in text
@@ -88,7 +88,7 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     logs.study_toml(tmp_path / "whole", blocks=2)
     assert main(["report", str(tmp_path / "whole")]) == 0
     # the file names no cells
-    assert "## Gaps" not in (tmp_path / "whole" / "report.md").read_text()
+    assert "### Gaps" not in (tmp_path / "whole" / "report.md").read_text()
     logs.study_toml(tmp_path / "whole", blocks=2, more=PLAN)
     assert main(["report", str(tmp_path / "whole")]) == 0
     text = (tmp_path / "whole" / "report.md").read_text()
@@ -119,7 +119,7 @@ def test_a_report_says_where_the_study_is_no_valid_one(
     known = "0.05" in said
     margin = "5 % is the one that it names" if known else "2 % is an assumption made when reporting"
     assert f"): no point counts as planned; the margin of {margin}" in note
-    assert note[:30] in (tmp_path / "report.md").read_text()
+    assert note[:30] in logs.page(tmp_path)
 
 
 def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:

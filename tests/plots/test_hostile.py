@@ -14,6 +14,7 @@ import pytest
 from plots.__main__ import main
 from plots.report.format import clean, escape
 from tests.plots import logs
+from tests.plots.test_html import check_harmless
 
 EVIL = (
     "<script>alert(1)</script><img src=x "
@@ -87,6 +88,7 @@ def _check(folder: Path) -> None:
     for line in text.splitlines():
         assert not re.match(r"\s*(# Faster|- \*\*Horovod is|\| a \| b)", line)
     assert "\x1b" not in text
+    check_harmless((folder / "report.html").read_text())
     assert max(map(len, text.splitlines())) < 20_000
     for path in (folder / "figures").glob("*.svg"):
         tags = {str(element.tag).rpartition("}")[2] for element in ElementTree.parse(path).iter()}

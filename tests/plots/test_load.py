@@ -16,8 +16,8 @@ from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.bundle import check
-from plots.read import calibrations, runs
-from plots.report.write import summary
+from plots.read import runs
+from plots.report.write import analysed, summary
 from tests.plots import logs, mutations
 
 ROOT = Path(__file__).parents[2]
@@ -114,10 +114,9 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
 ) -> None:
     """Older schemas, read by today's rules: not a log of them is lost, and not a number changes."""
     monkeypatch.setattr(check, "_DIFFERS", 1e-12)
-    loaded = load(folder)
-    assert loaded.unusable == ()
+    a = analysed(folder)
+    assert a.loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
-    a = analyse(loaded, calibrations.read(folder, comparability.facts))
     fresh = json.loads(json.dumps(summary(a, kept["figures"])))
     assert check._contradiction(kept, fresh) is None
 
@@ -165,11 +164,11 @@ def test_mser_is_what_its_definition_says() -> None:
 def test_a_long_reading_says_how_far_it_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert list(runs.track(range(5), "logs read")) == list(range(5))
+    assert list(runs.track(range(5), "logs read", 5)) == list(range(5))
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(runs, "SILENT_S", 0.0)
     monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
-    assert list(runs.track(range(3), "logs read")) == [0, 1, 2]
+    assert list(runs.track(range(3), "logs read", 3)) == [0, 1, 2]
     assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
 
 

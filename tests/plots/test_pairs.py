@@ -32,7 +32,7 @@ def reported(folder: Path, reference: str, candidate: str) -> tuple[str, list[di
     logs.study_toml(folder, more=f'reference = "{reference}"\ncandidate = "{candidate}"\n')
     assert main(["report", str(folder)]) == 0
     compared = json.loads((folder / "summary.json").read_text())["comparisons"]
-    return (folder / "report.md").read_text(), compared
+    return logs.page(folder), compared
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def arms(folder: Path, slow: float, more: str, **fields: object) -> tuple[Analys
     sides = 'reference = "ddp/mpi"\ncandidate = "ddp/mpi@slow"\n'
     logs.study_toml(folder, more=sides + more)
     assert main(["report", str(folder)]) == 0
-    return analyse(load(folder)), (folder / "report.md").read_text()
+    return analyse(load(folder)), logs.page(folder)
 
 
 def test_a_cell_under_two_names_is_equivalent_to_itself(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.record import append_event
-from bench.study import looks, stats
+from bench.study import looks, power, stats
 from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
 from plots.analyse.runs import load
@@ -485,7 +485,7 @@ def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Compa
         unequal=(),
         verdict=stats.decide(p, 0.02, holm_p=holm_p),
         holm_p=holm_p,
-        blocks_to_settle=stats.blocks_to_settle(p, 0.02),
+        blocks_to_settle=power.blocks_to_settle(p, 0.02),
     )
 
 

@@ -76,5 +76,5 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
 
 
 def test_a_folder_without_enough_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(ROOT / "results" / "bf16"), "--out", "/nowhere"]) == 2
+    assert main(["simulate", str(ROOT / "results" / "demo"), "--out", "/nowhere"]) == 2
     assert "no comparison of 6 blocks; name studies that have" in capsys.readouterr().err

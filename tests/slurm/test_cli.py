@@ -119,7 +119,7 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
     make = ["make", "--dry-run", "study", "RESULTS=here"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said = subprocess.check_output(make, cwd=ROOT, env=env, text=True)
-    assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run local " in said
+    assert "STUDY_GO_ON='make study RESULTS=here' python -m slurm run $study " in said
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
     assert (code, out.splitlines()[-1]) == (1, "go on with: make study RESULTS=here")

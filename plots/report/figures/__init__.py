@@ -6,6 +6,8 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,24 @@ from matplotlib.figure import Figure
 from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
 from plots.analyse.points import NO_SETTINGS, Point
+from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
-from plots.report.figures import curves, exchange, nodes, ratio
+from plots.report.figures import curves, exchange, nodes, ratio, steps
 from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
 
 _LONGEST_NAME = 120  # of a file
+# formats, and what of the moment each would hold
+ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG, and what it shows for those who do not see it."""
+
+    name: str
+    svg: str
+    alt: str
 
 
 def draw(a: Analysis) -> dict[str, Figure]:
@@ -40,6 +54,12 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     for name, scaled in _series(a.efficiency):
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
         yield f"{name}-{ending}", curves.scaling(a, scaled)
+    rows = list(at_largest(a.loaded.runs))
+    key = attrgetter(
+        "point.variant", "point.settings", "point.world_size", "point.samples_per_rank"
+    )
+    for page, name in _names("steps", sorted(map(key, rows))):
+        yield name, steps.draw(a, [r for r in rows if key(r) == page])
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
     for (batch,), name in _names("calibration", batches):
         yield name, nodes.draw(a, batch)
@@ -64,14 +84,23 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     """Write each figure as .svg and .png, without dates: the same numbers give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    names = [folder / f"{name}.{ending}" for name in figures for ending in ("svg", "png")]
+    return [save_as(figures[path.stem], path) for path in names]
+
+
+def save_as(figure: Figure, path: Path) -> Path:
+    """Write one figure in the format that the file's name ends in."""
+    ending, data = path.suffix[1:], io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        for name, figure in figures.items():
-            for ending, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-                data = io.BytesIO()
-                figure.savefig(data, format=ending, dpi=200, metadata=metadata)
-                written.append(write_whole(folder / f"{name}.{ending}", data.getvalue()))
-    return written
+        figure.savefig(data, format=ending, dpi=200, metadata={ENDINGS[ending]: None})
+    return write_whole(path, data.getvalue())
+
+
+def pictures(figures: dict[str, Figure], folder: Path) -> Iterator[Picture]:
+    """The figures as they were saved, each with its title and conditions in words."""
+    for name, figure in figures.items():
+        said = ". ".join(text.get_text() for text in figure.texts)
+        yield Picture(name, (folder / f"{name}.svg").read_text(), said)
 
 
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

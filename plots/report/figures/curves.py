@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
+from plots.analyse.bound import Bound
 from plots.analyse.points import NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
@@ -21,6 +22,10 @@ from plots.report.format import percent, rate, short
 
 Row = TypeVar("Row", Throughput, Scaled)
 _IMAGES_PER_S = attrgetter("images_per_s")
+_BOUND = (
+    "Dotted: if none of an all-reduce as measured alone were hidden behind the backward pass; a "
+    "marker above it hides some."
+)
 
 
 def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
@@ -79,11 +84,28 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
     place, last = _at_largest(common or rows, y)
     against = "against one\nplain process" if common else "against\nits own one rank"
     legend(panels[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
-    base = _baseline(common[0]) if common else "No usable common baseline."
+    notes = [_baseline(common[0]) if common else "No usable common baseline."]
+    if beside := [
+        b for b in a.bounds if (b.curve, b.point) in {(r.curve, r.point) for r in common}
+    ]:
+        _draw_bounds(panels[0], beside, rows)
+        notes.append(_BOUND)
     name = "Weak efficiency" if weak else "Strong speed-up"
     title = marked(a, _variant(rows), f"{name} at {place}{_finding(last, form)}")
-    caption(a, figure, title, _conditions(a, rows), [base], shown, frame)
+    caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
     return figure
+
+
+def _draw_bounds(ax: Axes, bounds: Sequence[Bound], rows: Sequence[Scaled]) -> None:
+    """Dotted, in the colour of its cell: where a point were if none of its exchange overlapped."""
+    cells = in_order(r.point.cell for r in rows)
+    for cell in {b.point.cell for b in bounds}:
+        own = {b.point.world_size: b for b in bounds if b.point.cell == cell}
+        weak = rows[0].curve == "weak"
+        there = {n: b.visible_efficiency if weak else b.visible_speedup for n, b in own.items()}
+        at = [1, *sorted(there)]
+        colour = look(cell, cells)["color"]
+        ax.plot(at, [1.0, *(there[n] for n in at[1:])], ":", color=colour, linewidth=1.3, zorder=1)
 
 
 def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:

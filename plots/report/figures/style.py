@@ -17,6 +17,7 @@ from plots.report.format import clean
 GREY = "#666666"
 STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
+    "svg.fonttype": "none",  # text that can be searched and read aloud
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

@@ -1,0 +1,78 @@
+"""A drawn figure for another place: a column of a paper, or a slide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
+
+_LEAST_POINTS = 6.0  # a smaller letter is not read in print
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Width of the figure, and how its letters change."""
+
+    width_in: float
+    letters: float  # times as large
+    titled: bool  # with title, conditions and foot; a paper has them in its caption
+
+
+PRESETS = {
+    "page": None,  # as in a report
+    "paper": Preset(width_in=3.5, letters=0.8, titled=False),
+    "slide": Preset(width_in=12.0, letters=1.6, titled=True),
+}
+
+
+def fit(figure: Figure, preset: Preset | None) -> None:
+    """Change the figure in place; what stood to the right of a narrow one goes below it."""
+    if preset is None:
+        return
+    width, height = figure.get_size_inches()
+    if not preset.titled:
+        _strip(figure)
+    if preset.width_in < width:
+        _legends_below(figure)
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_fontsize(max(_LEAST_POINTS, preset.letters * float(text.get_fontsize())))
+    # a narrow figure keeps its rows readable, a wide one its shape
+    shrunk = height * max(preset.width_in / width, 0.75)
+    figure.set_size_inches(preset.width_in, shrunk)
+    if preset.titled:  # its places are counted from the top in inches of the page
+        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 * preset.letters / shrunk))  # type: ignore[union-attr, call-arg]
+        for line, text in enumerate(figure.texts[:2]):
+            text.set_y(1 - (0.08 + 0.24 * line) * preset.letters / shrunk)
+
+
+def _strip(figure: Figure) -> None:
+    for text in list(figure.texts):
+        text.remove()
+    figure.supxlabel("")
+    figure.get_layout_engine().set(rect=(0, 0, 1, 1))  # type: ignore[union-attr, call-arg]
+
+
+def _legends_below(figure: Figure) -> None:
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        if legend is None:
+            continue
+        found = dict(zip(*reversed(_entries(legend)), strict=True))
+        title = legend.get_title().get_text()
+        legend.remove()
+        figure.legend(
+            found.values(),
+            found.keys(),
+            title=title or None,
+            loc="outside lower center",
+            ncols=2,
+            fontsize=8,
+            title_fontsize=8,
+        )
+
+
+def _entries(legend: Legend) -> tuple[list[object], list[str]]:
+    return list(legend.legend_handles), [text.get_text() for text in legend.get_texts()]

@@ -1,0 +1,63 @@
+"""Steps one by one: the sequence with the cut of the warm-up, and the spread of timed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from plots.analyse.points import ranks
+from plots.analyse.steps import Steps
+from plots.analyse.study import Analysis, workload
+from plots.report.answer import marked
+from plots.report.axes import in_order, look
+from plots.report.figures.style import GUIDE, add_titles, legend
+from plots.report.format import count
+
+_MARKED = 12  # markers of a line, so that lines differ without colour too
+
+
+def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
+    """Left: median over runs, step by step, with the middle 80 %; right: all timed steps."""
+    figure = Figure(figsize=(8.4, 3.9))
+    sequence, spread = figure.subplots(1, 2)
+    cells = in_order(r.point.cell for r in rows)
+    for cell in cells:
+        for row in (r for r in rows if r.point.cell == cell):
+            style = look(cell, cells)
+            line = {k: style[k] for k in ("color", "marker", "markerfacecolor", "linestyle")}
+            line |= {"linewidth": 1.2, "markersize": 0.7 * style["markersize"]}
+            at = np.arange(len(row.median))
+            every = max(1, len(at) // _MARKED)
+            sequence.plot(at, 1000 * row.median, **line, markevery=every, label=cell)
+            band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
+            sequence.fill_between(at, 1000 * row.low, 1000 * row.high, **band)
+            share = 100 * np.arange(1, len(row.timed) + 1) / len(row.timed)
+            every = max(1, len(share) // _MARKED)
+            spread.plot(1000 * row.timed, share, **line, markevery=every, drawstyle="steps-post")
+    cut = max(r.warmup_steps for r in rows)
+    sequence.axvline(cut - 0.5, ls="--", **GUIDE)
+    top = max(1000 * float(np.max(r.high[r.warmup_steps :], initial=0)) for r in rows)
+    sequence.set_ylim(0, 1.6 * top)  # a first step may take a hundred times as long
+    sequence.annotate(" timed", (cut - 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
+    sequence.set_xlabel("step")
+    sequence.set_ylabel("slowest rank of the step (ms)")
+    spread.set_xlabel("slowest rank of the step (ms)")
+    spread.set_ylabel("share of timed steps (%)")
+    spread.set_ylim(0, 100)
+    legend(spread)
+    p = rows[0].point
+    size = f"{ranks(p.world_size)}, {p.samples_per_rank} images per rank"
+    title = marked(
+        a, p.variant, f"Steps at {size}: warm-up, then {count(rows[0].runs, 'run')} timed"
+    )
+    subtitle = ", ".join([workload(a), *p.variant]) + f"; settings: {p.settings}"
+    notes = [
+        "Left: median over runs of each step, shaded its middle 80 %; steps beyond the frame are "
+        "part of the warm-up. Right: every timed step."
+    ]
+    timed, runs = sum(len(r.timed) for r in rows), sum(r.runs for r in rows)
+    steps = f"{timed:,} timed steps of {count(runs, 'run')}"
+    add_titles(a, figure, title, subtitle, notes, steps)
+    return figure

@@ -1,0 +1,84 @@
+"""report.html: the page and its details in one file, which needs no server and no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from plots.analyse.study import Analysis, machine, workload
+from plots.report.axes import look
+from plots.report.figures import Picture
+from plots.report.format import clean
+from plots.report.lead import lead
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
+
+
+@dataclass(frozen=True)
+class Section:
+    """What stands under one heading."""
+
+    title: str
+    body: Markup
+
+    @property
+    def slug(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> str:
+    """The whole file; `page` and `details` are Markdown in which nothing of a log is a tag."""
+    first = lead(a)
+    answers = [p for p in pictures if first.figure and p.name.startswith(first.figure)]
+    here = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=here,
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(picture=_picture, colour=lambda cell: look(cell, [cell])["color"])
+    study = a.loaded.study
+    return environment.get_template("page.html.j2").render(
+        title=_text(page.splitlines()[0].removeprefix("# ")),
+        question=study.question and clean(study.question),
+        lead=first,
+        machine=f"{clean(machine(a.loaded.host))}. {clean(workload(a))}.",
+        answering=answers[0] if answers else None,
+        others=[p for p in pictures if p not in answers[:1]],
+        sections=list(_sections(page)),
+        folded=list(_sections(details)),
+    )
+
+
+def _sections(text: str) -> Iterator[Section]:
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        title, _, body = part.partition("\n")
+        rendered = _MARKDOWN.render(body)
+        rendered = rendered.replace("<table>", '<div class="scroll"><table>')
+        rendered = rendered.replace("</table>", "</table></div>")
+        yield Section(_text(title), Markup(rendered))  # tags of the text are escaped
+
+
+def _text(markdown: str) -> str:
+    """One line of Markdown without its marks."""
+    (inline,) = _MARKDOWN.parseInline(markdown)
+    return "".join(token.content for token in inline.children or ())
+
+
+def _picture(picture: Picture) -> Markup:
+    """The SVG itself, so that its text is found and read; identifiers are of this figure alone."""
+    svg = picture.svg[picture.svg.index("<svg") :]
+    svg = _IDS.sub(rf"\g<1>{picture.name}-", svg)
+    start = Markup('<figure id="figure-{}" role="img" aria-label="{}">').format(
+        picture.name, picture.alt
+    )
+    return start + Markup(svg) + Markup("</figure>")  # drawn by matplotlib

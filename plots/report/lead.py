@@ -1,0 +1,94 @@
+"""The first screen of a page: one sentence, the figure that answers, three numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.study.stats import Estimate
+from plots.analyse.comparison import Comparison
+from plots.analyse.points import Point, ranks
+from plots.analyse.study import Analysis
+from plots.report import answer
+from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
+
+_MOST = 1000  # characters of the sentence
+
+
+@dataclass(frozen=True)
+class Number:
+    """One thing measured of both sides: what, in which unit, and per cell value and interval."""
+
+    name: str
+    values: Sequence[tuple[str, str]]
+    missing: str = ""  # why there is none
+
+
+@dataclass(frozen=True)
+class Lead:
+    """`figure` begins the names of the figures that answer."""
+
+    sentence: str
+    others: str  # the verdicts of all comparisons together, '' of one
+    numbers: Sequence[Number]
+    figure: str = "ratio"
+
+
+def lead(a: Analysis) -> Lead:
+    """Of the primary comparison, else of the first at most ranks; without one, of the largest."""
+    compared = answer.by_weight(a)
+    if not compared:
+        said = clean(answer.headline(a), _MOST)
+        return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figure="")
+    c = compared[0]
+    margin, e = a.loaded.study.margin, c.paired.estimate
+    said = answer.sentence(c, margin, a.tests)
+    where = f"At {ranks(c.world_size)} with {c.samples_per_rank} images per rank"
+    where += f" over {c.transport}" if c.transport else ""
+    found = f"{answer.over(c.reference, c.candidate)} = {interval(e, ratio)}"
+    n = f"95 % interval of {count(e.n, 'block')}, margin {rule(margin)}"
+    others = clean(answer.headline(a), _MOST) if len(compared) > 1 else ""
+    text = clean(answer.marked(a, c.variant, f"{where}: {said}. {found}; {n}."), _MOST)
+    return Lead(text, others, list(_numbers(a, _sides(a, c), c.curves[0])))
+
+
+def _sides(a: Analysis, c: Comparison) -> list[Point]:
+    def same(p: Point) -> bool:
+        size = p.world_size, p.samples_per_rank, p.settings, p.variant
+        return size == (c.world_size, c.samples_per_rank, c.settings, c.variant)
+
+    return [
+        p
+        for cell in (c.reference, c.candidate)
+        for p in a.table.blocks
+        if p.cell == cell and same(p)
+    ]
+
+
+def _largest(a: Analysis) -> list[Point]:
+    most = max(p.world_size for p in a.table.blocks)
+    return sorted(p for p in a.table.blocks if p.world_size == most)[:2]
+
+
+def _numbers(a: Analysis, points: Sequence[Point], curve: str) -> Iterator[Number]:
+    values = _values(points, a.throughput, lambda r: r.images_per_s, rate)
+    yield Number("Throughput, images/s", values)
+    common = [s for s in a.efficiency if s.kind == "common" and s.curve == curve]
+    values = _values(points, common, lambda s: s.efficiency, percent)
+    name = f"{'Strong' if curve == 'strong' else 'Weak'} efficiency against one plain process"
+    yield Number(name, values, "no plain process was measured")
+    costs = [c for c in a.exchange.costs if c.exposed_seconds] if a.exchange else []
+    values = _values(points, costs, lambda c: c.exposed_seconds, ms)
+    yield Number("Exposed communication, ms", values, "not observed; the study exposed does")
+
+
+def _values(
+    points: Sequence[Point],
+    rows: Iterable[Any],
+    estimate: Callable[[Any], Estimate | None],
+    form: Callable[[float], str],
+) -> list[tuple[str, str]]:
+    """Of these points, each once."""
+    found = {row.point: e for row in rows if (e := estimate(row)) is not None}
+    return [(p.cell, interval(found[p], form)) for p in points if p in found]

@@ -1,0 +1,59 @@
+"""What a paper's methods section needs, and how far the numbers reach: sentences from the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from bench.study import stats
+from plots.analyse.study import Analysis, machine
+from plots.report.answer import versus
+from plots.report.format import count, rule
+
+
+def paragraph(a: Analysis) -> str:
+    """How the numbers were made, in one paragraph that an author can cite."""
+    study = a.loaded.study
+    order = "in random order"
+    if a.loaded.fixed:  # logs that carry their study were made by pairs
+        order = "both sides of a comparison next to each other, each first in half of the blocks"
+    looks = study.planned_looks
+    levels = f" and {len(looks)} planned looks" if len(looks) > 1 else ""
+    return (
+        f"{versus(a)}, trained by one loop that does not know its framework. In a run "
+        f"{_span(a, 'warmup_steps')} warm-up steps are cut and {_span(a, 'steps')} steps are timed "
+        f"in {_span(a, 'windows')} windows; images/s are all their images over the windows' "
+        f"seconds on the slowest rank. Each of {count(a.blocks, 'block')} holds every point, "
+        f"{order}. A ratio is the geometric mean of the blocks' paired ratios with a Student t "
+        f"interval on their logarithms. *Equivalent*: its 90 % interval lies within "
+        f"{rule(study.margin)} (two one-sided tests); *faster*: its 95 % interval excludes 1; both "
+        f"after Holm's correction over {count(a.tests, 'comparison')}{levels}, and never below "
+        f"{stats.MIN_BLOCKS} blocks. Efficiency is T(1)/T(p) against one plain process."
+    )
+
+
+def limits(a: Analysis) -> Iterator[str]:
+    """What the numbers do not say."""
+    worlds = sorted(set(a.loaded.runs["world_size"]))
+    sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), str(worlds[-1]))))
+    yield f"Measured at {sizes} ranks on {machine(a.loaded.host)}; other sizes and machines differ."
+    ranks = a.loaded.host.get("ranks", ())
+    here = Counter(rank["hostname"] for rank in ranks)
+    if len(here) == 1 and len(ranks) > 1:
+        yield "All ranks shared one node: no network between nodes was crossed."
+    cores = min((rank["cpus_on_node"] for rank in ranks if rank.get("cpus_on_node")), default=0)
+    threads = max((rank.get("threads", 1) for rank in ranks), default=1)
+    if cores and max(here.values()) * threads >= cores and not a.emulated():
+        yield "The ranks filled the cores: exchange and compute competed for them."
+    if a.timelines:
+        yield "Compute was slept, not computed: only exchange, hooks and optimiser step are real."
+    if {one.get("device") for one in a.loaded.runs["facts"]} == {"cpu"}:
+        yield "Tensors were on CPUs: nothing is said of GPUs and NCCL."
+    if a.blocks < stats.MIN_BLOCKS:
+        yield f"Fewer than {stats.MIN_BLOCKS} blocks: no interval, no verdict."
+
+
+def _span(a: Analysis, column: str) -> str:
+    """A column's value, or from its least to its largest."""
+    values = a.loaded.runs[column]
+    return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (values.min(), values.max())))

@@ -1,0 +1,82 @@
+"""Other programs' formats hold the very numbers of the logs; a report that follows a study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plots.__main__ import main
+from plots.analyse.runs import load
+from plots.report.watch import watch
+from tests.plots import logs
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = logs.study(tmp_path / "study")
+    logs.study_toml(folder, blocks=6)
+    return folder
+
+
+def test_extra_p_has_a_value_for_each_block(study: Path, tmp_path: Path) -> None:
+    path = tmp_path / "weak.txt"
+    assert main(["export", "extra-p", str(study), "-o", str(path)]) == 0
+    lines = path.read_text().splitlines()
+    assert lines[:3] == ["PARAMETER p", "POINTS 1 2", "METRIC step_seconds"]
+    regions = [line for line in lines if line.startswith("REGION ")]
+    assert regions == ["REGION ddp/mpi_shipped", "REGION horovod/mpi_shipped"]
+    data = [[float(x) for x in line.split()[1:]] for line in lines if line.startswith("DATA ")]
+    assert [len(values) for values in data] == [6] * 4
+    runs = load(study).runs
+    at = (runs["cell"] == "ddp/mpi") & (runs["world_size"] == 2) & (runs["samples_per_rank"] == 16)
+    means = runs[at].groupby("block")["step_seconds_mean"].mean()
+    assert data[1] == means.tolist(), "not rounded"
+
+
+def test_mllog_lines_are_mlperfs(study: Path, tmp_path: Path) -> None:
+    for i, path in enumerate(sorted((study / "runs").iterdir())):
+        started = f'"started": "2026-11-20T10:{i // 60:02d}:{i % 60:02d}+00:00", "ranks"'
+        logs.edit(path, '"ranks"', started, 1)
+    out = tmp_path / "mllog.txt"
+    assert main(["export", "mllog", str(study), "-o", str(out)]) == 0
+    lines = out.read_text().splitlines()
+    assert all(line.startswith(":::MLLOG {") for line in lines)
+    events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+    runs = load(study).runs
+    assert sum(e["key"] == "run_start" for e in events) == len(runs)
+    stats = [e["value"]["throughput"] for e in events if e["key"] == "tracked_stats"]
+    assert sorted(stats) == sorted(runs["images_per_s"])
+    assert {e["event_type"] for e in events} == {"INTERVAL_START", "POINT_IN_TIME", "INTERVAL_END"}
+    assert [e["time_ms"] for e in events] == sorted(e["time_ms"] for e in events)
+
+
+def test_a_curve_that_is_not_there_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.write(tmp_path / "runs" / "one.jsonl", logs.config("single"), 0.1)
+    words = ["export", "extra-p", str(tmp_path), "-o", str(tmp_path / "x"), "--curve", "strong"]
+    assert main(words) == 2
+    assert "no cell has all points of the curve strong" in capsys.readouterr().err
+
+
+def test_a_report_follows_a_study_to_its_end(study: Path, tmp_path: Path) -> None:
+    """The last block comes while it watches; then it stops by itself."""
+    later = tmp_path / "later"
+    later.mkdir()
+    for path in (study / "runs").glob("5-*"):
+        path.rename(later / path.name)
+    shown: list[list[str]] = []
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 7
+        assert len(shown) == 1, "it goes on though all is there"
+        for path in later.iterdir():
+            path.rename(study / "runs" / path.name)
+
+    watch(study, tmp_path / "out", 7, shown.append, sleep)
+    assert len(shown) == 2
+    assert "in 5 blocks" in "\n".join(shown[0])
+    assert "in 6 blocks" in "\n".join(shown[1])
+    assert (tmp_path / "out" / "report.html").exists()
