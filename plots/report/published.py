@@ -117,8 +117,8 @@ def _imported(found: pd.DataFrame) -> Iterator[Row]:
 
 def _ours(folder: Path) -> Iterator[Row]:
     a = analyse(load(folder))
-    source = f"{a.loaded.study.name}, {clean(machine(a.loaded.host), 80)}"
-    source += ", emulated" if a.emulated() else ""
+    kind = "emulated, " if a.emulated() else ""
+    source = f"ours: {a.loaded.study.name} ({kind}{clean(machine(a.loaded.host), 80)})"
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):
             continue

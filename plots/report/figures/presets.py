@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-_LEAST_POINTS = 6.0  # a smaller letter is not read in print
+from plots.report.figures.style import STYLE
+
+LEAST_POINTS = 6.0  # a smaller letter is not read in print
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,13 @@ def fit(figure: Figure, preset: Preset | None) -> None:
     if not preset.titled:
         _strip(figure)
     if preset.width_in < width:
-        _legends_below(figure)
-    for text in figure.findobj(Text):
-        assert isinstance(text, Text)
-        text.set_fontsize(max(_LEAST_POINTS, preset.letters * float(text.get_fontsize())))
+        with matplotlib.rc_context(STYLE):
+            _legends_below(figure)
+    for artist in figure.findobj():
+        if isinstance(artist, Line2D):
+            artist.set_markersize(preset.letters * artist.get_markersize())
+        elif isinstance(artist, Text):
+            artist.set_fontsize(max(LEAST_POINTS, preset.letters * float(artist.get_fontsize())))
     # a narrow figure keeps its rows readable, a wide one its shape
     shrunk = height * max(preset.width_in / width, 0.75)
     figure.set_size_inches(preset.width_in, shrunk)
@@ -56,23 +62,22 @@ def _strip(figure: Figure) -> None:
 
 
 def _legends_below(figure: Figure) -> None:
+    both = [ax.get_legend_handles_labels() for ax in figure.axes]
+    drawn = {name: handle for found in both for handle, name in zip(*found, strict=True)}
     for ax in figure.axes:
         legend = ax.get_legend()
         if legend is None:
             continue
-        found = dict(zip(*reversed(_entries(legend)), strict=True))
+        texts = [text.get_text() for text in legend.get_texts()]
+        names = [text.split("\n")[0] for text in texts]  # a value may stand below it
         title = legend.get_title().get_text()
         legend.remove()
         figure.legend(
-            found.values(),
-            found.keys(),
+            [drawn[name] for name in names],
+            texts,
             title=title or None,
             loc="outside lower center",
             ncols=2,
             fontsize=8,
             title_fontsize=8,
         )
-
-
-def _entries(legend: Legend) -> tuple[list[object], list[str]]:
-    return list(legend.legend_handles), [text.get_text() for text in legend.get_texts()]

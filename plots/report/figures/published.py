@@ -32,7 +32,7 @@ def draw(rows: Sequence[Row]) -> Figure:
                 kept = {k: style[k] for k in ("color", "marker", "markersize", "linewidth")}
                 face = style["color"] if found[0].measured else "none"
                 dash = "-" if line[1] == "weak" else ":"
-                name = f"{clean(line[2], 30)}, {line[1]}\n{clean(line[0], 40)}"
+                name = f"{clean(line[2], 30)}, {line[1]}\n{_short(line[0])}"
                 ax.plot(
                     *zip(*there, strict=True),
                     **kept,
@@ -57,6 +57,11 @@ def draw(rows: Sequence[Row]) -> Figure:
         )
         figure.supxlabel(foot, x=0.01, ha="left", fontsize=7, color=GREY)
         return figure
+
+
+def _short(source: str) -> str:
+    """A source without what stands behind it in brackets."""
+    return clean(source.partition(" (")[0], 60)
 
 
 def _cell(backend: str) -> str:
