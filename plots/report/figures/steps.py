@@ -39,7 +39,7 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     cut = max(r.warmup_steps for r in rows)
     sequence.axvline(cut - 0.5, ls="--", **GUIDE)
     top = max(1000 * float(np.max(r.high[r.warmup_steps :], initial=0)) for r in rows)
-    sequence.set_ylim(0, 1.6 * top)  # a first step may take a hundred times as long
+    sequence.set_ylim(0, 1.6 * top or None)  # a first step may take a hundred times as long
     sequence.annotate(" timed", (cut - 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
     sequence.set_xlabel("step")
     sequence.set_ylabel("slowest rank of the step (ms)")
