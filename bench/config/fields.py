@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Flag, auto
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -291,6 +292,7 @@ class Fields(BaseModel):
         return self.peak_learning_rate * rise
 
 
+@cache
 def fields_with(role: Role) -> tuple[str, ...]:
     """Names of the fields that have all of `role`, in their order."""
     return tuple(

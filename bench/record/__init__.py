@@ -261,9 +261,10 @@ def _config(start: Mapping[str, Any]) -> RunConfig:
     except ValidationError as error:
         raise Damaged(f"config.{explain(error)}") from None
     dumped = config.model_dump(mode="json")
-    for name, value in values.items():
-        if json.dumps(value) != json.dumps(dumped[name]):  # true for 1, or "4" for 4
-            raise Damaged(f"config.{name}={value!r}, which a log has as {dumped[name]!r}")
+    written = {name: dumped[name] for name in values}
+    if json.dumps(values) != json.dumps(written):  # true for 1, or "4" for 4
+        name = next(n for n in values if json.dumps(values[n]) != json.dumps(written[n]))
+        raise Damaged(f"config.{name}={values[name]!r}, which a log has as {written[name]!r}")
     return config
 
 

@@ -145,8 +145,9 @@ def against_most(runs: Iterable[Facts]) -> list[str]:
     asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
     besides = (TUNED, OWN_ENV, OF_THE_ARM)
     work = [{k: v for k, v in one.items() if k in asked or k.startswith(besides)} for one in runs]
-    usual = Counter(tuple(one.items()) for one in work).most_common(1)
-    return ["; ".join(differences([own], [dict(items) for items, _ in usual])) for own in work]
+    ((most, _),) = Counter(tuple(one.items()) for one in work).most_common(1)
+    usual = dict(most)
+    return ["" if own == usual else "; ".join(differences([own], [usual])) for own in work]
 
 
 def variants(cells: Sequence[str], facts: Sequence[Facts]) -> list[tuple[str, ...]]:

@@ -28,21 +28,20 @@ class Pause:
 def find(runs: pd.DataFrame) -> Iterator[Pause]:
     """The pauses of every block that are longer than the limit; of logs that tell their times."""
     limit = max(LEAST_SECONDS, RUNS * float(runs["wall_s"].median()))
-    in_blocks: Any = runs[runs["block"] != NO_BLOCK].groupby(["block", "allocation"])
-    for (number, allocation), rows in in_blocks:
-        timed = rows.sort_values("began_s")
-        ended = (timed["began_s"] + timed["wall_s"]).shift()
-        for after, before, seconds in zip(
-            timed["log"].shift(), timed["log"], timed["began_s"] - ended, strict=True
-        ):
-            if seconds > limit:  # not where a time is not known
-                yield Pause(
-                    block=Block(int(number), allocation),
-                    seconds=float(seconds),
-                    limit_seconds=limit,
-                    after=after,
-                    before=before,
-                )
+    place = ["block", "allocation"]
+    timed = runs[runs["block"] != NO_BLOCK].sort_values([*place, "began_s"])
+    ended = timed["began_s"] + timed["wall_s"]
+    before = timed.assign(ended=ended).groupby(place)[["log", "ended"]].shift()
+    timed = timed.assign(after=before["log"], pause_s=timed["began_s"] - before["ended"])
+    flagged: Any = timed[timed["pause_s"] > limit]  # not where a time is not known
+    for row in flagged.itertuples():
+        yield Pause(
+            block=Block(int(row.block), row.allocation),
+            seconds=float(row.pause_s),
+            limit_seconds=limit,
+            after=row.after,
+            before=row.log,
+        )
 
 
 def sentence(pause: Pause) -> str:

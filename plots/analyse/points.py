@@ -7,11 +7,13 @@ neither do variants, such as two precisions.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from bench.study import stats
@@ -19,6 +21,10 @@ from plots.analyse import comparability
 from plots.analyse.comparability import Block
 
 CURVES = ("weak", "strong", "batch")
+_OF_A_RUN = (
+    *("block", "allocation", "step_seconds_mean", "facts", "hosts"),
+    *("busy_share", "input_share", "parts"),
+)
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
 
 
@@ -128,19 +134,28 @@ def tabulate(runs: pd.DataFrame) -> Table:
     blocks: dict[Point, dict[Block, BlockMean]] = {}
     curves: dict[Point, frozenset[str]] = {}
     for point, rows in by_point(runs):
-        blocks[point], curves[point] = {}, frozenset().union(*rows["curves"])
-        in_blocks: Any = rows.groupby(["block", "allocation"])
-        for (number, allocation), repeats in in_blocks:
-            blocks[point][Block(int(number), allocation)] = BlockMean(
-                step_seconds=float(repeats["step_seconds_mean"].mean()),
-                runs=len(repeats),
-                facts=tuple(repeats["facts"]),
-                hosts=tuple(sorted(set(repeats["hosts"].explode()))),
-                busy_share=float(repeats["busy_share"].astype(float).mean(skipna=False)),
-                input_share=float(repeats["input_share"].astype(float).mean(skipna=False)),
-                parts=_mean(repeats["parts"].tolist()),
-            )
+        curves[point] = frozenset().union(*rows["curves"])
+        repeats: dict[Block, list[Mapping[str, Any]]] = defaultdict(list)
+        records: Any = rows[list(_OF_A_RUN)].to_dict("records")  # frames of blocks would cost more
+        for row in records:
+            repeats[Block(int(row["block"]), row["allocation"])].append(row)
+        blocks[point] = {block: _block_mean(repeats[block]) for block in sorted(repeats)}
     return Table(blocks, curves)
+
+
+def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
+    def mean(name: str) -> float:
+        return float(np.mean([math.nan if r[name] is None else r[name] for r in repeats]))
+
+    return BlockMean(
+        step_seconds=mean("step_seconds_mean"),
+        runs=len(repeats),
+        facts=tuple(r["facts"] for r in repeats),
+        hosts=tuple(sorted({host for r in repeats for host in r["hosts"]})),
+        busy_share=mean("busy_share"),
+        input_share=mean("input_share"),
+        parts=_mean([r["parts"] for r in repeats]),
+    )
 
 
 def _mean(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,9 @@ def load(folder: Path) -> Loaded:
         if isinstance(one, Unusable):
             unusable.append(one)
         else:
-            rows.append(one.row)
+            # processes do not share texts: without this, thousands of runs hold the same ones
+            same = {intern(k): intern(v) for k, v in one.row["facts"].items()}
+            rows.append({**one.row, "facts": same})
             carried.append(one.study_sha256)
             if one.processes is not None:
                 measured[one.processes].append((one.renamed, one.row["log"]))

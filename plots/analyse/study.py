@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -102,7 +103,7 @@ class Analysis:
         told = dict(word.split("=", 1) for word in variant)
         return comparability.is_emulated({**self.shared, **told})
 
-    @property
+    @cached_property
     def shared(self) -> comparability.Facts:
         """The fields of the work that have one value in all runs."""
         runs = self.loaded.runs

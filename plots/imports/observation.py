@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 # as logs write numbers: 12, 12.5, .5, 1e-3, nan, inf
-NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)"
 PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
 WORDS = ("backend",)  # places that are no numbers
 COLUMNS = ("quantity", "value", *PLACES, *WORDS)
@@ -61,12 +61,17 @@ def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
     """A row for each match, a column of texts for each named group."""
     names = list(pattern.groupindex)
     rows = pattern.findall(text)
-    return pd.DataFrame(rows if len(names) > 1 else [(row,) for row in rows], columns=names)
+    rows = rows if len(names) > 1 else [(row,) for row in rows]
+    return pd.DataFrame(rows, columns=names, dtype=object)
 
 
 def long(texts: pd.DataFrame) -> pd.DataFrame:
     """One row for each quantity of each match."""
-    places = {name: pd.to_numeric(texts[name]) for name in texts if name in PLACES}
+    places = {
+        name: texts[name].where(texts[name] != "", "nan").astype(float)
+        for name in texts
+        if name in PLACES
+    }
     places |= {name: texts[name] for name in texts if name in WORDS}
     parts = []
     for name in map(str, texts):

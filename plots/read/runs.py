@@ -64,7 +64,8 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
     """What there is to say where runs name another study than the file beside them; else ''."""
-    other = sum(sha256 not in (None, study.sha256) for sha256 in carried)
+    own = study.sha256
+    other = sum(sha256 not in (None, own) for sha256 in carried)
     if not other:
         return ""
     differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
@@ -89,7 +89,8 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
     compared = (*tables.ratios(a), *tables.CHECKS)
     calibrated = a.calibrated and {"calibration.csv": csv(tables.CALIBRATIONS, a.calibrated.all)}
     return {
-        "summary.json": json.dumps(summary(a, drawn), indent=1) + "\n",
+        "summary.json": to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
+        + "\n",
         "runs.csv": tidy(a.loaded).to_csv(index=False, lineterminator="\n"),
         "points.csv": csv(tables.THROUGHPUT, a.throughput),
         "comparisons.csv": csv(compared, a.comparisons),

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,19 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
     kept = json.loads((folder / "summary.json").read_text())
     fresh = json.loads(json.dumps(summary(a, kept["figures"])))
     assert check._contradiction(kept, fresh) is None
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_shipped_figures_and_pages_are_made_again_byte_by_byte(
+    folder: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "plots", "report", str(folder), "--out", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    kept = [*sorted((folder / "figures").glob("*.svg")), folder / "report.md"]
+    assert kept[:-1]
+    for path in kept:
+        again = tmp_path / path.relative_to(folder)
+        assert again.read_bytes() == path.read_bytes(), f"run make report: {path} is another now"
 
 
 def started(path: Path, moment: str, pid: int = 7) -> None:

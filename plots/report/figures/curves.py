@@ -99,7 +99,7 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
 def _draw_bounds(ax: Axes, bounds: Sequence[Bound], rows: Sequence[Scaled]) -> None:
     """Dotted, in the colour of its cell: where a point were if none of its exchange overlapped."""
     cells = in_order(r.point.cell for r in rows)
-    for cell in {b.point.cell for b in bounds}:
+    for cell in in_order(b.point.cell for b in bounds):
         own = {b.point.world_size: b for b in bounds if b.point.cell == cell}
         weak = rows[0].curve == "weak"
         there = {n: b.visible_efficiency if weak else b.visible_speedup for n, b in own.items()}

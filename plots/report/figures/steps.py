@@ -15,6 +15,7 @@ from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend
 from plots.report.format import count
 
+_DRAWN = 2000  # of all timed steps, evenly by rank: a figure is no finer
 _MARKED = 12  # markers of a line, so that lines differ without colour too
 
 
@@ -33,9 +34,15 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
             sequence.plot(at, 1000 * row.median, **line, markevery=every, label=cell)
             band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
             sequence.fill_between(at, 1000 * row.low, 1000 * row.high, **band)
-            share = 100 * np.arange(1, len(row.timed) + 1) / len(row.timed)
+            n = len(row.timed)
+            at = (
+                np.unique(np.linspace(0, n - 1, _DRAWN).astype(int)) if n > _DRAWN else np.arange(n)
+            )
+            share = 100 * (at + 1) / n
             every = max(1, len(share) // _MARKED)
-            spread.plot(1000 * row.timed, share, **line, markevery=every, drawstyle="steps-post")
+            spread.plot(
+                1000 * row.timed[at], share, **line, markevery=every, drawstyle="steps-post"
+            )
     cut = max(r.warmup_steps for r in rows)
     sequence.axvline(cut - 0.5, ls="--", **GUIDE)
     top = max(1000 * float(np.max(r.high[r.warmup_steps :], initial=0)) for r in rows)
