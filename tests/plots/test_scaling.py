@@ -409,7 +409,7 @@ def test_the_primary_comparison_has_half_of_the_error(tmp_path: Path) -> None:
             0.0308,
             [
                 "at a level of 3.1 %, one of 2 planned looks",
-                "early, at 7 of 8 planned blocks: read at each, the error is about 6 %, not 5 %",
+                "early, at 7 of 8 planned blocks: read at each, the error is about 6.1 %, not 5 %",
             ],
         ),
     ],
