@@ -167,6 +167,7 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
     config = run.config
     assert config is not None
     slowest = np.asarray(run.step_seconds()).max(axis=0)
+    p95, p99 = stats.percentiles(slowest, (95, 99))
     warmup = run.step_seconds("warmup")
     before = np.asarray(warmup).max(axis=0) if warmup else np.empty(0)
     of_the_arm = arms.get(config.arm or "", ())
@@ -182,8 +183,8 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
         "step_seconds_median": float(np.median(slowest)),
-        "step_seconds_p95": stats.percentile(slowest, 95),
-        "step_seconds_p99": stats.percentile(slowest, 99),
+        "step_seconds_p95": p95,
+        "step_seconds_p99": p99,
         "steps": len(slowest),
         "windows": len(run.windows),
         "last_over_first": _last_over_first(run),

@@ -15,11 +15,18 @@ _WHOLE, _ANY = re.compile(r"\d+"), re.compile(NUMBER, re.IGNORECASE)
 
 
 def rows(text: str, wanted: Sequence[str] = ()) -> pd.DataFrame:
-    """Every row as texts. Raises UsageError for a missing column, and a row of another length."""
-    lines = [line for line in csv.reader(text.splitlines()) if line]
+    """Every row as texts. Raises UsageError for a column that is missing or there twice, a row of
+    another length, and what is no CSV.
+    """
+    try:
+        lines = [line for line in csv.reader(text.splitlines()) if line]
+    except csv.Error as error:
+        raise UsageError(f"it is no CSV: {error}") from None
     head = [name.strip() for name in lines[0]] if lines else []
     if missing := [name for name in wanted if name not in head]:
         raise UsageError(f"no column {', '.join(missing)}; there are {', '.join(head) or 'none'}")
+    if twice := sorted({name for name in head if head.count(name) > 1}):
+        raise UsageError(f"column {', '.join(twice)} is there twice; rename one, or take it out")
     for number, line in enumerate(lines, 1):
         if len(line) != len(head):
             raise UsageError(f"row {number} has {len(line)} values for {len(head)} columns")

@@ -209,6 +209,22 @@ def test_a_spoiled_log_is_read_or_refused_with_a_reason(
     assert found["quantity"].notna().all()
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("epoch,epoch,images_per_s\n1,2,3\n", "column epoch is there twice"),
+        ("epoch,images_per_s\n1\n", "row 2 has 1 values for 2 columns"),
+        ("epoch,images_per_s\n1,fast\n", "row 2: images_per_s='fast' is no number"),
+        ("epoch,images_per_s\n1.5,3\n", "row 2: epoch='1.5' is no whole number"),
+        ("epoch,images_per_s\n1," + 200_000 * "3" + "\n", "it is no CSV: field larger"),
+    ],
+)
+def test_a_csv_that_says_nothing_certain_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        FORMATS["csv"].read(text)
+    assert str(error.value).startswith(said)
+
+
 def test_two_ranks_in_one_line_are_noticed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

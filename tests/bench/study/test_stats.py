@@ -163,9 +163,10 @@ def test_holm() -> None:
 
 
 def test_a_percentile_wants_a_step_beyond_it() -> None:
-    assert (stats.percentile(range(19), 95), stats.percentile(range(99), 99)) == (None, None)
-    assert stats.percentile(range(20), 95) == pytest.approx(18.05)
-    assert stats.percentile(range(101), 99) == pytest.approx(99)
+    assert stats.percentiles(range(19), (95, 99)) == [None, None]
+    assert stats.percentiles(range(99), (95, 99)) == [pytest.approx(93.1), None]
+    assert stats.percentiles(range(20), (95,)) == [pytest.approx(18.05)]
+    assert stats.percentiles(range(101), (99,)) == [pytest.approx(99)]
 
 
 @pytest.mark.parametrize("equal", [8, 4])
