@@ -51,7 +51,7 @@ class Scaled:
 
 def throughput(table: Table) -> Iterator[Throughput]:
     """Every point of every curve, rising along each series."""
-    falls = "not monotone: fewer images/s than the next smaller point"
+    falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
         for point in table.on(curve):
@@ -123,8 +123,8 @@ def _against(
         return
     before, after = table.seconds(baseline, theirs), table.seconds(point, ours)
     row = _scaled(curve, point, kind, baseline, before, after, paired=False)
-    few = f"{shared or 'no'} block{'s' if shared > 1 else ''} shared in one allocation"
-    yield replace(row, flags=(*row.flags, f"{few}: Welch's interval"))
+    few = "1 shared block" if shared == 1 else f"{shared or 'no'} shared blocks"
+    yield replace(row, flags=(*row.flags, f"Welch's interval: {few}"))
 
 
 def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | NotCompared]:

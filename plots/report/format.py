@@ -41,10 +41,8 @@ def interval(e: Estimate, form: Callable[[float], str]) -> str:
     if e.shown is not None:
         low, high = map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
-    if e.n == 1:
-        return f"{form(e.value)} (n=1, no interval)"
-    if not e.blocks:  # of two groups that share no block
-        return f"{form(e.value)} (n={e.n}, too few for an interval)"
+    if e.n == 1 or not e.blocks:  # none of two groups that share no block
+        return f"{form(e.value)} (n={e.n}, no interval)"
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
 
 

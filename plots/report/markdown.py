@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,13 @@ from bench.backends.catalogue import label
 from bench.study.stats import ALPHA, MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
-from plots.analyse.points import Table, ranks
+from plots.analyse.points import NotCompared, Table, ranks
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
+_MOST_PAIRS = 1  # of one reason why they were not compared
 _MOST_NODES = 24  # the slowest first; the rest are in the file
 
 
@@ -55,6 +56,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "provenance": _provenance(host),
         "methods": methods.paragraph(a),
         "limits": [escape(limit) for limit in methods.limits(analysis)],
+        "not_compared": list(_by_reason(a.not_compared)),
         "compiled": any(f.get("compile") == "True" for f in facts),
         "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "min_blocks": MIN_BLOCKS,
@@ -90,6 +92,16 @@ def told(x: Any) -> Any:
             return replace(x, **{f.name: told(getattr(x, f.name)) for f in fields(x)})
         case _:
             return x
+
+
+def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
+    """A line for each reason with the first pairs that it holds for; the details have them all."""
+    pairs: dict[str, list[str]] = defaultdict(list)
+    for item in missing:
+        pairs[item.reason].append(item.what)
+    for reason, found in pairs.items():
+        more = len(found) - _MOST_PAIRS
+        yield f"{'; '.join(found[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
 
 
 def _provenance(host: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.exchange import SHOWN
 from plots.analyse.nodes import Drift
-from plots.analyse.points import NO_SETTINGS, describe
+from plots.analyse.points import NO_SETTINGS
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
 from plots.read.calibrations import WHEN
@@ -50,10 +50,9 @@ SCALING = (
     *_POINT,
     Column("point.samples_per_rank"),
     Column("point.samples_per_step"),
-    Column("kind", key="baseline_kind"),
+    Column("kind", "baseline", key="baseline_kind"),
     Column("baseline"),
-    Column(lambda s: f"{s.kind}: {describe(s.baseline)}", "baseline"),
-    Column("baseline_images_per_s", "baseline images/s", _estimate(rate)),
+    Column("baseline_images_per_s"),
     Column("speedup", "speed-up [95 %]", _estimate(ratio)),
     Column("efficiency", "efficiency [95 %]", _estimate(percent)),
     Column("step_overhead_seconds", "step overhead ms", lambda s: f"{1000 * s:+,.1f}"),

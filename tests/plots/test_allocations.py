@@ -70,18 +70,18 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
         logs.in_job(tmp_path, logs.Job(f"{block}2", block, NODES), DDP)
     (apart,) = analysed(tmp_path).efficiency
     assert (apart.paired, apart.efficiency.n) == (False, 8)
-    assert apart.flags == ("no block shared in one allocation: Welch's interval",)
+    assert apart.flags == ("Welch's interval: no shared blocks",)
     logs.in_job(tmp_path, logs.Job("99", 3, NODES), {"single": (1, 1.0)} | DDP)
     a = analysed(tmp_path)
     (found,) = a.efficiency
     assert (found.paired, found.efficiency.n) == (False, 9)
     assert found.efficiency.low is not None
-    assert found.flags == ("1 block shared in one allocation: Welch's interval",)
+    assert found.flags == ("Welch's interval: 1 shared block",)
     assert not [n for n in a.not_compared if "against single" in n.what]
     for block in (4, 5, 6, 7):  # five of the point's thirteen
         logs.in_job(tmp_path, logs.Job(f"99{block}", block, NODES), {"single": (1, 1.0)} | DDP)
     assert [s.flags for s in analysed(tmp_path).efficiency] == [
-        ("5 blocks shared in one allocation: Welch's interval",)
+        ("Welch's interval: 5 shared blocks",)
     ]
 
 
