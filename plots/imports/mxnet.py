@@ -9,11 +9,13 @@ from plots.imports.observation import NUMBER, Format, matched
 _SPEED = rf"\s+Speed: (?P<images_per_s>{NUMBER}) samples/sec"
 _SOFAR = rf"(?:\s+(?:Train-)?accuracy=(?P<batch_accuracy>{NUMBER}))?"
 _BATCH = rf"\[(?P<epoch>\d+)\] Batch \[(?P<step>\d+)(?:-\d+)?\]{_SPEED}{_SOFAR}"
-_EPOCH = r"Epoch\[(?P<epoch>\d+)\] "
+_OF_AN_EPOCH = (
+    rf"Train-accuracy=(?P<train_accuracy>{NUMBER})|"
+    rf"Validation-accuracy=(?P<validation_accuracy>{NUMBER})|"
+    rf"Time cost=(?P<epoch_seconds>{NUMBER})"
+)
 _LINES = (
-    rf"{_EPOCH}Train-accuracy=(?P<train_accuracy>{NUMBER})",
-    rf"{_EPOCH}Validation-accuracy=(?P<validation_accuracy>{NUMBER})",
-    rf"{_EPOCH}Time cost=(?P<epoch_seconds>{NUMBER})",
+    rf"Epoch\[(?P<epoch>\d+)\] (?:{_OF_AN_EPOCH})",
     rf"Iter{_BATCH}",
     rf"Epoch{_BATCH}",
 )
