@@ -215,13 +215,16 @@ def import_logs(
     backend: Annotated[
         str | None, typer.Option(help="what made them, for all lines that do not say")
     ] = None,
-    world_size: Annotated[int | None, typer.Option(min=1, help="ranks, if no file says")] = None,
+    world_size: Annotated[
+        int | None, typer.Option(min=1, max=10**7, help="ranks, if no file says")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="images per rank: weak scaling")] = None,
     global_batch: Annotated[
         int | None, typer.Option(min=1, help="images per step in all: strong scaling")
     ] = None,
     source: Annotated[str, typer.Option(help="who published them, and where")] = "",
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path("results/imported"),
+    force: Annotated[bool, typer.Option("--force", help="replace tables of those names")] = False,
 ) -> None:
     """Read other tools' logs into tables: every number as it stands, and one value a size."""
     if batch is not None and global_batch is not None:
@@ -236,7 +239,7 @@ def import_logs(
         global_batch=global_batch,
         source=source,
     )
-    for line in bring_in(form, files, given, out):
+    for line in bring_in(form, files, given, out, force):
         typer.echo(line)
 
 

@@ -27,7 +27,7 @@ def _read(text: str) -> pd.DataFrame:
     samples, seconds, rate = (
         lines[name].astype(float) for name in ("samples", "epoch_seconds", "images_per_s")
     )
-    wrong = lines[((rate * seconds / samples) - 1).abs() > _OFF]
+    wrong = lines[~((rate * seconds / samples - 1).abs() <= _OFF)]  # nan as well
     if len(wrong):
         first = wrong.iloc[0]
         said = f"rank {first['rank']}, epoch {first['epoch']}: throughput {first['images_per_s']}"

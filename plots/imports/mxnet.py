@@ -21,7 +21,7 @@ _LINES = (
 )
 _of_one_worker = matched(*_LINES)
 # later versions name the worker before the line
-_of_all = matched(*(rf"Node\[(?P<rank>\d+)\] {line}" for line in _LINES))
+_of_all = matched(*(rf"(?:Node\[(?P<rank>\d+)\] )?{line}" for line in _LINES))
 
 
 def _read(text: str) -> pd.DataFrame:

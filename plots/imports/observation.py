@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from bench.config import UsageError
+
 # as logs write numbers: 12, 12.5, .5, 1e-3, nan, inf
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)"
 PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
@@ -30,6 +32,7 @@ class Format:
     read: Reader
     written_by: str
     of_a_rank: bool  # whether images_per_s are of one rank, so that their sum is of all
+    cumulative: bool = False  # what stands at an epoch is of all before: the last one counts
     notes: Sequence[str] = ()  # what a reader must know of the numbers
 
 
@@ -55,6 +58,26 @@ def matched(*patterns: str) -> Reader:
         return together(long(one) for one in found)
 
     return read
+
+
+def stating(read: Reader, **patterns: str) -> Reader:
+    """A reader whose every row has the places that its file states once: world_size=r'GPUs: (..)'.
+
+    It raises UsageError where a file states two.
+    """
+    compiled = {place: re.compile(pattern) for place, pattern in patterns.items()}
+
+    def both(text: str) -> pd.DataFrame:
+        found = read(text)
+        for place, pattern in compiled.items():
+            said = sorted(set(pattern.findall(text)), key=float)
+            if len(said) > 1:
+                raise UsageError(f"it states {place} {' and '.join(said)}; part its runs")
+            if said:
+                found[place] = float(said[0])
+        return found
+
+    return both
 
 
 def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:

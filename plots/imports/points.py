@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
 from plots.imports.observation import COLUMNS, Format, decode
 
+MOST_RANKS = 10_000_000
 _RATE = "images_per_s"
+_OPTIONS = {"backend": "backend", "world_size": "world-size", "batch_per_rank": "batch"}
 _POINT = ["source", "backend", "world_size", "batch_per_rank", "global_batch"]
 
 
@@ -37,77 +40,127 @@ class Imported:
 
 
 def read(form: Format, name: str, files: Sequence[Path], given: Given) -> Imported:
-    """Read files of one format. Raises UsageError where one holds nothing of it."""
-    parts, warnings = [], []
+    """Files of one format. Raises UsageError where one holds nothing of it, or what cannot be."""
+    parts: list[pd.DataFrame] = []
+    warnings: list[str] = []
+    seen: dict[bytes, Path] = {}
     for path in files:
         try:
-            found = form.read(decode(path.read_bytes()))
+            data = path.read_bytes()
+            if data in seen:
+                raise UsageError(f"the same log as {seen[data]}; name each once")
+            seen[data] = path
+            found = form.read(decode(data))
+            if found.empty:
+                said = f"nothing in it is of the format {name} ({form.written_by})"
+                raise UsageError(f"{said}; choose another format")
+            completed, said_of_it = _completed(found, path, given)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}; name a log") from None
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
-        if found.empty:
-            said = f"{path}: nothing in it is of the format {name} ({form.written_by})"
-            raise UsageError(f"{said}; choose another format")
-        completed, said_of_it = _completed(found.reindex(columns=list(COLUMNS)), path, given)
         parts.append(completed)
-        warnings += said_of_it
+        warnings += (f"{path.name}: {warning}" for warning in said_of_it)
     values = pd.concat(parts, ignore_index=True)
-    return Imported(values, pd.DataFrame(list(_points(values, form))), warnings)
+    points = pd.DataFrame(list(_points(values, form, warnings)))
+    if points.empty:
+        raise UsageError(f"{files[0]}: no number in it is finite; nothing to write")
+    return Imported(values, points, warnings)
 
 
 def _completed(found: pd.DataFrame, path: Path, given: Given) -> tuple[pd.DataFrame, list[str]]:
     """With what the user gave, and what follows from the file, of which a warning tells."""
     warnings = []
-    told = found.assign(file=path.name, source=given.source or path.name)
+    told = found.reindex(columns=list(COLUMNS)).assign(file=path.name, source=given.source)
     for column in ("backend", "world_size", "batch_per_rank"):
         if (value := getattr(given, column)) is not None:
-            told[column] = told[column].where(told[column].notna(), value)
+            if other := sorted({str(x) for x in told[column].dropna().unique() if x != value}):
+                said = f"it says {column} {', '.join(other)} itself"
+                raise UsageError(f"{said}; leave out --{_OPTIONS[column]} {value}")
+            told[column] = value
+    named = told["rank"].notna()
+    if named.any() and not named.all():
+        raise UsageError(f"{int((~named).sum())} numbers name no rank, others do; part the file")
     if told["world_size"].isna().any():
-        ranks = told["rank"].nunique() or 1
+        if not named.any():
+            raise UsageError("no line of it tells the world size; use --world-size")
+        ranks = told["rank"].nunique()
         told["world_size"] = told["world_size"].fillna(ranks)
-        warnings.append(f"{path.name}: world size {ranks} is inferred from the ranks in it")
+        warnings.append(f"world size {ranks} is inferred from the ranks in it")
     if told["backend"].isna().any():
         told["backend"] = told["backend"].where(told["backend"].notna(), "not said")
-        warnings.append(f"{path.name}: nobody said the backend; use --backend")
+        warnings.append("nobody said the backend; use --backend")
+    _require_possible(told)
     per_epoch = told.dropna(subset=["rank", "epoch"]).groupby("epoch")["rank"].nunique()
     if per_epoch.nunique() > 1:
         counts = ", ".join(map(str, sorted(per_epoch.unique())))
-        warnings.append(f"{path.name}: epochs hold different numbers of ranks ({counts})")
-    bad = told["value"].isin([float("inf"), float("-inf")]) | told["value"].isna()
-    if bad.any():
-        warnings.append(f"{path.name}: {int(bad.sum())} values are nan or inf, and not averaged")
+        warnings.append(f"epochs hold different numbers of ranks ({counts})")
+    if bad := int((~np.isfinite(told["value"].astype(float))).sum()):
+        warnings.append(f"{bad} values are nan or inf, and not averaged")
     return told.assign(global_batch=given.global_batch), warnings
 
 
-def _points(values: pd.DataFrame, form: Format) -> Iterator[dict[str, object]]:
-    finite = values[values["value"].abs() < float("inf")]
+def _require_possible(told: pd.DataFrame) -> None:
+    """Raise UsageError for the first number that no run can have."""
+    worlds = told["world_size"].astype(float)
+    if len(wrong := worlds[~((worlds >= 1) & (worlds <= MOST_RANKS) & (worlds % 1 == 0))]):
+        raise UsageError(f"world size {wrong.iloc[0]:g} is none; 1 to {MOST_RANKS:,} are")
+    if (beyond := told["rank"] >= worlds).any():
+        first = told[beyond].iloc[0]
+        world = f"{first['world_size']:.0f}"
+        raise UsageError(f"rank {first['rank']:.0f} is in it, and none of a world of {world}")
+    measured = told["quantity"].str.endswith(("_seconds", _RATE))
+    if (negative := measured & (told["value"].astype(float) < 0)).any():
+        first = told[negative].iloc[0]
+        raise UsageError(f"{first['quantity']} {first['value']:g} is below 0; mend the line")
+
+
+def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
+    finite = values[np.isfinite(values["value"].astype(float))]
     grouped: Any = finite.groupby([*_POINT, "quantity"], dropna=False, sort=True)
     for key, rows in grouped:
         *point, quantity = key
-        means, over = _reduced(rows, quantity, form)
         place = {k: None if pd.isna(v) else v for k, v in zip(_POINT, point, strict=True)}
-        yield {
-            **place,
-            "quantity": quantity,
-            "value": float(means.mean()),
-            "n": len(means),
-            "reducer": over,
-        }
+        means, over = _reduced(rows, quantity, form)
+        if means.empty:
+            ranks, world = rows["rank"].nunique(), place["world_size"]
+            warnings.append(
+                f"{quantity}: {ranks} of {world:.0f} ranks are there, so no sum is made"
+            )
+        else:
+            shown = {"mean": means.mean()}
+            if over.endswith("runs") and len(means) > 1:  # repeats: where they lie
+                shown |= {"median": means.median(), "min": means.min(), "max": means.max()}
+            for reducer, value in shown.items():
+                how = over.replace("mean", reducer, 1)
+                yield {
+                    **place,
+                    "quantity": quantity,
+                    "value": float(value),
+                    "n": len(means),
+                    "reducer": how,
+                }
 
 
 def _reduced(rows: pd.DataFrame, quantity: str, form: Format) -> tuple[pd.Series, str]:
     """One number for each epoch, step or line, and in words what was done."""
-    when = [name for name in ("file", "run", "epoch", "step") if rows[name].notna().any()]
-    named = [name for name in when if name != "file"]
-    over = " and ".join(f"{name}s" for name in named) or "lines"
+    whose = [name for name in ("file", "run") if rows[name].notna().any()]
+    if form.cumulative and rows["epoch"].notna().any():
+        last = rows.sort_values("epoch").groupby(whose, dropna=False)["value"].last()
+        return last, "last epoch, mean over runs"
+    when = [*whose, *(name for name in ("epoch", "step") if rows[name].notna().any())]
+    over = " and ".join(f"{name}s" for name in when if name != "file") or "lines"
     if rows["rank"].notna().any():
-        grouped = rows.groupby([*when], dropna=False)["value"]
+        in_files = rows.groupby("file")["rank"].agg(frozenset)
+        if len(in_files) == rows["rank"].nunique() and in_files.map(len).eq(1).all():
+            when = [name for name in when if name != "file"]  # each rank wrote a file of its own
+        grouped = rows.groupby(when or "quantity", dropna=False)
         if quantity == _RATE and form.of_a_rank:
-            return grouped.sum(), f"sum over ranks, mean over {over}"
+            whole = grouped["rank"].nunique() == grouped["world_size"].first()
+            return grouped["value"].sum()[whole], f"sum over ranks, mean over {over}"
         if quantity.endswith("_seconds"):
-            return grouped.max(), f"slowest rank, mean over {over}"
-        return grouped.mean(), f"mean over ranks and {over}"
+            return grouped["value"].max(), f"slowest rank, mean over {over}"
+        return grouped["value"].mean(), f"mean over ranks and {over}"
     if quantity == _RATE and form.of_a_rank:
         worlds = rows["world_size"].astype(float)
         return rows["value"] * worlds, f"one rank times world size, mean over {over}"

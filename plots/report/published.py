@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
+from plots.analyse.points import ranks
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
 from plots.imports import FORMATS
@@ -23,29 +25,40 @@ _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
 
 
-def bring_in(form: str, files: Sequence[Path], given: Given, out: Path) -> Iterator[str]:
+def bring_in(
+    form: str, files: Sequence[Path], given: Given, out: Path, force: bool
+) -> Iterator[str]:
     """Import files of one format: NAME.csv with points, NAME-values.csv with every number."""
     if form not in FORMATS:
         raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
-    found = read(FORMATS[form], form, files, given)
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
+    found = read(FORMATS[form], form, files, given if given.source else replace(given, source=name))
+    tables = {f"{name}.csv": found.points}
+    tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
+    written = {out / at: _csv(table) for at, table in tables.items()}
+    for path, data in written.items():
+        if path in files or (path.exists() and path.read_bytes() != data and not force):
+            raise UsageError(f"{path} is there already; choose another --out, or --force")
     out.mkdir(parents=True, exist_ok=True)
-    _write(out / f"{name}.csv", found.points)
-    _write(out / f"{name}-values.csv", found.values.dropna(axis="columns", how="all"))
+    for path, data in written.items():
+        write_whole(path, data)
     yield from _told(found, FORMATS[form].notes)
+    if not given.source:
+        yield f"note: the source is {name}; baselines are looked for in one --source"
     yield f"{out / name}.csv and {name}-values.csv"
 
 
 def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
-    for row in found.points.itertuples():
-        size = f"{row.backend}, {row.world_size:.0f} ranks: {row.quantity} {row.value:.6g}"
+    rows: Any = found.points.itertuples()
+    for row in rows:
+        size = f"{row.backend}, {ranks(int(row.world_size))}: {row.quantity} {row.value:.6g}"
         yield f"{size} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
     yield from (f"warning: {warning}" for warning in found.warnings)
 
 
-def _write(path: Path, frame: pd.DataFrame) -> None:
-    write_whole(path, frame.to_csv(index=False, lineterminator="\n").encode())
+def _csv(frame: pd.DataFrame) -> bytes:
+    return frame.to_csv(index=False, lineterminator="\n").encode()
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
@@ -98,7 +111,10 @@ def _points(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("*.csv")):
         if path.name.endswith("-values.csv"):
             continue
-        table = pd.read_csv(path)
+        try:
+            table = pd.read_csv(path)
+        except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+            raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
         if missing := [name for name in _NEEDED if name not in table]:
             raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
         tables.append(table.reindex(columns=list(_ALL)))

@@ -64,6 +64,10 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             ],
         ),
         (
+            "INFO:root:Waiting for Node[1]\nINFO:root:Epoch[0] Time cost=10.5\n",
+            [("epoch_seconds", 10.5, {"epoch": 0})],
+        ),
+        (
             "2015-11-10 22:04:41,123 Node[3] Epoch[0] Time cost=10.5\n"
             "2015-11-10 22:04:42,123 Node[2] Epoch[0] Time cost=9.5\n",
             [("epoch_seconds", 10.5, {"rank": 3}), ("epoch_seconds", 9.5, {"rank": 2})],
@@ -101,7 +105,7 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             "Iter #0: 103.5 img/sec per GPU\nIter #1: 101.5 img/sec per GPU\n"
             "Img/sec per GPU: 102.5 +-2.0\nTotal img/sec on 4 GPU(s): 410.0 +-8.0\n",
             [
-                ("images_per_s", 101.5, {"step": 1}),
+                ("images_per_s", 101.5, {"step": 1, "world_size": 4, "batch_per_rank": 32}),
                 ("mean_images_per_s", 102.5, {}),
                 ("total_images_per_s", 410, {}),
             ],
@@ -111,7 +115,7 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
         (
             "Step\tImg/sec\ttotal_loss\n1\timages/sec: 250.5 +/- 0.0 (jitter = 0.0)\t8.1\n"
             "10\timages/sec: 251.5 +/- 0.4 (jitter = 1.1)\t7.9\ntotal images/sec: 1004.00\n",
-            [("images_per_s", 251.5, {"step": 10}), ("total_images_per_s", 1004, {})],
+            [("process_images_per_s", 251.5, {"step": 10}), ("images_per_s", 1004, {})],
         )
     ],
     "ddp-benchmark": [
@@ -223,6 +227,145 @@ def test_a_csv_that_says_nothing_certain_is_refused(text: str, said: str) -> Non
     with pytest.raises(UsageError) as error:
         FORMATS["csv"].read(text)
     assert str(error.value).startswith(said)
+
+
+LINE = "Rank: {} Epoch {}: train set accuracy 0.5 time 10.0 throughput 1000 Sample Size 10000\n"
+SYNTHETIC = SAMPLES["horovod-synthetic"][0][0]
+TSV = "epoch\thours\ttop1Accuracy\n0\t0.001\t38.5\n1\t0.002\t51.25\n"
+RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        # a lost worker makes no sum; the epochs that all ranks finished do
+        (
+            "horovod-and-ddp",
+            "".join(LINE.format(rank, 1) for rank in (0, 1, 3)),
+            ["--world-size", "4"],
+            "images_per_s: 3 of 4 ranks are there, so no sum is made",
+        ),
+        (
+            "horovod-and-ddp",
+            LINE.format(0, 1) + LINE.format(1, 1) + LINE.format(0, 2),
+            ["--world-size", "2"],
+            "2 ranks: images_per_s 2000 (n = 1; sum over ranks, mean over epochs",
+        ),
+        ("horovod-synthetic", SYNTHETIC, [], "4 ranks: images_per_s 410 (n = 2; one rank times"),
+        (
+            "tf-cnn-benchmarks",
+            SAMPLES["tf-cnn-benchmarks"][0][0],
+            ["--world-size", "4"],
+            "4 ranks: images_per_s 1004 (n = 1; mean over lines",
+        ),
+        ("dawnbench", TSV, ["--world-size", "8"], "run_seconds 7.2 (n = 1; last epoch, mean over"),
+        (
+            "dawnbench",
+            "".join(RUN.format(94 + i, 10 + 2 * i) for i in (0, 1, 4)),
+            ["--world-size", "8"],
+            "run_seconds 12 (n = 3; median over runs",
+        ),
+        ("ddp-benchmark", json.dumps(DDP_REPORT), [], "ddp, 2 ranks: step_seconds 0.375"),
+    ],
+)
+def test_points_are_of_whole_runs(
+    name: str,
+    text: str,
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    assert main(["import", name, str(path), *options, "--out", str(tmp_path / "out")]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_one_rank_without_a_framework_is_no_ddp() -> None:
+    twice = [{"ranks": [0], "measurements": [s]} for s in (0.25, 0.5)]
+    report = {"distributed_backend": "gloo", "benchmark_results": [{"batch_size": 8}]}
+    report["benchmark_results"][0]["result"] = twice  # type: ignore[index]
+    found = FORMATS["ddp-benchmark"].read(json.dumps(report))
+    assert dict(zip(found["backend"], found["value"], strict=True)) == {
+        "single": 0.25,
+        "ddp/gloo": 0.5,
+    }
+
+
+def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [tmp_path / f"rank-{rank}.log" for rank in (0, 1)]
+    for rank, path in enumerate(paths):
+        path.write_text(LINE.format(rank, 1) + LINE.format(rank, 2))
+    options = ["--world-size", "2", "--out", str(tmp_path / "out")]
+    assert main(["import", "horovod-and-ddp", *map(str, paths), *options]) == 0
+    assert "2 ranks: images_per_s 2000 (n = 2; sum over ranks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("horovod-and-ddp", LINE.format(2, 1), ["--world-size", "2"], "rank 2 is in it, and none"),
+        ("horovod-synthetic", SYNTHETIC, ["--world-size", "2"], "it says world_size 4.0 itself"),
+        ("horovod-synthetic", 2 * SYNTHETIC.replace("32", "64") + SYNTHETIC, [], "32 and 64"),
+        ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
+        ("mxnet", "Node[0] Epoch[0] Time cost=1\nEpoch[0] Time cost=1\n", [], "name no rank"),
+        ("csv", "world_size,images_per_s\n0,5\n", [], "world size 0 is none"),
+        ("csv", f"world_size,images_per_s\n{400 * '9'},5\n", [], "world size inf is none"),
+        ("csv", "world_size,images_per_s\n2,-5\n", [], "images_per_s -5 is below 0"),
+        ("csv", "world_size,images_per_s\n2,1e400\n", [], "no number in it is finite"),
+        (
+            "horovod-and-ddp",
+            LINE.replace("10.0", 5000 * "9").replace("10000", 5000 * "9").format(0, 1),
+            [],
+            "does not follow from",
+        ),
+        (
+            "ddp-benchmark",
+            json.dumps(DDP_REPORT).replace("[0, 1]", '"01"'),
+            [],
+            "it is no JSON of",
+        ),
+        ("ddp-benchmark", json.dumps(DDP_REPORT), ["--batch", "64"], "it says batch_per_rank 32"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    name: str,
+    text: str,
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(text)
+    assert main(["import", name, str(path), *options, "--out", str(tmp_path / "out")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}: ")
+    assert said in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten_and_no_log_counts_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("world_size,images_per_s\n2,5\n")
+    assert main(["import", "csv", str(path), "--out", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["import", "csv", str(path), str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "name each once" in capsys.readouterr().err
+    again = ["import", "csv", str(path), "--out", str(tmp_path / "out")]
+    assert (main(again), main(again)) == (0, 0)
+    path.write_text("world_size,images_per_s\n2,6\n")
+    assert (main(again), main([*again, "--force"])) == (2, 0)
+    assert "2.0,,,images_per_s,6.0," in (tmp_path / "out" / "plain.csv").read_text()
+
+
+def test_a_table_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    assert main(["published", str(tmp_path)]) == 2
+    assert "empty.csv is no CSV" in capsys.readouterr().err
 
 
 def test_two_ranks_in_one_line_are_noticed(
