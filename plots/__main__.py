@@ -224,9 +224,12 @@ def import_logs(
     ] = None,
     source: Annotated[str, typer.Option(help="who published them, and where")] = "",
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path("results/imported"),
+    values: Annotated[
+        bool, typer.Option("--values", help="write a table of every number as well")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="replace tables of those names")] = False,
 ) -> None:
-    """Read other tools' logs into tables: every number as it stands, and one value a size."""
+    """Read other tools' logs into a table: one value a size, and how it was made."""
     if batch is not None and global_batch is not None:
         raise UsageError("batch and global-batch are two ways of scaling; give one")
     from plots.imports.points import Given
@@ -239,7 +242,7 @@ def import_logs(
         global_batch=global_batch,
         source=source,
     )
-    for line in bring_in(form, files, given, out, force):
+    for line in bring_in(form, files, given, out, values, force):
         typer.echo(line)
 
 

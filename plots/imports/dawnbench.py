@@ -20,7 +20,8 @@ _RUN = re.compile(
     rf"wall time (?P<run_seconds>{NUMBER})s"
 )
 _HEAD = re.compile(r"epochs?\thours\ttop1Accuracy")
-_ROW = re.compile(rf"(\d+)\t({NUMBER})\t({NUMBER})")
+_PLAIN = r"(\d{1,9}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
+_ROW = re.compile(rf"(\d{{1,9}})\t{_PLAIN}\t{_PLAIN}")
 
 
 def _read(text: str) -> pd.DataFrame:

@@ -6,21 +6,23 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bench.study.stats import Estimate
+
 KEYS = ("source", "curve", "backend")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One point of a curve; `measured` here, else imported."""
+    """One point of a curve; `measured` here, else imported, and then without an interval."""
 
     source: str
     curve: str
     backend: str
     world_size: int
     batch: float
-    images_per_s: float
-    own: float | None
-    common: float | None
+    images_per_s: Estimate
+    own: Estimate | None
+    common: Estimate | None
     how: str
     measured: bool
 

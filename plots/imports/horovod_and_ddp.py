@@ -11,7 +11,7 @@ import re
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.observation import NUMBER, Format, long, wide
+from plots.imports.observation import NUMBER, Format, floats, long, wide
 
 _EPOCH = re.compile(
     r"Rank ?: ?(?P<rank>\d+) Epoch (?P<epoch>\d+): "
@@ -25,7 +25,7 @@ def _read(text: str) -> pd.DataFrame:
     """A line's rate is its samples over its time: one that is not was written by two ranks."""
     lines = wide(_EPOCH, text)
     samples, seconds, rate = (
-        lines[name].astype(float) for name in ("samples", "epoch_seconds", "images_per_s")
+        floats(lines[name]) for name in ("samples", "epoch_seconds", "images_per_s")
     )
     wrong = lines[~((rate * seconds / samples - 1).abs() <= _OFF)]  # nan as well
     if len(wrong):

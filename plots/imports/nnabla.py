@@ -10,7 +10,7 @@ import re
 
 import pandas as pd
 
-from plots.imports.observation import NUMBER, Format, long, together, wide
+from plots.imports.observation import NUMBER, Format, floats, long, together, wide
 
 _LAPS = (
     rf"iter=(?P<step>\d+) \{{Training time\}}=(?P<lap>{NUMBER})\[sec/(?P<steps>\d+)iter\]",
@@ -29,8 +29,8 @@ def _read(text: str) -> pd.DataFrame:
     parts = [long(wide(pattern, text)) for pattern in _values]
     for pattern in _laps:
         laps = wide(pattern, text)
-        steps = laps["steps"].astype(float)
-        mean = (laps["lap"].astype(float) / steps)[steps > 0]
+        steps = floats(laps["steps"])
+        mean = (floats(laps["lap"]) / steps)[steps > 0]
         step = pd.to_numeric(laps["step"])[steps > 0]
         parts.append(pd.DataFrame({"quantity": "step_seconds", "value": mean, "step": step}))
     return together(parts)

@@ -11,8 +11,8 @@ import pandas as pd
 
 from bench.config import UsageError
 
-# as logs write numbers: 12, 12.5, .5, 1e-3, nan, inf
-NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)"
+# what logs write numbers with: 12, 12.5, .5, 1e-3, nan, inf; `long` refuses what is none of them
+NUMBER = r"[-+.\dainfeE]+"
 PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
 WORDS = ("backend",)  # places that are no numbers
 COLUMNS = ("quantity", "value", *PLACES, *WORDS)
@@ -89,7 +89,7 @@ def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
 
 
 def long(texts: pd.DataFrame) -> pd.DataFrame:
-    """One row for each quantity of each match."""
+    """A row for each quantity of each match. Raises UsageError where one is no number."""
     places = {
         name: texts[name].where(texts[name] != "", "nan").astype(float)
         for name in texts
@@ -101,10 +101,18 @@ def long(texts: pd.DataFrame) -> pd.DataFrame:
         if name not in places:
             there = texts[name] != ""
             quantity, unit = in_seconds(name)
-            values = texts[name][there].astype(float) * unit
+            values = floats(texts[name][there]) * unit
             own = {place: column[there] for place, column in places.items()}
             parts.append(pd.DataFrame({"quantity": quantity, "value": values, **own}))
     return together(parts)
+
+
+def floats(texts: pd.Series[Any]) -> pd.Series[float]:
+    """Its numbers. Raises UsageError for a text that is none."""
+    try:
+        return texts.astype(float)
+    except ValueError as error:
+        raise UsageError(f"{texts.name}: {error}; mend the line, or take it out") from None
 
 
 def together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:

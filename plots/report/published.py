@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
+from bench.study.stats import Estimate
 from plots.analyse.points import ranks
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
@@ -19,22 +20,23 @@ from plots.imports.efficiency import Row, scaled
 from plots.imports.points import Given, Imported, read
 from plots.report import figures
 from plots.report.figures import published as figure
-from plots.report.format import Column, clean, escape, markdown_table, percent, rate
+from plots.report.format import Column, clean, escape, interval, markdown_table, percent, rate
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
 
 
 def bring_in(
-    form: str, files: Sequence[Path], given: Given, out: Path, force: bool
+    form: str, files: Sequence[Path], given: Given, out: Path, values: bool, force: bool
 ) -> Iterator[str]:
-    """Import files of one format: NAME.csv with points, NAME-values.csv with every number."""
+    """Import files of one format: NAME.csv with points; `values`: NAME-values.csv, every number."""
     if form not in FORMATS:
         raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
     found = read(FORMATS[form], form, files, given if given.source else replace(given, source=name))
     tables = {f"{name}.csv": found.points}
-    tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
+    if values:
+        tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
     written = {out / at: _csv(table) for at, table in tables.items()}
     for path, data in written.items():
         if path in files or (path.exists() and path.read_bytes() != data and not force):
@@ -45,7 +47,7 @@ def bring_in(
     yield from _told(found, FORMATS[form].notes)
     if not given.source:
         yield f"note: the source is {name}; baselines are looked for in one --source"
-    yield f"{out / name}.csv and {name}-values.csv"
+    yield " and ".join(map(str, written))
 
 
 def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
@@ -78,7 +80,7 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         "",
         "Other people's numbers as they stand in their sources: mostly one run a point, so without "
         "an interval. *Own*: against the same backend's one rank. *Common*: against one process "
-        "without a framework. Hollow markers are theirs, filled ones ours.",
+        "without a framework. Hollow markers are theirs, filled ones ours with 95 % intervals.",
         "",
         "![Efficiency against ranks](published.svg)",
         "",
@@ -89,8 +91,13 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
     return write_whole(out / "published.md", text.encode())
 
 
-def _nothing(x: float) -> float | None:
-    return None if pd.isna(x) else float(x)
+def _alone(x: float) -> Estimate | None:
+    """One number without an interval."""
+    return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
+
+
+def _said(form: Callable[[float], str]) -> Callable[[Estimate], str]:
+    return lambda e: interval(e, form) if e.n else form(e.value)
 
 
 _COLUMNS = (
@@ -99,9 +106,9 @@ _COLUMNS = (
     Column("backend", "backend", escape),
     Column("world_size", "ranks"),
     Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
-    Column("images_per_s", "images/s", rate),
-    Column("own", "efficiency, own", percent),
-    Column("common", "efficiency, common", percent),
+    Column("images_per_s", "images/s", _said(rate)),
+    Column("own", "efficiency, own", _said(percent)),
+    Column("common", "efficiency, common", _said(percent)),
     Column("how", "how", escape),
 )
 
@@ -126,9 +133,10 @@ def _points(folder: Path) -> pd.DataFrame:
 def _imported(found: pd.DataFrame) -> Iterator[Row]:
     rows: Any = found.itertuples()
     for r in rows:
-        own, common = _nothing(r.own_efficiency), _nothing(r.common_efficiency)
-        size = (int(r.world_size), r.batch, r.value)
-        yield Row(r.source, r.curve, r.backend, *size, own, common, r.reducer, measured=False)
+        own, common = _alone(r.own_efficiency), _alone(r.common_efficiency)
+        if (value := _alone(r.value)) is not None:
+            place = (r.source, r.curve, r.backend, int(r.world_size), r.batch)
+            yield Row(*place, value, own, common, r.reducer, measured=False)
 
 
 def _ours(folder: Path) -> Iterator[Row]:
@@ -139,12 +147,12 @@ def _ours(folder: Path) -> Iterator[Row]:
         if t.curve not in ("weak", "strong"):
             continue
         kinds = {
-            s.kind: s.efficiency.value
-            for s in a.efficiency
-            if (s.curve, s.point) == (t.curve, t.point)
+            s.kind: s.efficiency for s in a.efficiency if (s.curve, s.point) == (t.curve, t.point)
         }
+        if t.point.world_size == 1 and t.point.cell != "single":
+            kinds["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
         how = f"n = {t.images_per_s.n} blocks"
-        size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s.value)
+        size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s)
         ends = kinds.get("own"), kinds.get("common")
         yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
 

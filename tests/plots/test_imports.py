@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -429,7 +430,8 @@ def test_the_shipped_tables_say_the_same(tmp_path: Path) -> None:
 def test_what_is_assumed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "log.txt"
     path.write_text(SAMPLES["horovod-and-ddp"][0][0].replace("Epoch 2", "Epoch 1", 1))
-    assert main(["import", "horovod-and-ddp", str(path), "--out", str(tmp_path / "out")]) == 0
+    words = ["import", "horovod-and-ddp", str(path), "--out", str(tmp_path / "out"), "--values"]
+    assert main(words) == 0
     said = capsys.readouterr().out
     assert "warning: log.txt: world size 2 is inferred from the ranks in it" in said
     assert "nobody said the backend; use --backend" in said
@@ -461,6 +463,8 @@ def test_ours_beside_theirs(tmp_path: Path) -> None:
     page = (tmp_path / "page" / "published.md").read_text()
     assert "horovod/mpi" in page
     assert "n = 6 blocks" in page
+    measured = next(line for line in page.splitlines() if "| horovod/mpi | 2 |" in line)
+    assert re.search(r"[0-9.]+ \[[0-9.]+, [0-9.]+\] \| [0-9.]+ % \[[0-9.]+, [0-9.]+\]", measured)
 
 
 def test_two_ways_of_scaling_are_refused(tmp_path: Path) -> None:

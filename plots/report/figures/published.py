@@ -24,8 +24,8 @@ def draw(rows: Sequence[Row]) -> Figure:
         for ax, baseline in zip(panels, ("own", "common"), strict=True):
             for line in lines:
                 found = [r for r in rows if (r.source, r.curve, r.backend) == line]
-                at = [(r.world_size, getattr(r, baseline)) for r in found]
-                there = sorted((x, 100 * y) for x, y in at if y is not None)
+                at = sorted((r.world_size, e) for r in found if (e := getattr(r, baseline)))
+                there = [(x, 100 * e.value) for x, e in at]
                 if len(there) < 1 + (baseline == "own"):
                     continue
                 style = look(_cell(line[2]), cells)
@@ -40,6 +40,8 @@ def draw(rows: Sequence[Row]) -> Figure:
                     linestyle=dash,
                     label=name,
                 )
+                ends = [(x, 100 * e.shown[0], 100 * e.shown[1]) for x, e in at if e.shown]
+                ax.vlines(*zip(*ends, strict=True), color=style["color"]) if ends else None
             ax.axhline(100, ls="--", **GUIDE)
             scale_axes(ax, worlds, (0, 130), log_y=False)
             ax.set_xlabel("ranks")
