@@ -11,14 +11,18 @@ import random
 import sys
 import time
 from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import pandas as pd
+import numpy as np
 
 from bench.config import UsageError
 from plots.imports import FORMATS
-from plots.imports.observation import COLUMNS, decode
+from plots.imports.observation import COLUMNS
+from plots.imports.points import MOST_RANKS, Given, read
 from tests.plots.test_imports import SAMPLES
 
+TELL_THEIR_WORLD = ("horovod-synthetic", "ddp-benchmark", "itwinai", "csv")
 CASES = [(name, text) for name, samples in SAMPLES.items() for text, _ in samples]
 
 
@@ -50,16 +54,18 @@ def spoil(data: bytes, chance: random.Random) -> bytes:
     return data
 
 
-def outcome(name: str, data: bytes) -> str:
+def outcome(name: str, data: bytes, path: Path) -> str:
+    path.write_bytes(data)
     try:
-        found = FORMATS[name].read(decode(data))
-    except UsageError:
-        return "refused with a reason"
-    assert isinstance(found, pd.DataFrame)
-    assert list(found.columns) == list(COLUMNS)
-    assert found["quantity"].notna().all()
-    found["value"].astype(float)
-    return "nothing of the format" if found.empty else "read"
+        given = Given(source="trial", world_size=None if name in TELL_THEIR_WORLD else 4)
+        found = read(FORMATS[name], name, [path], given)
+    except UsageError as error:
+        return "nothing of the format" if "nothing in it is" in str(error) else "refused"
+    assert set(COLUMNS) < set(found.values.columns)
+    assert found.values["quantity"].notna().all()
+    assert np.isfinite(found.points["value"]).all()
+    assert found.points["world_size"].between(1, MOST_RANKS).all()
+    return "read"
 
 
 def main() -> None:
@@ -69,14 +75,15 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1_000_000, help="of an MXNet log to time")
     asked = parser.parse_args()
     chance, ends = random.Random(asked.seed), Counter[str]()
-    for _ in range(asked.inputs):
-        name, text = chance.choice(CASES)
-        data = spoil(text.encode(), chance)
-        try:
-            ends[outcome(name, data)] += 1
-        except Exception:
-            print(f"{name}: {data!r}", file=sys.stderr)
-            raise
+    with TemporaryDirectory() as folder:
+        for _ in range(asked.inputs):
+            name, text = chance.choice(CASES)
+            data = spoil(text.encode(), chance)
+            try:
+                ends[outcome(name, data, Path(folder) / "log")] += 1
+            except Exception:
+                print(f"{name}: {data!r}", file=sys.stderr)
+                raise
     print(f"{asked.inputs} inputs: {dict(ends)}, 0 tracebacks")
     line = "INFO:root:Epoch[{}] Batch [{}]\tSpeed: 1764.83 samples/sec\tTrain-accuracy=0.400000\n"
     text = "".join(line.format(i // 1000, i % 1000) for i in range(asked.lines))
