@@ -175,7 +175,9 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="STUDY...", help=_HELP)],
     cells: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="two cells of one study: the second over the first"),
+        typer.Option(
+            help="two sides of one study, each CELL[,FIELD=VALUE...]: the second over the first"
+        ),
     ] = None,
     fail_below: Annotated[
         float | None,
@@ -190,16 +192,21 @@ def compare(
         raise UsageError("cells are of one study, and have no before and after; leave the rest out")
     from plots.report import compare as comparing
 
+    worse: list[str] = []
+    missing: list[str] = []
     if cells is not None:
-        text, worse = comparing.cells(folders[0], *cells), []
+        text = comparing.cells(folders[0], *cells)
     else:
         text, found = comparing.side_by_side(folders)
-        worse = [] if fail_below is None else comparing.slower(found, fail_below)
+        if fail_below is not None:
+            worse, missing = comparing.slower(found, fail_below)
     if out is None:
         typer.echo(text)
     else:
         out.write_text(text + "\n")
         typer.echo(out)
+    for line in missing:
+        typer.echo(f"not judged: {line}", err=True)
     for line in worse:
         typer.echo(f"slower: {line}", err=True)
     if worse:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import Point
+from plots.analyse.points import NotCompared, Point, describe
 from plots.analyse.study import Analysis
 
-# what makes blocks of two studies exchangeable; another date alone does not matter
-_SAME = ("cpu", "hostnames", "code_sha256", "platform", "versions.")
+_DESIGN = ("warmup_steps", "windows", "steps_per_window")  # how long was measured, not what
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,7 @@ class Both:
 
     reference: str
     candidate: str
+    transport: str
     world_size: int
     samples_per_rank: int
     settings: str
@@ -41,15 +42,28 @@ class Both:
     not_pooled: str  # why
 
 
-def changes(before: Analysis, after: Analysis) -> Iterator[Change]:
-    """Every point that both have; Welch's interval on logs of block means."""
-    for point in sorted(before.table.blocks.keys() & after.table.blocks.keys()):
+def changes(before: Analysis, after: Analysis) -> Iterator[Change | NotCompared]:
+    """Every point that either has; Welch's interval on logs of block means."""
+    for point in sorted(before.table.blocks.keys() | after.table.blocks.keys()):
+        if lacking := [a for a in (before, after) if point not in a.table.blocks]:
+            which = "earlier" if lacking[0] is before else "later"
+            yield NotCompared(describe(point), f"not in the {which} study", point)
+            continue
+        was, now = _work(before, point), _work(after, point)
+        if other := comparability.differences(was, now, _DESIGN):
+            yield NotCompared(describe(point), f"other work: {'; '.join(other)}", point)
+            continue
         seconds = [
             [m.step_seconds for m in a.table.blocks[point].values()] for a in (before, after)
         ]
         rates = [stats.geometric_mean([point.samples_per_step / s for s in of]) for of in seconds]
         ratio = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
         yield Change(point=point, before=rates[0], after=rates[1], ratio=ratio)
+
+
+def _work(a: Analysis, point: Point) -> list[comparability.Facts]:
+    means = a.table.blocks[point].values()
+    return [comparability.work_of(facts) for mean in means for facts in mean.facts]
 
 
 def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
@@ -74,6 +88,7 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         yield Both(
             reference=first.reference,
             candidate=first.candidate,
+            transport=first.transport,
             world_size=first.world_size,
             samples_per_rank=first.samples_per_rank,
             settings=first.settings,
@@ -90,9 +105,30 @@ def _key(c: Comparison) -> tuple[object, ...]:
 
 
 def _apart(studies: Sequence[Analysis]) -> str:
-    """Why blocks of these studies are not exchangeable; '' where they are."""
-    differ = [name for name, _ in differences(studies) if name.startswith(_SAME)]
+    """Why blocks of these studies are not exchangeable; '' where their dates alone differ."""
+    differ = [name for name, _ in differences(studies)]
     return f"other {', '.join(differ)}" if differ else ""
+
+
+def shared_runs(studies: Sequence[Analysis]) -> bool:
+    """Whether two of them hold the same measurement, which must not count twice."""
+    seen: set[tuple[float, float]] = set()
+    for a in studies:
+        runs = a.loaded.runs.dropna(subset=["began_s"])
+        own = set(zip(runs["began_s"], runs["step_seconds_mean"], strict=True))
+        if own & seen:
+            return True
+        seen |= own
+    return False
+
+
+def measured(a: Analysis) -> str:
+    """The day or days of its runs; 'not recorded' in older logs."""
+    began = a.loaded.runs["began_s"].dropna()
+    if began.empty:
+        return "not recorded"
+    days = dict.fromkeys(f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d}" for s in sorted(began))
+    return " to ".join([*days][:: max(1, len(days) - 1)])
 
 
 def _facts(a: Analysis) -> Mapping[str, str]:

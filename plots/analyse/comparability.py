@@ -23,6 +23,7 @@ _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs ha
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
 _OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
+_ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
@@ -142,12 +143,16 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] 
 
 def against_most(runs: Iterable[Facts]) -> list[str]:
     """Per run in what its work differs from most, or ''; seeds and folders may differ by block."""
-    asked = RunConfig.model_fields.keys() - {*PER_BLOCK}
-    besides = (TUNED, OWN_ENV, OF_THE_ARM)
-    work = [{k: v for k, v in one.items() if k in asked or k.startswith(besides)} for one in runs]
+    work = list(map(work_of, runs))
     ((most, _),) = Counter(tuple(one.items()) for one in work).most_common(1)
     usual = dict(most)
     return ["" if own == usual else "; ".join(differences([own], [usual])) for own in work]
+
+
+def work_of(facts: Facts) -> Facts:
+    """What the run was asked to do, apart from what may differ by block."""
+    besides = (TUNED, OWN_ENV, OF_THE_ARM)
+    return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
 
 
 def variants(cells: Sequence[str], facts: Sequence[Facts]) -> list[tuple[str, ...]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from bench.backends.catalogue import parts
 from bench.study import looks, power, stats
@@ -12,7 +14,7 @@ from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.comparability import Block
-from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
+from plots.analyse.points import CURVES, NO_SETTINGS, NotCompared, Point, Table, describe
 
 VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
 
@@ -49,7 +51,7 @@ class Comparison:
     def transport(self) -> str:
         """What both sides travel on, else each side's."""
         both = (parts(cell).transport for cell in (self.reference, self.candidate))
-        return " and ".join(dict.fromkeys(both))
+        return " and ".join(dict.fromkeys(filter(None, both)))
 
     @property
     def early(self) -> bool:
@@ -161,7 +163,7 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
     paired = table.paired(a, b, blocks)
     ci95, sd = paired.ci95, paired.sd_log
     price = None if sd is None else power.blocks_for_power(sd, VISIBLE_EFFECT)
-    facts = {p.cell: table.facts(p, blocks) for p in (a, b)}
+    facts = [(p.cell, table.facts(p, blocks)) for p in (a, b)]
     return Comparison(
         reference=a.cell,
         candidate=b.cell,
@@ -173,16 +175,65 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
         paired=paired,
         half_width=None if ci95 is None else (ci95[1] / ci95[0]) ** 0.5 - 1,
         blocks_for_visible_effect=price,
-        unequal=_of_one({c: comparability.own_env(f) for c, f in facts.items()}),
-        of_one_arm=_of_one({c: comparability.own_fields(f) for c, f in facts.items()}),
+        unequal=_of_one([(c, comparability.own_env(f)) for c, f in facts]),
+        of_one_arm=_of_one([(c, comparability.own_fields(f)) for c, f in facts]),
     )
 
 
-def _of_one(own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _of_one(own: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
     """What one of two cells alone had, in words."""
-    (a, own_a), (b, own_b) = own.items()
-    alone = {a: [v for v in own_a if v not in own_b], b: [v for v in own_b if v not in own_a]}
-    return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone.items() if had)
+    (a, own_a), (b, own_b) = own
+    alone = [(a, [v for v in own_a if v not in own_b]), (b, [v for v in own_b if v not in own_a])]
+    return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
+
+
+class Choice(NamedTuple):
+    """One side that was asked for: points of a cell with these settings and fields of a variant."""
+
+    cell: str
+    fields: Mapping[str, str] = MappingProxyType({})
+
+    def takes(self, point: Point) -> bool:
+        """Whether a point is one of them."""
+        words = {f"settings={point.settings}", *point.variant}
+        return point.cell == self.cell and words >= {f"{k}={v}" for k, v in self.fields.items()}
+
+
+def between(table: Table, study: Study, a: Choice, b: Choice) -> list[Comparison]:
+    """Any two sides of one study, wherever they agree in all that they were not chosen by."""
+    chosen = (*a.fields, *b.fields)
+    ignore = [comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM, *chosen]
+    ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
+    rows = []
+    for p, q in ((p, q) for p in table.blocks for q in table.blocks if a.takes(p) and b.takes(q)):
+        if p == q or not _meet(p, q, chosen):
+            continue
+        blocks, _ = table.shared(p, q, tuple(ignore), "")
+        if blocks:
+            rows.append(_named(_comparison(table, p, q, blocks), p, q, chosen))
+    return _decided(
+        sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size)), study
+    )
+
+
+def _meet(p: Point, q: Point, chosen: Sequence[str]) -> bool:
+    def rest(point: Point) -> list[str]:
+        return [word for word in point.variant if word.partition("=")[0] not in chosen]
+
+    alike = (
+        "settings" in chosen or p.settings == q.settings or NO_SETTINGS in (p.settings, q.settings)
+    )
+    return alike and p[2:4] == q[2:4] and rest(p) == rest(q)
+
+
+def _named(row: Comparison, p: Point, q: Point, chosen: Sequence[str]) -> Comparison:
+    """With both sides of what they were chosen by: 'precision=bf16 over float32'."""
+    before = dict(word.split("=", 1) for word in p.variant)
+    after = dict(word.split("=", 1) for word in q.variant)
+    told = [f"{k}={after[k]}" + f" over {before[k]}" * (before[k] != after[k]) for k in after]
+    both = [s for s in dict.fromkeys((q.settings, p.settings)) if s != NO_SETTINGS]
+    settings = " over ".join(both) or NO_SETTINGS
+    return replace(row, settings=settings, variant=tuple(told))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from plots.imports.observation import Format, table
 def _read(text: str) -> pd.DataFrame:
     try:
         return table(_iterations(json.loads(text)))
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
         raise UsageError("it is no JSON of benchmarks/distributed/ddp/benchmark.py") from None
 
 

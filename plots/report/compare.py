@@ -9,32 +9,40 @@ from pathlib import Path
 from bench.config import UsageError
 from plots.analyse import across
 from plots.analyse.across import Both, Change
-from plots.analyse.comparison import Comparison, compare
-from plots.analyse.study import Analysis
+from plots.analyse.comparison import Choice, between
+from plots.analyse.points import NotCompared, describe
+from plots.analyse.study import Analysis, machine
 from plots.report import tables
 from plots.report.answer import over
 from plots.report.format import Column, escape, interval, markdown_table, rate, ratio, table
 from plots.report.markdown import told
 from plots.report.write import analysed
 
+Changes = Sequence[Change | NotCompared]
 
-def side_by_side(folders: Sequence[Path]) -> tuple[str, list[Change]]:
-    """The text, and every change of a point from the first study to the last."""
+
+def side_by_side(folders: Sequence[Path]) -> tuple[str, Changes]:
+    """The text, and every point of the first and the last. Raises UsageError for one alone."""
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two, or --cells of this one")
     studies = [told(analysed(folder)) for folder in folders]
+    if across.shared_runs(studies):
+        raise UsageError("two of the studies hold the same runs, which would count twice")
     found = list(across.changes(studies[0], studies[-1]))
     return "\n\n".join(_texts(folders, studies, found)), found
 
 
-def _texts(
-    folders: Sequence[Path], studies: Sequence[Analysis], found: Sequence[Change]
-) -> Iterator[str]:
+def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes) -> Iterator[str]:
     names = [escape(str(folder)) for folder in folders]
     yield f"# {' and '.join(names)}"
-    rows = [[escape(name), *map(escape, values)] for name, values in across.differences(studies)]
-    yield "## What differs"
-    yield table(["", *names], rows) if rows else "Nothing that the logs record, but the date."
+    rows = [
+        ["machine", *(machine(a.loaded.host) for a in studies)],
+        ["measured", *map(across.measured, studies)],
+        ["blocks", *(str(a.blocks) for a in studies)],
+        *([name, *values] for name, values in across.differences(studies)),
+    ]
+    yield "## Studies, and what else differs"
+    yield table(["", *names], [list(map(escape, row)) for row in rows])
     if compared := list(across.both(studies)):
         yield "## Each study's comparison"
         yield markdown_table(_both(names), compared)
@@ -43,7 +51,11 @@ def _texts(
         "Unpaired, as blocks of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    yield markdown_table(_CHANGES, found) if found else "No point is in both."
+    changed = [x for x in found if isinstance(x, Change)]
+    yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
+    if missing := [x for x in found if isinstance(x, NotCompared)]:
+        yield "Not compared:"
+        yield "\n".join(f"- {escape(x.what)}: {escape(x.reason)}" for x in missing)
 
 
 _CHANGES = (
@@ -69,6 +81,7 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
 
     return (
         Column(lambda row: over(row.reference, row.candidate), "ratio of images/s"),
+        Column("transport", "transport"),
         Column("settings", "settings"),
         Column("variant", "variant", sparse=True),
         Column("world_size", "ranks"),
@@ -78,32 +91,54 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def slower(found: Sequence[Change], below: float) -> list[str]:
-    """The points whose whole interval lies below `below`; without one, the value itself."""
-    worse = [c for c in found if (c.ratio.shown or (0, c.ratio.value))[1] < below]
-    return [
-        f"{c.point.cell} at {c.point.world_size} ranks, {c.point.samples_per_rank} images per "
-        f"rank: {interval(c.ratio, ratio)} of before, below {below:g}"
-        for c in worse
+def slower(found: Changes, below: float) -> tuple[list[str], list[str]]:
+    """Points whose whole interval lies below `below`, without one the value itself; and those that
+    could not be judged. Raises UsageError where none could.
+    """
+    changed = [x for x in found if isinstance(x, Change)]
+    if not changed:
+        raise UsageError("no point of the first study can be compared with one of the last")
+    worse = [c for c in changed if (c.ratio.shown or (0, c.ratio.value))[1] < below]
+    said = [
+        f"{describe(c.point)}: {interval(c.ratio, ratio)} of before, below {below:g}" for c in worse
     ]
+    return said, [f"{x.what}: {x.reason}" for x in found if isinstance(x, NotCompared)]
 
 
 def cells(folder: Path, reference: str, candidate: str) -> str:
-    """Any two cells of one study, paired by block: a question that it was not made for."""
+    """Any two sides of one study, paired by block: a question that it was not made for.
+
+    A side is a cell with what it is chosen by: 'ddp/mpi,settings=matched,precision=bf16'.
+    """
+    if reference == candidate:
+        raise UsageError(f"both sides are {reference}; name two that differ")
     a: Analysis = told(analysed(folder))
-    there = sorted({p.cell for p in a.table.blocks})
-    if unknown := [cell for cell in (reference, candidate) if cell not in there]:
-        raise UsageError(f"{folder} has no cell {unknown[0]!r}; it has {', '.join(there)}")
-    asked = {"reference": reference, "candidate": candidate, "primary": None}
-    study = a.loaded.study.model_copy(update=asked)
-    found = [x for x in compare(a.table, study) if isinstance(x, Comparison)]
+    sides = [_choice(words, a, folder) for words in (reference, candidate)]
+    study = a.loaded.study.model_copy(update={"primary": None})
+    found = between(a.table, study, *sides)
     if not found:
         raise UsageError(f"{reference} and {candidate} share no point in {folder}")
     loaded = replace(a.loaded, study=study)
-    changed = replace(a, loaded=loaded, reference=reference, candidate=candidate, comparisons=found)
+    before, after = (side.cell for side in sides)
+    changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=found)
     head = f"# {escape(candidate)} over {escape(reference)} in {escape(str(folder))}"
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
     return "\n\n".join([head, note, markdown_table(tables.ratios(changed), found)])
+
+
+def _choice(words: str, a: Analysis, folder: Path) -> Choice:
+    cell, *fields = words.split(",")
+    if wrong := [field for field in fields if "=" not in field]:
+        raise UsageError(f"{words!r}: {wrong[0]!r} is no FIELD=VALUE, such as settings=matched")
+    side = Choice(cell, dict(field.split("=", 1) for field in fields))
+    if any(side.takes(point) for point in a.table.blocks):
+        return side
+    there = sorted({p.cell for p in a.table.blocks})
+    if cell not in there:
+        raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(there)}")
+    known = {f"settings={p.settings}" for p in a.table.blocks if p.cell == cell}
+    known |= {word for p in a.table.blocks if p.cell == cell for word in p.variant}
+    raise UsageError(f"{folder} has no {words}; of {cell} it has {', '.join(sorted(known))}")
