@@ -124,7 +124,7 @@ class Analysis:
         found += [
             f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
             f"long in the last window as in the first, over {t.judged_runs} runs (p = "
-            f"{t.holm_p:.2g}); a longer warm-up would tell"
+            f"{t.holm_p:.2g}); a longer warm-up would tell."
             for t in self.trends
             if t.changes and t.over_first
         ]

@@ -16,6 +16,7 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
+from plots.report.axes import transport_order
 from plots.report.format import clean, count, escape, interval, percent, rate, ratio, rule
 
 _FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
@@ -112,14 +113,21 @@ def label(c: Comparison) -> str:
     return said + off_plan + (" (environments differ)" if c.unequal else "")
 
 
-def tally(rows: Sequence[Comparison], sizes: bool = False) -> str:
-    """All in one line: 'A faster at 22 of 26 points, equivalent at 4'; by how much with `sizes`."""
+def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = None) -> str:
+    """All in one line: 'A faster at 22 of 26 points, equivalent at 4'; by how much with `sizes`.
+
+    Of more than `most` verdicts the rarer ones are counted together.
+    """
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
         groups[label(c)].append(c)
     total = count(len(rows), "point")
     said: list[str] = []
-    for word, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    if most is not None and len(ordered) > most:
+        rest = [c for _, group in ordered[most - 1 :] for c in group]
+        ordered = [*ordered[: most - 1], ("other verdicts", rest)]
+    for word, group in ordered:
         where = f"{len(group)}" if said else f"{len(group)} of {total}"
         if len(group) == len(rows):
             where = total if len(rows) == 1 else f"all {total}"
@@ -156,16 +164,27 @@ def _emulation(a: Analysis) -> list[str]:
         "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
         "exchanged gradients were checked, and there is no loss."
     ]
-    busy: dict[int, float] = {}
-    for row in a.throughput:
-        if a.emulated(row.point.variant) and row.busy_share is not None:
-            busy[row.point.world_size] = max(row.busy_share, busy.get(row.point.world_size, 0.0))
+    busy = _busy(a)
     shares = ", ".join(f"{percent(share)} at {ranks(n)}" for n, share in sorted(busy.items()))
-    full = next((n for n, share in sorted(busy.items()) if share >= _FULL), None)
+    full = full_from(a)
     ends = "" if full is None else f": from {ranks(full)} on the emulation measures this machine"
     polls = "a rank that waits in MPI polls, which counts as busy"
     said += [f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."] if busy else []
     return said
+
+
+def _busy(a: Analysis) -> dict[int, float]:
+    """By ranks, of emulated runs: the busiest cell's share of time in which cores worked."""
+    busy: dict[int, float] = {}
+    for row in a.throughput:
+        if a.emulated(row.point.variant) and row.busy_share is not None:
+            busy[row.point.world_size] = max(row.busy_share, busy.get(row.point.world_size, 0.0))
+    return busy
+
+
+def full_from(a: Analysis) -> int | None:
+    """From so many ranks on an emulation's cores are full: it measures the machine."""
+    return next((n for n, share in sorted(_busy(a).items()) if share >= _FULL), None)
 
 
 def headline(a: Analysis) -> str:
@@ -178,11 +197,12 @@ def headline(a: Analysis) -> str:
 
 def by_weight(a: Analysis) -> list[Comparison]:
     """The primary comparison first, then the largest worlds, weak scaling before strong."""
+    return sorted(a.comparisons, key=lambda c: (*weight(c), transport_order(c.transport)))
 
-    def order(c: Comparison) -> tuple[object, ...]:
-        return not c.primary, -c.world_size, min(map(CURVES.index, c.curves))
 
-    return sorted(a.comparisons, key=order)
+def weight(c: Comparison) -> tuple[bool, int, int]:
+    """Sorts comparisons by what they tell; equal for those of equal weight."""
+    return not c.primary, -c.world_size, min(map(CURVES.index, c.curves))
 
 
 def _each(a: Analysis) -> list[tuple[str, str]]:

@@ -27,6 +27,7 @@ _LOG_FROM = 4  # above this ratio a linear axis crowds the small values
 _DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MOST_STEPS = 8
+_FEW = 4  # powers of two: too few marks
 
 
 def transport_order(transport: str) -> tuple[int, str]:
@@ -67,12 +68,20 @@ def is_log(values: Sequence[int]) -> bool:
     return max(values) / min(values) > _LOG_FROM
 
 
-def ends(values: Sequence[int]) -> Frame:
+def ends(values: Sequence[int], log: bool) -> Frame:
     """Ends of an axis on which each rank count or batch stands at its true place, with room."""
-    at = [math.log2(v) if is_log(values) else float(v) for v in sorted(set(values))]
+    at = [math.log2(v) if log else float(v) for v in sorted(set(values))]
     room = 0.45 * min((b - a for a, b in itertools.pairwise(at)), default=1.0)
     low, high = at[0] - room, at[-1] + room
-    return (2**low, 2**high) if is_log(values) else (low, high)
+    return (2**low, 2**high) if log else (low, high)
+
+
+def apart(at: Sequence[float], values: Sequence[int], steps: float) -> list[float]:
+    """Places beside the true ones, so that intervals of several lines do not hide one another."""
+    shift = 0.08 * steps
+    if is_log(values):
+        return [x * 2**shift for x in at]
+    return [x + 0.5 * shift * (max(values) - min(values)) for x in at]
 
 
 def bars(values: Estimates) -> list[list[float]] | None:
@@ -106,8 +115,11 @@ def cut(e: Estimate, frame: Frame) -> list[int]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Marks of a logarithmic axis of ratios, such as 1: round steps, else powers of two."""
+    """Marks of a logarithmic axis of ratios, such as 1: round steps, of long axes powers of 2."""
     if high / low > _DOUBLE_FROM:
-        return [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+        whole = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+        if len(whole) > _FEW:
+            return [2.0**k for k in whole]
+        return [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0) if low <= t <= high]
     step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])
     return [round(k * step, 2) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -36,7 +36,7 @@ class Section:
 def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> str:
     """The whole file; `page` and `details` are Markdown in which nothing of a log is a tag."""
     first = lead(a)
-    answers = [p for p in pictures if first.figure and p.name.startswith(first.figure)]
+    answers = [p for name in first.figures for p in pictures if p.name.startswith(name)]
     here = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=here,

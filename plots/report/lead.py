@@ -13,6 +13,7 @@ from plots.analyse.study import Analysis
 from plots.report import answer
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 
+_EQUAL = 2  # comparisons that the sentence tells of
 _MOST = 1000  # characters of the sentence
 
 
@@ -27,12 +28,12 @@ class Number:
 
 @dataclass(frozen=True)
 class Lead:
-    """`figure` begins the names of the figures that answer."""
+    """`figures` begin the names of those that answer, the first one that is there first."""
 
     sentence: str
     others: str  # the verdicts of all comparisons together, '' of one
     numbers: Sequence[Number]
-    figure: str = "ratio"
+    figures: Sequence[str] = ("ratio-by-size", "ratio")
 
 
 def lead(a: Analysis) -> Lead:
@@ -40,17 +41,42 @@ def lead(a: Analysis) -> Lead:
     compared = answer.by_weight(a)
     if not compared:
         said = clean(answer.headline(a), _MOST)
-        return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figure="")
+        return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figures=())
     c = compared[0]
-    margin, e = a.loaded.study.margin, c.paired.estimate
-    said = answer.sentence(c, margin, a.tests)
+    # several of equal weight: one alone would be a choice
+    equal = [x for x in compared if answer.weight(x) == answer.weight(c)][:_EQUAL]
+    text = clean(
+        answer.marked(
+            a, c.variant, f"{'; '.join(_sentence(a, x) for x in equal)}; {_counted(a, equal)}."
+        ),
+        _MOST,
+    )
+    others = [answer.headline(a)] if len(compared) > len(equal) else []
+    full = answer.full_from(a)
+    if full is not None and c.world_size >= full:
+        others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
+    return Lead(text, clean(" ".join(others), _MOST), list(_numbers(a, _sides(a, c), c.curves[0])))
+
+
+def _sentence(a: Analysis, c: Comparison) -> str:
+    e = c.paired.estimate
+    several = len({x.settings for x in a.comparisons}) > 1
+    conditions = "; ".join([*([c.settings] if several else []), *c.variant])
     where = f"At {ranks(c.world_size)} with {c.samples_per_rank} images per rank"
     where += f" over {c.transport}" if c.transport else ""
+    where += f" ({conditions})" if conditions else ""
     found = f"{answer.over(c.reference, c.candidate)} = {interval(e, ratio)}"
-    n = f"95 % interval of {count(e.n, 'block')}, margin {rule(margin)}"
-    others = clean(answer.headline(a), _MOST) if len(compared) > 1 else ""
-    text = clean(answer.marked(a, c.variant, f"{where}: {said}. {found}; {n}."), _MOST)
-    return Lead(text, others, list(_numbers(a, _sides(a, c), c.curves[0])))
+    said = answer.sentence(c, a.loaded.study.margin, a.tests)
+    return f"{where}: {said}. {found}"
+
+
+def _counted(a: Analysis, rows: Sequence[Comparison]) -> str:
+    """Blocks behind the ratios, and the margin: once for all of them."""
+    n = [c.paired.n for c in rows]
+    blocks = " and ".join(count(x, "block") for x in dict.fromkeys(n))
+    shown = all(c.paired.estimate.shown for c in rows)
+    interval_of = f"95 % interval{'s' * (len(rows) > 1)} of " if shown else ""
+    return f"{interval_of}{blocks}, margin {rule(a.loaded.study.margin)}"
 
 
 def _sides(a: Analysis, c: Comparison) -> list[Point]:
@@ -80,7 +106,7 @@ def _numbers(a: Analysis, points: Sequence[Point], curve: str) -> Iterator[Numbe
     yield Number(name, values, "no plain process was measured")
     costs = [c for c in a.exchange.costs if c.exposed_seconds] if a.exchange else []
     values = _values(points, costs, lambda c: c.exposed_seconds, ms)
-    yield Number("Exposed communication, ms", values, "not observed; the study exposed does")
+    yield Number("Exposed communication, ms", values, "not measured: see the study exposed")
 
 
 def _values(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from plots.report import answer, methods, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
 _MOST_PAIRS = 1  # of one reason why they were not compared
+_MOST_NAMES = 5
+_MOST_LOGS = 500  # all are in runs.csv
+_OF_A_LOG = ["log", "cell", "settings", "world_size", "samples_per_rank", "block", "images_per_s"]
 _MOST_NODES = 24  # the slowest first; the rest are in the file
 
 
@@ -52,6 +55,9 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "notes": [escape(note) for note in analysis.notes],
         "figures": drawn,
         "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
+        "not_steady_names": _some([f"`{escape(log)}`" for log in not_steady["log"]]),
+        "logs": [told(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
+        "most_logs": _MOST_LOGS,
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
         "provenance": _provenance(host),
         "methods": methods.paragraph(a),
@@ -102,6 +108,11 @@ def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
     for reason, found in pairs.items():
         more = len(found) - _MOST_PAIRS
         yield f"{'; '.join(found[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + f" and {more} more" * (more > 0)
 
 
 def _provenance(host: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.study.stats import Estimate
+from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.exchange import SHOWN
@@ -109,6 +110,16 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
 
 
 _VISIBLE = f"blocks for {rule(VISIBLE_EFFECT)}"
+RAW = (
+    Column("log", "log", "[{0}](runs/{0})".format),
+    Column("cell", "cell"),
+    Column("settings", "settings"),
+    Column("world_size", "ranks"),
+    Column("samples_per_rank", "images per rank"),
+    Column("block", "block", lambda block: "-" if block == NO_BLOCK else str(block)),
+    Column("images_per_s", "images/s", rate),
+)
+
 CHECKS = (
     *_WHERE,
     Column("paired.sd_log", "paired sd", percent),

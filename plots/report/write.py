@@ -30,11 +30,15 @@ _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
 
 
 def make(folder: Path, out: Path) -> list[str]:
-    """Analyse a study's folder and write figures/, report.md, summary.json and *.csv into `out`.
+    """The report of a study's folder in `out`; returns and raises as `analysed` and `write` do."""
+    return write(analysed(folder), out)
 
-    Returns the answer, for a terminal. Raises UsageError, with the reasons, where no log is usable.
+
+def write(a: Analysis, out: Path) -> list[str]:
+    """Write figures/, report.html, report.md, summary.json and *.csv into `out`.
+
+    Returns the answer, for a terminal.
     """
-    a = analysed(folder)
     drawn = figures.draw(a)
     try:
         _remove_stale(out, drawn)

@@ -80,3 +80,11 @@ def test_a_report_follows_a_study_to_its_end(study: Path, tmp_path: Path) -> Non
     assert "in 5 blocks" in "\n".join(shown[0])
     assert "in 6 blocks" in "\n".join(shown[1])
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_folder_without_a_study_is_not_watched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(tmp_path)]) == 2
+    assert "holds no study.toml and no logs" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -64,7 +64,31 @@ def words(figure: Figure) -> str:
 
 def test_names_and_order(drawn: dict[str, Figure]) -> None:
     curves = ["weak-throughput", "strong-throughput", "weak-efficiency", "strong-speedup"]
-    assert list(drawn) == ["ratio", *curves, "steps"]
+    assert list(drawn) == ["ratio-by-size", "ratio", *curves, "steps"]
+
+
+def test_the_ratio_against_ranks_has_every_comparison_its_interval_and_the_margin(
+    analysis: Analysis, drawn: dict[str, Figure]
+) -> None:
+    weak, strong = drawn["ratio-by-size"].axes
+    assert weak.get_xlabel() == "ranks (weak scaling)"
+    assert strong.get_xlabel() == "ranks (strong scaling)"
+    assert weak.get_yscale() == "log"
+    for ax, curve in ((weak, "weak"), (strong, "strong")):
+        rows = [c for c in analysis.comparisons if curve in c.curves]
+        rows.sort(key=lambda c: c.world_size)
+        (container,) = bars(ax).values()
+        assert xs(container.lines[0]) == [c.world_size for c in rows]
+        assert values(container) == [c.paired.ratio for c in rows]
+        for drawn_ends, c in zip(ends(container), rows, strict=True):
+            assert drawn_ends == pytest.approx(c.paired.ci95)
+        (band,) = ax.patches
+        low, high = band.get_path().get_extents(band.get_patch_transform()).intervaly
+        edge = 1 + analysis.loaded.study.margin
+        assert (low, high) == pytest.approx((1 / edge, edge))
+    assert (
+        drawn["ratio-by-size"].axes[0].get_ylabel() == "images/s of Horovod\nover images/s of DDP"
+    )
 
 
 def test_throughput_has_every_point_its_interval_and_the_ideal(
@@ -91,7 +115,7 @@ def test_throughput_has_every_point_its_interval_and_the_ideal(
 def test_markers_and_colours_are_the_same_in_every_figure(drawn: dict[str, Figure]) -> None:
     looks: dict[str, set[tuple[str, str]]] = {}
     for name, figure in drawn.items():
-        for ax in figure.axes if name != "ratio" else ():
+        for ax in () if name.startswith("ratio") else figure.axes:
             for cell, container in bars(ax).items():
                 line = container.lines[0]
                 looks.setdefault(cell, set()).add((str(line.get_color()), str(line.get_marker())))
@@ -185,7 +209,7 @@ def test_half_and_double_are_equally_far_from_one(tmp_path: Path) -> None:
     (ax,) = figures.draw(analyse(load(tmp_path)))["ratio"].axes
     half, one, double = (ax.transData.transform((x, 0))[0] for x in (0.5, 1, 2))
     assert one - half == pytest.approx(double - one)
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.5", "1", "2"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.5", "0.7", "1", "1.5", "2"]
 
 
 def test_marks_of_a_ratio_axis() -> None:
@@ -289,7 +313,8 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
     names = ["weak-matched-throughput", "weak-shipped-throughput"]
     names += ["weak-matched-efficiency", "weak-shipped-efficiency"]
     steps = ["steps-matched", "steps-shipped"]
-    assert list(drawn) == ["ratio-matched", "ratio-shipped", *names, *steps]
+    by_size = ["ratio-by-size-matched", "ratio-by-size-shipped"]
+    assert list(drawn) == [*by_size, "ratio-matched", "ratio-shipped", *names, *steps]
     (ax,) = drawn["weak-shipped-throughput"].axes
     assert ax.get_yscale() == "log"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,25 @@ def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, prese
         written = [x for x in figure.findobj() if isinstance(x, Text) and x.get_text()]
         assert min(float(x.get_fontsize()) for x in written) >= presets.LEAST_POINTS
         assert any(text.get_text() for text in figure.texts) == asked.titled
+        whole = figure.bbox.padded(1)
+        axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+        every_mark = {mark for axis in axes for mark in axis.get_ticklabels(which="both")}
+        for text in set(written) - every_mark:
+            box = text.get_window_extent(renderer)
+            assert whole.x0 <= box.x0, (name, text.get_text())
+            assert whole.y0 <= box.y0, (name, text.get_text())
+            assert box.x1 <= whole.x1, (name, text.get_text())
+            assert box.y1 <= whole.y1, (name, text.get_text())
+        for axis in axes:
+            marks = [m.get_window_extent() for m in axis.get_ticklabels() if m.get_text()]
+            assert not any(a.overlaps(b) for a, b in pairwise(marks)), (name, axis)
 
 
 def test_what_is_not_there_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["figure", "overlap", str(study), "-o", "/tmp/x.svg"]) == 2
-    assert "has no figure 'overlap'; it has ratio, weak-throughput" in capsys.readouterr().err
+    assert (
+        "has no figure 'overlap'; it has ratio-by-size, ratio, weak-throughput"
+        in capsys.readouterr().err
+    )
     assert main(["figure", "ratio", str(study), "-o", "/tmp/x.gif"]) == 2
     assert "figures are written as .svg, .png, .pdf; name one" in capsys.readouterr().err

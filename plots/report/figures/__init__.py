@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
 from plots.analyse.points import NO_SETTINGS, Point
+from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
 from plots.report.figures import curves, exchange, nodes, ratio, steps
@@ -45,11 +46,16 @@ def draw(a: Analysis) -> dict[str, Figure]:
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
-    for page, name in _names("ratio", sorted({(c.variant, c.settings) for c in a.comparisons})):
-        yield name, ratio.draw(a, [c for c in a.comparisons if (c.variant, c.settings) == page])
+    pages = sorted({(c.variant, c.settings) for c in a.comparisons})
+    ratios = {page: [c for c in a.comparisons if (c.variant, c.settings) == page] for page in pages}
+    for page, name in _names("ratio-by-size", pages):
+        if ratio.curves_of(ratios[page]):
+            yield name, ratio.against_size(a, ratios[page])
+    for page, name in _names("ratio", pages):
+        yield name, ratio.draw(a, ratios[page])
     yield from _exchange(a)
     for name, found in _series(a.throughput):
-        if len({r.point for r in found}) > 1:
+        if len({size(r.curve, r.point) for r in found}) > 1:
             yield f"{name}-throughput", curves.throughput(a, found)
     for name, scaled in _series(a.efficiency):
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
@@ -68,17 +74,17 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A page for each size: its cells and variants are rows."""
 
-    def size(p: Point) -> tuple[str, int, int]:
+    def of(p: Point) -> tuple[str, int, int]:
         return p.settings, p.world_size, p.samples_per_rank
 
     if a.exchange is None:
         return
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
-    for page, name in _names("breakdown", sorted({size(r.point) for r in parts})):
-        rows = [r for r in parts if size(r.point) == page]
+    for page, name in _names("breakdown", sorted({of(r.point) for r in parts})):
+        rows = [r for r in parts if of(r.point) == page]
         yield name, exchange.breakdown(a, rows, a.exchange.costs)
-    for page, name in _names("overlap", sorted({size(r.point) for r in overlaps})):
-        yield name, exchange.overlap(a, [r for r in overlaps if size(r.point) == page])
+    for page, name in _names("overlap", sorted({of(r.point) for r in overlaps})):
+        yield name, exchange.overlap(a, [r for r in overlaps if of(r.point) == page])
 
 
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:

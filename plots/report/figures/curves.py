@@ -66,7 +66,7 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
     figure = Figure(figsize=(8.4, 3.9))
     panels = figure.subplots(1, 2, sharey=True)
     values = [1, *(r.point.world_size for r in rows)]
-    log_y = not weak and is_log(values)
+    log_y = not weak
     frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
     headings = ("against one plain process", common), ("against its own one rank", own)
     for ax, (heading, there) in zip(panels, headings, strict=True):
@@ -76,6 +76,8 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
         else:
             _draw_ideal(ax, values, 1.0)
         scale_axes(ax, values, frame, log_y)
+        if not weak:
+            _show_batches(ax, values, rows[0].point.samples_per_step)
         ax.set_title(heading if there else f"{heading}: not measured", fontsize=9)
         ax.set_xlabel("ranks")
     panels[0].set_ylabel(f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)")
@@ -106,6 +108,16 @@ def _draw_bounds(ax: Axes, bounds: Sequence[Bound], rows: Sequence[Scaled]) -> N
         at = [1, *sorted(there)]
         colour = look(cell, cells)["color"]
         ax.plot(at, [1.0, *(there[n] for n in at[1:])], ":", color=colour, linewidth=1.3, zorder=1)
+
+
+def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> None:
+    """Images per rank above: what shrinks along a strong curve."""
+    above = ax.secondary_xaxis("top")
+    marks = sorted(set(values))
+    above.set_xticks(marks, [f"{samples_per_step / n:g}" for n in marks], fontsize=7)
+    above.tick_params(which="both", length=0)
+    above.minorticks_off()
+    above.set_xlabel("images per rank", fontsize=7)
 
 
 def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:

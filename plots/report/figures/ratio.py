@@ -1,16 +1,30 @@
-"""Candidate over reference, one row per point, with every block's own ratio as a dot."""
+"""Candidate over reference: against ranks, and one row per point with every block's own ratio."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import label, marked, sides, tally
-from plots.report.axes import look, ratio_ticks, reach, transport_order
-from plots.report.figures.style import GREY, caption, mark, name_rows, spread
+from plots.report.answer import label, marked, over, sides, tally
+from plots.report.axes import apart, look, ratio_ticks, reach, transport_order
+from plots.report.figures.style import (
+    GREY,
+    GUIDE,
+    caption,
+    legend,
+    mark,
+    name_rows,
+    scale_axes,
+    spread,
+)
 from plots.report.format import ratio, rule, short
+
+_VERDICTS = 3  # in a title
 
 
 def draw(a: Analysis, rows: list[Comparison]) -> Figure:
@@ -43,12 +57,82 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     )
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
-    title = marked(a, rows[0].variant, f"{candidate} against {reference}: {tally(rows)}")
+    title = marked(
+        a, rows[0].variant, f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
+    )
     dots = "Small dots: each block's own ratio, the first block on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
     caption(a, figure, title, subtitle, notes, found, frame)
     return figure
+
+
+def curves_of(rows: Sequence[Comparison]) -> list[str]:
+    """The curves along which a ratio is known at several sizes."""
+    sizes = {curve: {_size(curve, c) for c in rows if curve in c.curves} for curve in CURVES}
+    return [curve for curve, found in sizes.items() if len(found) > 1]
+
+
+def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
+    """A panel for each curve, a line for each transport and fixed size; the margin shaded."""
+    curves = curves_of(rows)
+    figure = Figure(figsize=(7.2, 3.0))
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    margin, found = a.loaded.study.margin, [c.paired.estimate for c in rows]
+    frame = reach(found, 1 / (1 + margin), 1 + margin)
+    last: dict[str, list[str]] = defaultdict(list)
+    for ax, curve in zip(panels, curves, strict=True):
+        ax.axhspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
+        ax.axhline(1, **GUIDE)
+        there = sorted((c for c in rows if curve in c.curves), key=_order)
+        lines = list(dict.fromkeys(_line(curve, c) for c in there))
+        values = [_size(curve, c) for c in there]
+        for i, line in enumerate(lines):
+            own = {_size(curve, c): c for c in there if _line(curve, c) == line}
+            at = sorted(own)
+            name = _line_name(curve, line, len({fixed for _, fixed in lines}) > 1)
+            style = {**look(own[at[0]].candidate, [own[at[0]].candidate]), "label": name}
+            style |= {"markersize": 6, "capsize": 3}
+            estimates = [own[x].paired.estimate for x in at]
+            mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style)
+            said = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
+            last[name].append(f"{curve}: {said}" if len(curves) > 1 else said)
+        scale_axes(ax, values, frame, log_y=False)
+        ax.set_yscale("log")
+        ax.minorticks_off()
+        ax.set_yticks(ratio_ticks(*frame), [f"{t:g}" for t in ratio_ticks(*frame)])
+        ax.set_ylim(*frame)
+        ax.set_xlabel("images per rank" if curve == "batch" else f"ranks ({curve} scaling)")
+    reference, candidate = sides(a.reference, a.candidate)
+    panels[0].set_ylabel(f"images/s of {candidate}\nover images/s of {reference}")
+    values_at = {name: "\n".join(said) for name, said in last.items()}
+    legend(panels[-1], values_at, over(a.reference, a.candidate))
+    work = ", ".join([workload(a), *rows[0].variant])
+    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
+    title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
+    notes = [f"Paired by block. Above 1 {candidate} is faster, below {reference}."]
+    caption(a, figure, marked(a, rows[0].variant, title), subtitle, notes, found, frame)
+    return figure
+
+
+def _size(curve: str, c: Comparison) -> int:
+    return c.samples_per_rank if curve == "batch" else c.world_size
+
+
+def _line(curve: str, c: Comparison) -> tuple[str, int]:
+    """Transport, and what stays along the curve."""
+    fixed = {"weak": c.samples_per_rank, "strong": c.samples_per_step, "batch": c.world_size}
+    return c.transport, fixed[curve]
+
+
+def _line_name(curve: str, line: tuple[str, int], several: bool) -> str:
+    transport, fixed = line
+    what = {"weak": "images per rank", "strong": "images per step", "batch": "ranks"}[curve]
+    return f"{transport}, {fixed} {what}" if several else transport or "all"
+
+
+def _place(curve: str, value: int) -> str:
+    return f"{value} images per rank" if curve == "batch" else ranks(value)
 
 
 def _order(c: Comparison) -> tuple[object, ...]:

@@ -63,7 +63,8 @@ def spread(ax: Axes, row: float, values: Sequence[float], style: Style) -> None:
 
 def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> None:
     """Ranks or batches at their true places on the x axis; ticks and limits of both."""
-    if is_log(values):
+    log_x = log_y or is_log(values)
+    if log_x:
         ax.set_xscale("log", base=2)
     if log_y:
         ax.set_yscale("log", base=2)
@@ -71,7 +72,7 @@ def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> No
     ax.minorticks_off()
     marks = sorted(set(values))
     ax.set_xticks(marks, [str(v) for v in marks])
-    ax.set_xlim(*ends(values))
+    ax.set_xlim(*ends(values, log_x))
     ax.set_ylim(*frame)
 
 
