@@ -234,6 +234,9 @@ def import_logs(
     values: Annotated[
         bool, typer.Option("--values", help="write a table of every number as well")
     ] = False,
+    epochs: Annotated[
+        bool, typer.Option("--epochs", help="print a Markdown table of the epochs")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="replace tables of those names")] = False,
 ) -> None:
     """Read other tools' logs into a table: one value a size, and how it was made."""
@@ -249,7 +252,7 @@ def import_logs(
         global_batch=global_batch,
         source=source,
     )
-    for line in bring_in(form, files, given, out, values, force):
+    for line in bring_in(form, files, given, out, values=values, epochs=epochs, force=force):
         typer.echo(line)
 
 

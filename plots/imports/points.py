@@ -165,3 +165,18 @@ def _reduced(rows: pd.DataFrame, quantity: str, form: Format) -> tuple[pd.Series
         worlds = rows["world_size"].astype(float)
         return rows["value"] * worlds, f"one rank times world size, mean over {over}"
     return rows["value"], f"mean over {over}"
+
+
+def by_epoch(values: pd.DataFrame) -> pd.DataFrame:
+    """A row for each epoch, a column for each quantity: of seconds the slowest rank's, else means.
+
+    Empty where no number names an epoch.
+    """
+    rows = values[np.isfinite(values["value"].astype(float))].dropna(subset=["epoch"])
+    means: dict[str, pd.Series[float]] = {}
+    for quantity, own in rows.groupby("quantity", sort=False):
+        grouped = own.groupby("epoch")["value"]
+        slowest = str(quantity).endswith("_seconds")
+        name = f"{quantity} ({'slowest rank' if slowest else 'mean'})"
+        means[name] = grouped.max() if slowest else grouped.mean()
+    return pd.DataFrame(means)

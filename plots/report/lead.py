@@ -47,7 +47,7 @@ def lead(a: Analysis) -> Lead:
     equal = [x for x in compared if answer.weight(x) == answer.weight(c)][:_EQUAL]
     text = clean(
         answer.marked(
-            a, c.variant, f"{'; '.join(_sentence(a, x) for x in equal)}; {_counted(a, equal)}."
+            a, c.variant, f"{'. '.join(_sentence(a, x) for x in equal)}; {_counted(a, equal)}."
         ),
         _MOST,
     )

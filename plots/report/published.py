@@ -17,19 +17,38 @@ from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
 from plots.imports import FORMATS
 from plots.imports.efficiency import Row, scaled
-from plots.imports.points import Given, Imported, read
+from plots.imports.points import Given, Imported, by_epoch, read
 from plots.report import figures
 from plots.report.figures import published as figure
-from plots.report.format import Column, clean, escape, interval, markdown_table, percent, rate
+from plots.report.format import (
+    Column,
+    clean,
+    escape,
+    interval,
+    markdown_table,
+    percent,
+    rate,
+    table,
+)
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
 
 
 def bring_in(
-    form: str, files: Sequence[Path], given: Given, out: Path, values: bool, force: bool
+    form: str,
+    files: Sequence[Path],
+    given: Given,
+    out: Path,
+    *,
+    values: bool,
+    epochs: bool,
+    force: bool,
 ) -> Iterator[str]:
-    """Import files of one format: NAME.csv with points; `values`: NAME-values.csv, every number."""
+    """Import files of one format: NAME.csv with points; `values`: NAME-values.csv, every number.
+
+    `epochs`: a Markdown table of the epochs instead of what was written.
+    """
     if form not in FORMATS:
         raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
@@ -37,17 +56,29 @@ def bring_in(
     tables = {f"{name}.csv": found.points}
     if values:
         tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
-    written = {out / at: _csv(table) for at, table in tables.items()}
+    written = {out / at: _csv(frame) for at, frame in tables.items()}
     for path, data in written.items():
         if path in files or (path.exists() and path.read_bytes() != data and not force):
             raise UsageError(f"{path} is there already; choose another --out, or --force")
     out.mkdir(parents=True, exist_ok=True)
     for path, data in written.items():
         write_whole(path, data)
+    if epochs:
+        yield _epochs(found.values)
+        return
     yield from _told(found, FORMATS[form].notes)
     if not given.source:
         yield f"note: the source is {name}; baselines are looked for in one --source"
     yield " and ".join(map(str, written))
+
+
+def _epochs(values: pd.DataFrame) -> str:
+    rows = by_epoch(values)
+    if rows.empty:
+        return "No number names an epoch."
+    cells: Any = zip(rows.index, rows.itertuples(index=False), strict=True)
+    lines = [[f"{epoch:.0f}", *map(_cell, numbers)] for epoch, numbers in cells]
+    return table(["epoch", *rows.columns], lines)
 
 
 def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
@@ -119,12 +150,12 @@ def _points(folder: Path) -> pd.DataFrame:
         if path.name.endswith("-values.csv"):
             continue
         try:
-            table = pd.read_csv(path)
+            found = pd.read_csv(path)
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
-        if missing := [name for name in _NEEDED if name not in table]:
+        if missing := [name for name in _NEEDED if name not in found]:
             raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
-        tables.append(table.reindex(columns=list(_ALL)))
+        tables.append(found.reindex(columns=list(_ALL)))
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
     return pd.concat(tables, ignore_index=True)

@@ -53,7 +53,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"Horovod / DDP = {ratio}, n = 6, margin 2 %." in lines[1]
     assert lines[2].startswith("2 ranks, ")
     assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
-    assert lines[4] == f"{folder / 'report.md'} and 17 other files"
+    assert lines[4] == f"{folder / 'report.md'} and 19 other files"
 
 
 def test_many_comparisons_are_a_sentence(

@@ -283,6 +283,21 @@ def test_points_are_of_whole_runs(
     assert said in capsys.readouterr().out
 
 
+def test_epochs_as_a_markdown_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(
+        "Node[0] Epoch[0] Train-accuracy=0.25\nNode[0] Epoch[0] Time cost=10.5\n"
+        "Node[1] Epoch[0] Train-accuracy=0.75\nNode[1] Epoch[0] Time cost=12.5\n"
+    )
+    words = ["import", "mxnet", str(path), "--out", str(tmp_path / "out"), "--epochs"]
+    assert main(words) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| epoch | train_accuracy (mean) | epoch_seconds (slowest rank) |",
+        "| --- | --- | --- |",
+        "| 0 | 0.5 | 12.5 |",
+    ]
+
+
 def test_one_rank_without_a_framework_is_no_ddp() -> None:
     twice = [{"ranks": [0], "measurements": [s]} for s in (0.25, 0.5)]
     report = {"distributed_backend": "gloo", "benchmark_results": [{"batch_size": 8}]}

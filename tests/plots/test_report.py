@@ -239,7 +239,8 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
     assert "takes away the overlap of the backward pass" in text
     labels = [row[3] for row in rows(text, "Throughput")]
     assert labels == ["compile=False"] * 5 + ["compile=True"] * 5
-    assert values["figures"][:2] == ["ratio-compile-false", "ratio-compile-true"]
+    by_size = ["ratio-by-size-compile-false", "ratio-by-size-compile-true"]
+    assert values["figures"][:4] == [*by_size, "ratio-compile-false", "ratio-compile-true"]
     for name in values["figures"]:
         drawn = (variants / "figures" / f"{name}.svg").read_text()
         assert drawn.count("compile=True") == ("compile-true" in name)
