@@ -11,6 +11,7 @@ import pytest
 from bench.backends.hvd_timeline import evidence, parse
 from bench.record import read_run
 from tests.bench import ranks
+from tests.bench.test_instrument import TRACE
 
 
 def tensor(pid: int, name: str, begin: float, shape: str, *inner: tuple[str, float, float]) -> Any:
@@ -88,6 +89,7 @@ def test_a_run_logs_what_its_framework_says(cell: str, tmp_path: Path) -> None:
     inside = [x for x in exchanges[0] if begin < x["begin_s"] < end]
     assert len(inside) >= 8, "one a step or more, on the clock of the steps"
     assert sum(x["bytes"] for x in inside) >= 8 * 8520, "all gradients of every step"
+    TRACE.validate_json(trace.read_bytes())
     drawn = [e for e in json.loads(trace.read_text()) if e.get("tid") == 1 and e["ph"] == "X"]
     assert {e["pid"] for e in drawn} == ({0, 1} if backend == "ddp" else {0})
     assert {"name", "ts", "dur", "args"} <= drawn[0].keys()

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from bench.backends.protocol import Backend, Session
 from bench.config import RunConfig, UsageError
@@ -20,6 +22,33 @@ from bench.record.events import PARTS
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import Stopwatch
+
+
+class _Named(TypedDict):
+    """Metadata event of the trace event format: https://github.com/catapult-project/catapult."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    ph: Literal["M"]
+    name: Literal["process_name", "thread_name"]
+    pid: int
+    tid: NotRequired[int]
+    args: dict[str, str]
+
+
+class _Span(TypedDict):
+    """Complete event of that format; times in microseconds."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+    ph: Literal["X"]
+    name: str
+    pid: int
+    tid: int
+    ts: Annotated[float, Field(ge=0)]
+    dur: Annotated[float, Field(ge=0)]
+    args: NotRequired[dict[str, Any]]
+
+
+TRACE = TypeAdapter(list[Annotated[_Named | _Span, Field(discriminator="ph")]])
 
 
 class _Clock:
@@ -121,6 +150,7 @@ def test_a_trace_has_every_part_of_every_step_of_every_rank(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="File exists; choose another name"):
         trace.reserve(tmp_path / "new" / "trace.json")
     found = json.loads((tmp_path / "new" / "trace.json").read_text())
+    TRACE.validate_python(found)
     named = {
         (e["name"], e["pid"], e.get("tid")): e["args"]["name"] for e in found if e["ph"] == "M"
     }
