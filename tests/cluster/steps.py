@@ -109,7 +109,7 @@ class Step:
 
 
 def reach_windows(
-    log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 150
+    log: Path, alive: Callable[[], bool], output: Callable[[], str], limit_s: float = 300
 ) -> None:
     """Return once `log` holds a window; fail where the run ends before."""
     deadline = time.monotonic() + limit_s
