@@ -121,13 +121,14 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
     for key, rows in grouped:
         *point, quantity = key
         place = {k: None if pd.isna(v) else v for k, v in zip(_POINT, point, strict=True)}
-        means, over = _reduced(rows, quantity, form)
-        if means.empty:
-            ranks, world = rows["rank"].nunique(), place["world_size"]
+        means, over, left_out = _reduced(rows, quantity, form)
+        if left_out:
+            world = place["world_size"]
             warnings.append(
-                f"{quantity}: {ranks} of {world:.0f} ranks are there, so no sum is made"
+                f"{quantity}: {left_out} of {left_out + len(means)} sums over {world:.0f} ranks "
+                "are left out, as some of their ranks are not there"
             )
-        else:
+        if len(means):
             shown = {"mean": means.mean()}
             if over.endswith("runs") and len(means) > 1:  # repeats: where they lie
                 shown |= {"median": means.median(), "min": means.min(), "max": means.max()}
@@ -142,12 +143,12 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
                 }
 
 
-def _reduced(rows: pd.DataFrame, quantity: str, form: Format) -> tuple[pd.Series, str]:
-    """One number for each epoch, step or line, and in words what was done."""
+def _reduced(rows: pd.DataFrame, quantity: str, form: Format) -> tuple[pd.Series, str, int]:
+    """One number for each epoch, step or line, how it was made, and how many lacked ranks."""
     whose = [name for name in ("file", "run") if rows[name].notna().any()]
     if form.cumulative and rows["epoch"].notna().any():
         last = rows.sort_values("epoch").groupby(whose, dropna=False)["value"].last()
-        return last, "last epoch, mean over runs"
+        return last, "last epoch, mean over runs", 0
     when = [*whose, *(name for name in ("epoch", "step") if rows[name].notna().any())]
     over = " and ".join(f"{name}s" for name in when if name != "file") or "lines"
     if rows["rank"].notna().any():
@@ -157,14 +158,15 @@ def _reduced(rows: pd.DataFrame, quantity: str, form: Format) -> tuple[pd.Series
         grouped = rows.groupby(when or "quantity", dropna=False)
         if quantity == _RATE and form.of_a_rank:
             whole = grouped["rank"].nunique() == grouped["world_size"].first()
-            return grouped["value"].sum()[whole], f"sum over ranks, mean over {over}"
+            sums = grouped["value"].sum()
+            return sums[whole], f"sum over ranks, mean over {over}", int((~whole).sum())
         if quantity.endswith("_seconds"):
-            return grouped["value"].max(), f"slowest rank, mean over {over}"
-        return grouped["value"].mean(), f"mean over ranks and {over}"
+            return grouped["value"].max(), f"slowest rank, mean over {over}", 0
+        return grouped["value"].mean(), f"mean over ranks and {over}", 0
     if quantity == _RATE and form.of_a_rank:
         worlds = rows["world_size"].astype(float)
-        return rows["value"] * worlds, f"one rank times world size, mean over {over}"
-    return rows["value"], f"mean over {over}"
+        return rows["value"] * worlds, f"one rank times world size, mean over {over}", 0
+    return rows["value"], f"mean over {over}", 0
 
 
 def by_epoch(values: pd.DataFrame) -> pd.DataFrame:

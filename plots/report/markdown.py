@@ -55,6 +55,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "notes": [escape(note) for note in analysis.notes],
         "figures": drawn,
         "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
+        "unjudged": int((~runs["judged"].astype(bool)).sum()),
         "not_steady_names": _some([f"`{escape(log)}`" for log in not_steady["log"]]),
         "logs": [told(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
         "most_logs": _MOST_LOGS,

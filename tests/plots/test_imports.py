@@ -244,13 +244,19 @@ RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
             "horovod-and-ddp",
             "".join(LINE.format(rank, 1) for rank in (0, 1, 3)),
             ["--world-size", "4"],
-            "images_per_s: 3 of 4 ranks are there, so no sum is made",
+            "images_per_s: 1 of 1 sums over 4 ranks are left out",
         ),
         (
             "horovod-and-ddp",
             LINE.format(0, 1) + LINE.format(1, 1) + LINE.format(0, 2),
             ["--world-size", "2"],
             "2 ranks: images_per_s 2000 (n = 1; sum over ranks, mean over epochs",
+        ),
+        (
+            "horovod-and-ddp",
+            LINE.format(0, 1) + LINE.format(1, 1) + LINE.format(0, 2),
+            ["--world-size", "2"],
+            "images_per_s: 1 of 2 sums over 2 ranks are left out",
         ),
         ("horovod-synthetic", SYNTHETIC, [], "4 ranks: images_per_s 410 (n = 2; one rank times"),
         (

@@ -16,6 +16,8 @@ from plots.report import figures
 from plots.report.figures import presets
 from tests.plots import logs
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -65,6 +67,20 @@ def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, prese
         for axis in axes:
             marks = [m.get_window_extent() for m in axis.get_ticklabels() if m.get_text()]
             assert not any(a.overlaps(b) for a, b in pairwise(marks)), (name, axis)
+
+
+def test_marks_that_would_run_together_are_thinned() -> None:
+    """Seven marks of a ratio axis on a column of a paper; 1 stays."""
+    drawn = figures.draw(analyse(load(ROOT / "results" / "emulated")))
+    before = [mark.get_text() for mark in drawn["ratio"].axes[0].get_xticklabels()]
+    presets.fit(drawn["ratio"], presets.PRESETS["paper"])
+    FigureCanvasAgg(drawn["ratio"]).draw()  # type: ignore[no-untyped-call]
+    marks = drawn["ratio"].axes[0].get_xticklabels()
+    after = [mark.get_text() for mark in marks]
+    assert set(after) < set(before)
+    assert "1" in after
+    boxes = [mark.get_window_extent() for mark in marks]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
 
 
 def test_what_is_not_there_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -499,3 +499,11 @@ def test_a_study_that_was_changed_after_its_runs_is_named(
     assert f"**Note:** {differs}" in page
     assert differs in capsys.readouterr().out
     assert differs in str(json.loads((tmp_path / "summary.json").read_text())["notes"])
+
+
+def test_runs_of_too_few_steps_are_not_called_steady(tmp_path: Path, study: Path) -> None:
+    run = logs.config("ddp/mpi", 2, windows=2, steps_per_window=2)
+    logs.write(tmp_path / "runs" / "a.jsonl", run, 0.1)
+    said = "Not judged, for fewer than 10 timed steps or 3 windows: 1 run."
+    assert said in report(tmp_path)
+    assert "Not judged" not in page(study).split("## Data quality")[1].split("##")[0]
