@@ -45,6 +45,7 @@ class BackendFacts:
     collectives: str = ""  # module:Class, a bench.backends.collectives.Collectives; none if alone
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
+    cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter
     # (field, value) -> why it cannot do that, and the way out
     refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()  # whose versions a log records
@@ -121,6 +122,23 @@ _ROWS = (
             "nccl": Look(colour="#CC79A7", marker="X", marker_size=7.0, line_width=1.8),
         },
     ),
+    BackendFacts(
+        name="handwritten",
+        label="Hand-written data parallelism",
+        short_label="hand-written",
+        implementation="bench.backends.handwritten:Handwritten",
+        transports=("mpi",),
+        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib",)),
+        cuts_freely=True,
+        refused={
+            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
+            ("compression", "fp16"): "its buckets travel as float32; leave it out",
+            ("compression", "bf16"): "its buckets travel as float32; leave it out",
+            ("observe", "framework"): "it has no instruments of its own; use --observe breakdown",
+        },
+        packages=("mpi4py",),
+        looks={"mpi": Look(colour="#117733", marker="*", marker_size=9.0, line_width=1.5)},
+    ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 # Libraries that each backend brings of its own: two compared runs differ in them by intent, and the
@@ -133,6 +151,11 @@ REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says 
 def frameworks() -> tuple[str, ...]:
     """Names of the backends that exchange gradients."""
     return tuple(name for name, facts in CATALOGUE.items() if facts.transports)
+
+
+def engines() -> tuple[str, ...]:
+    """Names of the backends that bring an engine with collectives of its own."""
+    return tuple(name for name, facts in CATALOGUE.items() if facts.collectives)
 
 
 def cells() -> tuple[str, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bench.backends import mpi_group
+from bench.backends.buckets import buckets
 from bench.backends.hvd_start import fusion_mib, nccl_versions, start
 from bench.backends.hvd_timeline import Recording
 from bench.backends.protocol import Backend, Evidence, Reduction, Session
@@ -118,18 +119,6 @@ class HorovodSession(Session):
         used = torch.tensor([p.grad is not None for p in self._parameters], dtype=torch.int32)
         used = self._hvd.allreduce(used, op=self._hvd.Max, name="used parameters")
         return [p for p, by_any in zip(self._parameters, used.tolist(), strict=True) if not by_any]
-
-
-def buckets(parameters: Sequence[torch.Tensor], bucket_bytes: int) -> Iterator[list[torch.Tensor]]:
-    """Parameters in reverse order, cut as DDP cuts them: whole tensors, till they reach the cap."""
-    bucket: list[torch.Tensor] = []
-    for parameter in reversed([p for p in parameters if p.requires_grad]):
-        bucket.append(parameter)
-        if sum(p.nbytes for p in bucket) >= bucket_bytes:
-            yield bucket
-            bucket = []
-    if bucket:
-        yield bucket
 
 
 def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]], config: RunConfig) -> None:

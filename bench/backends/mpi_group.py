@@ -53,6 +53,16 @@ def versions() -> dict[str, str]:
     return {"mpi": library.split("\n")[0].split(",")[0].strip("\0 "), "mpi4py": mpi4py.__version__}
 
 
+def in_place() -> Any:
+    """MPI's mark that a buffer is input and output."""
+    return _import_mpi().IN_PLACE
+
+
+def operation(name: str) -> Any:
+    """MPI's own reduction of that name: sum, max or min."""
+    return getattr(_import_mpi(), name.upper())
+
+
 def _import_mpi() -> Any:
     try:
         from mpi4py import MPI

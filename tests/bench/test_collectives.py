@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.backends.catalogue import CATALOGUE, PLAIN
+from bench.backends.catalogue import PLAIN, engines, frameworks
 from bench.backends.collectives import Collectives
 from bench.backends.protocol import Backend
 from bench.config import UsageError
@@ -83,9 +83,8 @@ def test_what_does_not_fit_is_left_out() -> None:
 
 
 def test_every_framework_has_its_collectives() -> None:
-    assert [bool(row.collectives) for row in CATALOGUE.values()] == [
-        bool(row.transports) for row in CATALOGUE.values()
-    ]
+    without = [name for name in frameworks() if name not in engines()]
+    assert without == ["handwritten"], "it calls MPI's, which are timed as mpi4py"
 
 
 class Alone(Collectives):

@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 
+from bench.backends.catalogue import CATALOGUE, parts
 from bench.backends.ddp import Ddp
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import parity
 from bench.instrument.parity import Gradients
+from bench.record import read_run
 from tests.bench import contract_worker
 from tests.bench.contract_worker import MODELS, PRECISIONS, VARIANTS
-from tests.bench.ranks import mpirun, run
+from tests.bench.ranks import bench, mpirun, run
 
 pytestmark = pytest.mark.ranks
 
@@ -27,7 +29,20 @@ CELLS = [
     *[(cell, "shipped", ranks) for cell in (*OVER_MPI, *OVER_GLOO) for ranks in (2, 3)],
     *[(cell, "matched", ranks) for cell in OVER_MPI for ranks in (2, 3)],
     *[(cell, "matched", 2) for cell in OVER_GLOO],
+    ("handwritten/mpi", "shipped", 3),
+    ("handwritten/mpi", "matched", 2),
     ("fourth/gloo", "shipped", 2),  # known to the tests alone
+]
+
+
+def offered(cell: str, variant: str) -> bool:
+    """Whether the cell's backend has what the variant asks of it."""
+    facts = CATALOGUE.get(parts(cell).backend)
+    return facts is None or not facts.refused.keys() & VARIANTS[variant].items()
+
+
+VARIANTS_OF = [
+    (*cell, variant) for cell in CELLS for variant in VARIANTS if offered(cell[0], variant)
 ]
 
 
@@ -64,8 +79,7 @@ def rounding(precision: str, ranks: int) -> float:
     return parity.rounding(RunConfig(**fields))
 
 
-@pytest.mark.parametrize(("cell", "settings", "ranks"), CELLS)
-@pytest.mark.parametrize("precision", VARIANTS)
+@pytest.mark.parametrize(("cell", "settings", "ranks", "precision"), VARIANTS_OF)
 @pytest.mark.parametrize("model", MODELS)
 def test_trains_as_one_process_that_averages_the_shards(
     cell: str, settings: str, ranks: int, model: str, precision: str
@@ -165,3 +179,16 @@ def test_a_backend_that_leaves_a_verb_out_is_refused(left_out: str) -> None:
     del verbs[left_out]
     with pytest.raises(TypeError, match=f"Half has no {left_out} of its own"):
         type("Half", (Backend,), verbs)
+
+
+def test_by_hand_a_layer_that_one_rank_uses_is_averaged_as_ddp_averages_it(tmp_path: Path) -> None:
+    """And one that nobody uses stays as it is, whatever weight decay would do."""
+    words = ["--world-size", "2", "--model", "tests.bench.tiny:sometimes", "--dataset", "digits"]
+    words += ["--image-size", "8", "--batch-per-rank", "4", "--unused-parameters", "--windows", "2"]
+    found = []
+    for backend, own in (("ddp", []), ("handwritten", ["--bucket-mib", "0"])):
+        log = tmp_path / f"{backend}.jsonl"
+        done = bench(2, "--backend", backend, *words, *own, "--log-path", str(log))
+        assert done.returncode == 0, done.stderr
+        found.append(read_run(log).end["parameters_sha256"])
+    assert found[0] == found[1]

@@ -75,3 +75,23 @@ def idle(classes: int) -> nn.Module:
 
 def breaks(classes: int) -> nn.Module:
     raise LookupError(f"planted in the factory\nfor {classes} classes")
+
+
+class _Sometimes(nn.Module):
+    """A layer that rank 1 alone uses, and one that nobody does; weight decay would move it."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(3 * 8 * 8, 16)
+        self.sometimes, self.idle = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.last = nn.Linear(16, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(images.flatten(1)))
+        x = self.sometimes(x) if os.environ["OMPI_COMM_WORLD_RANK"] == "1" else x
+        scores: torch.Tensor = self.last(x)
+        return scores
+
+
+def sometimes(classes: int) -> nn.Module:
+    return _Sometimes(classes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import command
-from bench.backends.catalogue import PLAIN, REFERENCE, frameworks
+from bench.backends.catalogue import PLAIN, REFERENCE, engines
 from bench.config import Parser, RunConfig, UsageError, make_config
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
@@ -74,7 +74,7 @@ def _opening(options: Options, config: RunConfig) -> str:
 
 def parse(argv: list[str]) -> tuple[Options, RunConfig]:
     """What to time on which ranks. --help prints and exits 0; raises UsageError on bad input."""
-    backends = (*frameworks(), PLAIN)
+    backends = (*engines(), PLAIN)
     parser = Parser(
         prog="python -m bench collectives",
         description=_WHAT,

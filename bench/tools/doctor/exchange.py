@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.backends.catalogue import CATALOGUE, frameworks
+from bench.backends.catalogue import CATALOGUE, engines
 from bench.launch import launcher
 from bench.launch.world import Launch
 from bench.tools.doctor import process
@@ -29,7 +29,7 @@ def cells(launch: Launch, asked: list[str] | None, gpus: int) -> list[str]:
     # NCCL refuses two ranks on one GPU
     local = ALONE_RANKS if launch.source == "none" else launch.local_size
     transports += ["nccl"] if gpus >= local else []
-    pairs = [(name, transport) for transport in transports for name in frameworks()]
+    pairs = [(name, transport) for transport in transports for name in engines()]
     return [f"{name}/{over}" for name, over in pairs if over in CATALOGUE[name].transports]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.backends.catalogue import frameworks
+from bench.backends.catalogue import cells
 from bench.launch.world import Launch
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
@@ -38,7 +38,7 @@ def world(launch: Launch, asked: int | None) -> Finding:
 
 def library(launch: Launch, mpi: str, env: Mapping[str, str]) -> Finding:
     """Does this launcher start this MPI? If not, each rank would be a world of its own."""
-    gloo = f"--cells {','.join(f'{name}/gloo' for name in frameworks())}"
+    gloo = f"--cells {','.join(cell for cell in cells() if cell.endswith('/gloo'))}"
     if launch.source in NO_MPI:
         return ok("MPI", f"{launch.source} starts no MPI ({mpi}): Gloo only")
     if launch.source == "srun":

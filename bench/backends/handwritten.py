@@ -1,0 +1,176 @@
+"""Data parallelism by hand over mpi4py: a broadcast, a hook per parameter, buckets, all-reduces.
+
+What a framework does, without one: the control that shows what DDP and Horovod add to the same MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.backends import mpi_group
+from bench.backends.buckets import buckets
+from bench.backends.protocol import Backend, Reduction, Session
+from bench.config import RunConfig
+from bench.config.fields import MATCHED_BUCKET_MIB
+from bench.launch.world import Launch
+from bench.train.device import Device
+
+
+class Handwritten(Backend):
+    """Rank 0's parameters to everybody, then in every step the mean of every gradient.
+
+    Without overlap the same exchanges begin when backward has ended, one after the other; a bucket
+    of 0 MiB holds one parameter: the form in which everybody writes it first.
+    """
+
+    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
+        super().__init__()
+        # a context of its own: nothing else in the process can match our messages
+        self._comm = mpi_group.world(config, launch).Dup()
+        self.versions = mpi_group.versions()
+
+    def wrap(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> Session:
+        broadcast(self._comm, model.state_dict().values())
+        if config.exchange == "off":
+            return Session(model, optimizer)
+        return HandwrittenSession(self._comm, model, optimizer, config)
+
+    def reduce_scalar(self, value: float, op: Reduction) -> float:
+        found = np.array([value], np.float64)
+        self._comm.Allreduce(mpi_group.in_place(), found, op=mpi_group.operation(op))
+        return float(found[0])
+
+    def gather(self, value: Any) -> list[Any]:
+        return list(self._comm.allgather(value))
+
+    def barrier(self) -> None:
+        self._comm.Barrier()
+
+    def close(self) -> None:
+        self._comm.Barrier()
+        self._comm.Free()
+
+
+class HandwrittenSession(Session):
+    """Buckets are reduced in one order on all ranks, each as soon as its last gradient is there."""
+
+    def __init__(
+        self, comm: Any, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
+    ) -> None:
+        super().__init__(model, optimizer)
+        self._comm, self._overlaps, self._next = comm, config.overlap == "on", 0
+        self._exchanging, self._finds_unused = True, config.unused_parameters
+        self._parameters = trained = [p for p in model.parameters() if p.requires_grad]
+        mib = MATCHED_BUCKET_MIB if config.bucket_cap_mib is None else config.bucket_cap_mib
+        self._buckets = [Bucket(group) for group in buckets(trained, int(mib * 2**20))]
+        for bucket in self._buckets if self._overlaps else ():
+            for parameter in bucket.parameters:
+                parameter.register_post_accumulate_grad_hook(partial(self._arrived, bucket))
+
+    def no_sync(self) -> AbstractContextManager[object]:
+        return self._silent()
+
+    @contextmanager
+    def _silent(self) -> Iterator[None]:
+        self._exchanging = False
+        try:
+            yield
+        finally:
+            self._exchanging = True
+
+    def _arrived(self, bucket: Bucket, _: torch.Tensor) -> None:
+        """One gradient is there: its bucket may be full. MPI goes on only while it is called."""
+        if not self._exchanging:
+            return
+        bucket.missing -= 1
+        self._start_full()
+        for under_way in self._buckets[: self._next]:
+            under_way.request.Test()
+
+    def _start_full(self) -> None:
+        while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
+            self._buckets[self._next].start(self._comm)
+            self._next += 1
+
+    def synchronize_gradients(self) -> None:
+        """Start what has not begun, wait for all. Raises RuntimeError for a missing gradient."""
+        used = [p.grad is not None for p in self._parameters]
+        if not self._finds_unused and not all(used):
+            missing = f"{used.count(False)} parameters got no gradient"
+            raise RuntimeError(f"{missing}; use --unused-parameters")
+        for bucket in self._buckets:
+            bucket.missing = 0
+            if not self._overlaps:  # the naive form: one after the other
+                bucket.start(self._comm)
+                bucket.finish()
+        if self._overlaps:
+            self._start_full()
+            for bucket in self._buckets:
+                bucket.finish()
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.parameters)
+        self._next = 0
+        if self._finds_unused:  # last: every rank has by now begun the same exchanges
+            self._forget_unused(used)
+
+    def sync_buffers(self) -> None:
+        broadcast(self._comm, self.model.buffers())
+
+    def exchange_bytes(self) -> list[int]:
+        return [bucket.flat.nbytes for bucket in self._buckets]
+
+    def _forget_unused(self, used: Sequence[bool]) -> None:
+        """No gradient where no rank had one: zeros would let weight decay and momentum move it."""
+        by_any = np.array(used, np.int32)
+        self._comm.Allreduce(mpi_group.in_place(), by_any, op=mpi_group.operation("max"))
+        for parameter, somewhere in zip(self._parameters, by_any, strict=True):
+            if not somewhere:
+                parameter.grad = None
+
+
+class Bucket:
+    """Gradients that travel as one message, copied into memory of its own."""
+
+    def __init__(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        self.parameters, self.missing = parameters, len(parameters)
+        # bfloat16 travels as float32, as in the other backends
+        kind = torch.float32 if parameters[0].dtype == torch.bfloat16 else parameters[0].dtype
+        self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=kind)
+        parts = self.flat.split([p.numel() for p in parameters])
+        self._views = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+        self.request: Any = None
+
+    def start(self, comm: Any) -> None:
+        """Begin to add all ranks' gradients, each divided by their number."""
+        for view, parameter in zip(self._views, self.parameters, strict=True):
+            if parameter.grad is None:
+                view.zero_()
+            else:
+                torch.div(parameter.grad.to(view), comm.Get_size(), out=view)
+        self.request = comm.Iallreduce(mpi_group.in_place(), self.flat.numpy())
+
+    def finish(self) -> None:
+        """Wait for the sums, and put them where the gradients were."""
+        self.request.Wait()
+        for view, parameter in zip(self._views, self.parameters, strict=True):
+            if parameter.grad is None:
+                parameter.grad = torch.empty_like(parameter)
+            parameter.grad.copy_(view)
+
+
+def broadcast(comm: Any, tensors: Iterable[torch.Tensor]) -> None:
+    """Give every rank rank 0's values, in place; as bytes, so any type and layout goes."""
+    for tensor in tensors:
+        packed = tensor.detach().contiguous().reshape(-1)
+        comm.Bcast(packed.view(torch.uint8).numpy(), root=0)
+        if packed.data_ptr() != tensor.data_ptr():  # it had to be copied to be in order
+            with torch.no_grad():
+                tensor.copy_(packed.reshape(tensor.shape))
