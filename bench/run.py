@@ -43,6 +43,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     images = data.load_images(config)
     pulse.enter("building the model")
     network = models.build_model(config, images.classes)
+    models.prepare(network, config, images)
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
     emulation = None if config.emulate is None else Emulation(network, config, launch.rank)

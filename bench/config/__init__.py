@@ -65,7 +65,9 @@ class RunConfig(Fields):
                 require_text(name, str(value))
         if data.get("transport") is not None or data.get("backend") not in frameworks():
             return data
-        return {**data, "transport": "nccl" if data.get("device") == "cuda" else "mpi"}
+        usual = "nccl" if data.get("device") == "cuda" else "mpi"
+        there = CATALOGUE[data["backend"]].transports
+        return {**data, "transport": usual if usual in there else there[0]}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

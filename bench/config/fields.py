@@ -103,7 +103,15 @@ class Fields(BaseModel):
     arm: str | None = _field(
         _CELL, None, "tells apart what a study lists several times", pattern=NAME
     )
-    model: str = _field(_WORK, "resnet50", "of torchvision, or package.module:factory(num_classes)")
+    model: str = _field(
+        _WORK,
+        "resnet50",
+        "of torchvision; resnet9, resnet23, inception_bn, inception_bn_28, mlp; or "
+        "package.module:factory(num_classes)",
+    )
+    model_width: float = _field(
+        _WORK, 1.0, "share of their channels, of resnet9 and those that follow it", gt=0, le=16
+    )
     dataset: str = _field(
         _WORK,
         "synthetic",
@@ -196,7 +204,7 @@ class Fields(BaseModel):
         le=4096,
     )
     bucket_mib: float | None = _field(
-        _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", gt=0, le=2**20
+        _KNOB, None, f"MiB per gradient exchange, of {takers('bucket_mib')}", ge=0, le=2**20
     )
     fusion_mib: float | None = _field(
         _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
@@ -258,10 +266,11 @@ class Fields(BaseModel):
     @property
     def bucket_cap_mib(self) -> float | None:
         """MiB at which an exchange of gradients is full; None where a framework decides."""
+        if self.bucket_mib is not None:
+            return self.bucket_mib
         if self.overlap == "off":
             return EVERYTHING_MIB
-        fixed = MATCHED_BUCKET_MIB if self.settings == "matched" else None
-        return self.bucket_mib or fixed
+        return MATCHED_BUCKET_MIB if self.settings == "matched" else None
 
     @property
     def ranks_part(self) -> bool:

@@ -112,6 +112,10 @@ def _device(c: Fields) -> Iterator[str]:
         why = "trains nothing" if c.loader_only else "computes on while the host sleeps"
         yield f"inject_ms={c.inject_ms} has no place with {given}, which {why}; leave it out"
     if c.device == "cuda":
+        if (there := CATALOGUE[c.backend].transports) and "nccl" not in there:
+            others = [name for name in frameworks() if "nccl" in CATALOGUE[name].transports]
+            given = f"backend={c.backend} exchanges CPU tensors"
+            yield f"{given}; with device=cuda use --backend {' or '.join(others)}"
         if c.transport in ("mpi", "gloo"):
             carries = f"transport={c.transport} carries CPU tensors"
             yield f"{carries}; with device=cuda use --transport nccl"
@@ -137,8 +141,11 @@ def _exchange(c: Fields) -> Iterator[str]:
         if name != "exchange" and getattr(c, name) != Fields.model_fields[name].default:
             given = f"{name}={getattr(c, name)}"
             yield f"{given} is about the exchange, which exchange=off leaves out; leave one out"
-    if c.overlap == "off" and c.bucket_mib is not None:
+    if c.overlap == "off" and c.bucket_mib is not None and not facts.cuts_freely:
         yield f"bucket_mib={c.bucket_mib:g} has no effect with overlap=off; leave one out"
+    if c.bucket_mib == 0 and not facts.cuts_freely:
+        no = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
+        yield f"{no}; give it more"
     for (name, value), reason in facts.refused.items():
         if getattr(c, name) == value:
             yield f"{name}={value}: {reason}"

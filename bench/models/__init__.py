@@ -1,19 +1,38 @@
-"""What is trained: a torchvision classification model by name, or the user's own factory."""
+"""What is trained: a network by name, the project's or torchvision's, or the user's own factory."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bench import factory
 from bench.config import RunConfig, UsageError
+from bench.models.inception_bn import inception_bn, inception_bn_28
+from bench.models.mlp import mlp
+from bench.models.resnet9 import ResNet9, resnet9
+from bench.models.resnet23 import resnet23
 from bench.train.precision import memory_format, parameter_dtype
+
+if TYPE_CHECKING:
+    from bench.data import Images
+
+# of the systems that measured data parallelism before: each file names its source
+OWN: dict[str, Callable[[int, RunConfig], torch.nn.Module]] = {
+    "resnet23": lambda classes, c: resnet23(classes, c.model_width),
+    "inception_bn": lambda classes, c: inception_bn(classes, c.model_width),
+    "inception_bn_28": lambda classes, c: inception_bn_28(classes, c.model_width),
+    "resnet9": lambda classes, c: resnet9(classes, c.model_width),
+    "mlp": lambda classes, c: mlp(classes, c.model_width, c.image_size**2),
+}
+_PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
+_AT_ONCE = 500 * 32 * 32  # pixels
 
 _stubs: list[Any] = []  # operators live as long as the Library object that declared them
 
@@ -21,17 +40,36 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
-    module = _own(config, classes) if ":" in config.model else _torchvision_model(config, classes)
+    if config.model in OWN:
+        module = OWN[config.model](classes, config)
+    elif config.model_width != 1:
+        given, those = f"model_width={config.model_width:g}", ", ".join(OWN)
+        one = f"model={config.model!r} has one width"
+        raise UsageError(f"{given} is of {those}; {one}, leave it out")
+    elif ":" in config.model:
+        module = _factory_model(config, classes)
+    else:
+        module = _torchvision_model(config, classes)
     module = module.to(dtype=parameter_dtype(config))
     # an overload that torch's stubs lack
     return module.to(memory_format=memory_format(config))  # type: ignore[call-overload, no-any-return]
+
+
+def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None:
+    """Show the first training images, the same on every rank, to a network that asks for them."""
+    if not isinstance(network, ResNet9) or config.emulate is not None:
+        return
+    wanted = max(1, _PREPARED_WITH // config.image_size**2)
+    enough, size = min(wanted, images.samples or wanted), max(1, _AT_ONCE // config.image_size**2)
+    parts = (range(first, min(first + size, enough)) for first in range(0, enough, size))
+    network.prepare(images.__getitems__(list(part))[0] for part in parts)
 
 
 def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
     models = import_torchvision().models
     names = models.list_models(module=models)
     if config.model not in names:
-        near = ", ".join(difflib.get_close_matches(config.model, names, n=3)) or "resnet50"
+        near = ", ".join(difflib.get_close_matches(config.model, [*OWN, *names], n=3)) or "resnet50"
         no = f"model={config.model!r} is no torchvision classification model (near: {near})"
         raise UsageError(f"{no}; or package.module:factory")
     extra = {}
@@ -44,7 +82,7 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
     return model
 
 
-def _own(config: RunConfig, classes: int) -> torch.nn.Module:
+def _factory_model(config: RunConfig, classes: int) -> torch.nn.Module:
     model = factory.make("model", config.model, classes)
     if not isinstance(model, torch.nn.Module):
         found = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"

@@ -1,0 +1,116 @@
+"""ResNet-9 of DAWNBench's CIFAR-10 entries: a whitening stem, ghost batch norm, CELU.
+
+Source: github.com/apple/ml-cifar-10-faster, after D. Page, "How to train your ResNet".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+from torch.nn.functional import batch_norm
+
+from bench.models.layers import scaled
+
+_WHITENED = 27  # patches of 3 x 3 pixels in three colours
+_SCALE = 1 / 16  # of the scores
+_SPLITS = 16  # of a rank's batch in batch normalisation
+_LEAST = 32  # numbers of a channel in a part: small images would leave one or two
+_EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
+
+
+def resnet9(classes: int, width: float) -> ResNet9:
+    """Four stages of 64 to 512 channels times `width`, two of them with a residual; one linear
+    layer without bias.
+    """
+    return ResNet9(classes, [scaled(channels, width) for channels in (64, 128, 256, 512)])
+
+
+class ResNet9(nn.Module):
+    """`channels` of its four stages."""
+
+    def __init__(self, classes: int, channels: list[int]) -> None:
+        super().__init__()
+        stem, one, two, three = channels
+        self.whiten = nn.Conv2d(3, _WHITENED, 3, padding=1, bias=False)
+        self.whiten.weight.requires_grad_(False)
+        self.body = nn.Sequential(
+            *(nn.Conv2d(_WHITENED, stem, 1, bias=False), _GhostBatchNorm(stem), nn.CELU(0.3)),
+            *(_halving(stem, one), _Residual(one)),
+            _halving(one, two),
+            *(_halving(two, three), _Residual(three)),
+            *(nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(three, classes, bias=False)),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.body(self.whiten(images)) * _SCALE
+        return scores
+
+    @torch.no_grad()
+    def prepare(self, batches: Iterable[torch.Tensor]) -> None:
+        """Set the stem, which is not trained, to whiten the 3 x 3 patches of images [n, 3, h, w].
+
+        Its filters are the patches' principal directions over their standard deviations; the
+        largest is first. An eighth of the image is left out on each side.
+        """
+        total, patches = torch.zeros(_WHITENED, _WHITENED, dtype=torch.float64), 0
+        for images in batches:
+            edge = images.shape[-1] // 8  # as wide as the padding that a random crop may show
+            inner = images[:, :, edge:-edge, edge:-edge]
+            found = inner.unfold(2, 3, 1).unfold(3, 3, 1).transpose(1, 3).reshape(-1, _WHITENED)
+            total += found.double().T @ found.double()
+            patches += len(found)
+        variances, directions = torch.linalg.eigh(total / (patches - 1))
+        filters = directions.T / (variances + _EPS).sqrt()[:, None]
+        self.whiten.weight.copy_(filters.flip(0).reshape(_WHITENED, 3, 3, 3))
+
+
+class _Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*_block(channels, channels), *_block(channels, channels))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        added: torch.Tensor = x + self.body(x)
+        return added
+
+
+def _block(before: int, after: int) -> tuple[nn.Module, ...]:
+    convolution = nn.Conv2d(before, after, 3, padding=1, bias=False)
+    return convolution, _GhostBatchNorm(after), nn.CELU(0.3)
+
+
+def _halving(before: int, after: int) -> nn.Module:
+    convolution, *rest = _block(before, after)
+    return nn.Sequential(convolution, nn.MaxPool2d(2), *rest)
+
+
+class _GhostBatchNorm(nn.BatchNorm2d):
+    """Batch normalisation of each sixteenth of the batch by itself (Hoffer et al. 2017), or of
+    larger equal parts where those would be too small; its scale stays 1.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.weight.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            return super().forward(x)
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        n, channels, *edges = x.shape
+        parts = math.gcd(n, _SPLITS)
+        while parts > 1 and x.numel() < _LEAST * parts * channels:
+            parts //= 2
+        # a part's channels beside the others': one call, in which each has statistics of its own
+        mean, variance = self.running_mean.repeat(parts), self.running_var.repeat(parts)
+        scale, shift = self.weight.repeat(parts), self.bias.repeat(parts)
+        split = x.reshape(n // parts, parts * channels, *edges)
+        out = batch_norm(split, mean, variance, scale, shift, True, self.momentum or 0.0, self.eps)
+        # every part's running values start equal, so their mean is the running value of the means
+        self.running_mean.copy_(mean.view(parts, channels).mean(0))
+        self.running_var.copy_(variance.view(parts, channels).mean(0))
+        return out.reshape(x.shape)
