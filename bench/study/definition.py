@@ -157,6 +157,14 @@ class Study(Table):
         return pairs(self.cells, self.reference, self.candidate)
 
     @property
+    def beside(self) -> list[tuple[str, str]]:
+        """Arms that stand beside the comparison: the cell that each is an arm of, and the arm."""
+        compared = {"", *_sides(self)}
+        arms = [cell for cell in self.cells if parts(cell).arm not in compared]
+        found = [(parts(cell)._replace(arm="").name, cell) for cell in arms]
+        return [(plain, arm) for plain, arm in found if plain in self.cells]
+
+    @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
         fixed = self.model_dump(mode="json", exclude=MAY_CHANGE, exclude_defaults=True)
@@ -240,16 +248,22 @@ def _cells(s: Study) -> Iterator[str]:
 
 def _arms(s: Study) -> Iterator[str]:
     there = {arm for cell in s.cells if (arm := parts(cell).arm)}
-    compared = {parts(side).arm for side in (s.reference, s.candidate)}
     for arm in (arm for arm in s.arms if arm not in there):
         yield f"[arms.{arm}] has no effect, no cell ends in '@{arm}'; list one, or drop the table"
-    for arm in sorted(there - compared):
-        pair = "name it in reference or candidate"
-        yield f"cells: '@{arm}' is compared with nothing; {pair}, or leave it out"
+    beside = {arm for _, cell in s.beside if s.arms.get(arm := parts(cell).arm)}
+    for arm in sorted(there - _sides(s) - beside):
+        cure = "name it in reference or candidate"
+        cure += f", or give it fields of its own in [arms.{arm}] and list its cell without '@{arm}'"
+        yield f"cells: '@{arm}' is compared with nothing; {cure}"
     varied = set(chain.from_iterable(s.variants.values()))
     for arm, fields in s.arms.items():
         for name in (name for name in fields if name in varied):
             yield f"arms.{arm}.{name} is set by variants too; leave it out of one of them"
+
+
+def _sides(s: Study) -> set[str]:
+    """The arms of the study's one comparison, '' of a side without."""
+    return {parts(side).arm for side in (s.reference, s.candidate)}
 
 
 def _curves(s: Study) -> Iterator[str]:

@@ -153,7 +153,7 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     to_check = sorted(points(study), key=lambda point: point.cell == "single")
     first = {point: config_of(study, point) for point in to_check}
     planned, sha256 = [], study.sha256
-    every = orders(list(first), study.pairs, study.seed)
+    every = orders(list(first), [*study.pairs, *study.beside], study.seed)
     for block, order in zip(range(blocks), every, strict=False):  # it has no end
         runs = []
         for position, point in enumerate(order):
@@ -194,7 +194,10 @@ def group_of(point: Point, pairs: Pairs) -> Point:
 def _compared(point: Point, pairs: Pairs) -> Point:
     """The point of the reference that a point is compared with; any other stands for itself."""
     reference_of = {candidate: reference for reference, candidate in pairs}
-    return replace(point, cell=reference_of.get(point.cell, point.cell))
+    cell = point.cell
+    while cell in reference_of:  # an arm beside a candidate leads to the reference in two steps
+        cell = reference_of[cell]
+    return replace(point, cell=cell)
 
 
 def _draw(*what: object) -> bytes:

@@ -11,7 +11,9 @@ from bench.study.files import read_study
 from slurm.load import find_study, read_site
 from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
-CELLS = "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl"
+CELLS = (
+    "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, handwritten/mpi"
+)
 
 HUGE = "1" + "0" * 23
 
@@ -159,7 +161,8 @@ BAD = [
         "cells",
         'cells = ["ddp/mpi", "ddp/mpi@again"]',
         "cells: '@again' is compared with nothing; "
-        "name it in reference or candidate, or leave it out",
+        "name it in reference or candidate, or give it fields of its own in [arms.again] and list "
+        "its cell without '@again'",
     ),
     (
         "nesterov",
@@ -268,7 +271,7 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "'locl' is neither a shipped study (aa, batch, demo, emulated, emulated-cluster, "
         "emulated-short, emulated-strong, exposed, "
-        "injected, local, local-transports, overlap, precision, smoke, strong, weak) "
+        "handwritten, injected, local, local-transports, overlap, precision, smoke, strong, weak) "
         "nor the path of a .toml file; did you mean 'local'?"
     )
 

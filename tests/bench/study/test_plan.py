@@ -267,3 +267,20 @@ def test_an_arm_is_a_cell_again_with_fields_of_its_own(tmp_path: Path) -> None:
     own = ("arm", "inject_ms", "windows", "position", "log_path")
     assert slow.model_copy(update={name: getattr(plain, name) for name in own}) == plain
     assert parse_argv(slow.to_argv()) == slow
+
+
+def test_an_arm_beside_the_comparison_runs_next_to_its_cell(tmp_path: Path) -> None:
+    cells = 'cells = ["ddp/gloo", "ddp/mpi@naive", "horovod/mpi", "ddp/mpi"]'
+    text = f"{SMALL}[arms.naive]\nclip_norm = 1.0\n"
+    study = read_study(write(tmp_path, text, cells=cells))
+    assert study.pairs == [("ddp/mpi", "horovod/mpi")]
+    assert study.beside == [("ddp/mpi", "ddp/mpi@naive")]
+    orders = []
+    for block in plan(study, 2, RUNS):
+        each = [run.point for run in block]
+        points = [f"{p.transport} {p.world_size} {p.batch_per_rank}" for p in each]
+        first = points.index("mpi 2 8")
+        assert points[first : first + 3] == ["mpi 2 8"] * 3, "side by side"
+        assert points.count("mpi 2 8") == 3
+        orders.append([run.point.cell for run in block[first : first + 3]])
+    assert orders[0] == orders[1][::-1]
