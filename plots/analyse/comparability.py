@@ -181,6 +181,12 @@ def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in variant if word.partition("=")[0] not in EXCHANGE)
 
 
+def changes_exchange(variant: tuple[str, ...]) -> bool:
+    """Whether a variant exchanges otherwise than a plain run, or not at all."""
+    told = (word.partition("=") for word in variant)
+    return any(name in EXCHANGE and value != usual(name) for name, _, value in told)
+
+
 def is_emulated(facts: Facts) -> bool:
     """Whether the compute of a run slept."""
     return facts.get(EMULATE, usual(EMULATE)) != usual(EMULATE)

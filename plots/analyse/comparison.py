@@ -238,15 +238,26 @@ def _named(row: Comparison, p: Point, q: Point, chosen: Sequence[str]) -> Compar
 
 @dataclass(frozen=True)
 class Gain:
-    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone."""
+    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone, or
+    is the cell that it is an arm of.
+    """
 
     point: Point
     baseline: Point
     ratio: Estimate
+    of_the_arm: tuple[str, ...] = ()  # fields that the arm has of its own
+
+    @property
+    def over(self) -> str:
+        """What the baseline is, in the words that tell it apart."""
+        return ", ".join(self.baseline.variant) or self.baseline.cell
 
 
-def gains(table: Table) -> Iterator[Gain | NotCompared]:
-    """Every variant against the plainest of its siblings; no verdict, as none was asked for."""
+def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
+    """Every variant against the plainest of its siblings, and every arm beside the comparison
+    against its own cell; no verdict, as none was asked for.
+    """
+    yield from _arms_over_cells(table, study)
     siblings: dict[Point, list[Point]] = defaultdict(list)
     for point in table.blocks:
         siblings[point._replace(variant=())].append(point)
@@ -261,6 +272,21 @@ def gains(table: Table) -> Iterator[Gain | NotCompared]:
             yield from missing
             if blocks:
                 yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
+
+
+def _arms_over_cells(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
+    arms = {arm: plain for plain, arm in study.beside}
+    ignore = (*comparability.VARIED, comparability.OF_THE_ARM, "bucket_mib", "exchange_bytes")
+    for point in (p for p in table.blocks if p.cell in arms):
+        plain = point._replace(cell=arms[point.cell])
+        if plain not in table.blocks:
+            continue
+        what = f"{describe(point)} against {plain.cell}"
+        blocks, missing = table.shared(plain, point, ignore, what)
+        yield from missing
+        if blocks:
+            own = comparability.own_fields(table.facts(point, blocks))
+            yield Gain(point, plain, table.paired(plain, point, blocks).estimate, own)
 
 
 def _changed(point: Point) -> int:

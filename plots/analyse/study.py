@@ -159,7 +159,7 @@ def analyse(
     planned = coverage.planned(study)
     found = [
         *comparison.compare(table, study),
-        *comparison.gains(table),
+        *comparison.gains(table, study),
         *scaling.efficiency(table),
         *bounds(table, loaded.runs, collectives),
     ]

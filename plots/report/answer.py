@@ -11,7 +11,7 @@ from bench.backends.catalogue import facts, parts
 from bench.study import power, stats
 from bench.study.stats import Verdict
 from plots.analyse import coverage
-from plots.analyse.comparability import EMULATE
+from plots.analyse.comparability import EMULATE, changes_exchange
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import Scaled
@@ -22,7 +22,7 @@ from plots.report.format import clean, count, escape, interval, percent, rate, r
 _FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _LINES = 2  # comparisons that a terminal shows
-_MOST_ANSWERS = 8  # comparisons at the head of the page; all are in its tables
+_MOST_ANSWERS = 3  # comparisons at the head of the page; all are in its tables
 # verdict: in two words for a figure, and as a sentence
 WORDS: Mapping[Verdict, tuple[str, str]] = {
     "too few blocks": ("too few blocks", "no verdict below {least} blocks"),
@@ -196,13 +196,16 @@ def headline(a: Analysis) -> str:
 
 
 def by_weight(a: Analysis) -> list[Comparison]:
-    """The primary comparison first, then the largest worlds, weak scaling before strong."""
+    """The primary comparison first, then the largest worlds, weak scaling before strong; what
+    exchanges otherwise than a plain run comes after what does not.
+    """
     return sorted(a.comparisons, key=lambda c: (*weight(c), transport_order(c.transport)))
 
 
-def weight(c: Comparison) -> tuple[bool, int, int]:
+def weight(c: Comparison) -> tuple[bool, bool, int, int]:
     """Sorts comparisons by what they tell; equal for those of equal weight."""
-    return not c.primary, -c.world_size, min(map(CURVES.index, c.curves))
+    curve = min(map(CURVES.index, c.curves))
+    return not c.primary, changes_exchange(c.variant), -c.world_size, curve
 
 
 def _each(a: Analysis) -> list[tuple[str, str]]:
@@ -305,7 +308,8 @@ def lines(a: Analysis) -> list[str]:
         found.append(f"**{headline(a)}**" if compared else headline(a))
     found += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if more := compared[_MOST_ANSWERS:]:
-        found.append(f"The other {count(len(more), 'comparison')}: see the table below.")
+        rest = count(len(more), "comparison") if len(more) > 1 else "comparison"
+        found.append(f"The other {rest}: see the table below.")
     gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
     tried = attempts(a)
     return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,11 @@ from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables
 from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
 
+_SETTINGS = {
+    "shipped": "each framework's own defaults",
+    "matched": "equal bucket bytes, no buffers exchanged in a step",
+    "tuned": "a knob of the framework set by hand",
+}
 _MOST_PAIRS = 1  # of one reason why they were not compared
 _MOST_NAMES = 5
 _MOST_LOGS = 500  # all are in runs.csv
@@ -45,6 +50,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     said: dict[str, Any] = {
         "a": a,
         "study": a.loaded.study,
+        "settings": _meanings({c.settings for c in a.comparisons}),
         "title": " against ".join(label(cell) for cell in (a.candidate, a.reference)),
         "reference": reference,
         "candidate": candidate,
@@ -99,6 +105,10 @@ def told(x: Any) -> Any:
             return replace(x, **{f.name: told(getattr(x, f.name)) for f in fields(x)})
         case _:
             return x
+
+
+def _meanings(settings: Collection[str]) -> str:
+    return "; ".join(f"`{name}`: {said}" for name, said in _SETTINGS.items() if name in settings)
 
 
 def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:

@@ -138,7 +138,10 @@ CHECKS = (
 GAINS = (
     *_POINT,
     *_BATCH,
-    Column("baseline.variant", "over", key="baseline_variant"),
+    Column("of_the_arm", "with", sparse=True),
+    Column("over", "over", key=""),
+    Column("baseline.cell", key="baseline_cell"),
+    Column("baseline.variant", key="baseline_variant"),
     Column("ratio", "images/s, ratio [95 %]", _estimate(ratio)),
     Column("ratio.n", "n", key=""),
 )

@@ -71,7 +71,7 @@ def test_many_comparisons_are_a_sentence(
     text = logs.page(tmp_path)
     head = text.split("## Answer\n\n")[1].splitlines()
     assert head[0] == f"- **{lines[0]}**"
-    assert head[9] == "- The other 20 comparisons: see the table below."
+    assert head[4] == "- The other 25 comparisons: see the table below."
     assert "at 1 points" not in text
 
 

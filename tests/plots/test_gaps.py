@@ -92,7 +92,7 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     logs.study_toml(tmp_path / "whole", blocks=2, more=PLAN)
     assert main(["report", str(tmp_path / "whole")]) == 0
     text = (tmp_path / "whole" / "report.md").read_text()
-    assert "None: 10 planned points, each with usable runs in all 2 planned blocks." in text
+    assert "No gaps: each of 10 planned points has usable runs in all 2 planned blocks." in text
     assert "**Gaps:**" not in text
 
 

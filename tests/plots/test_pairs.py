@@ -111,3 +111,25 @@ def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -
     found, _ = arms(tmp_path, 1.2, "[arms.slow]\ninject_ms = 20.0\n", inject_ms=20.0, momentum=0.5)
     assert not found.comparisons
     assert "no usable run of ddp/mpi" in found.not_compared[0].reason
+
+
+def test_an_arm_beside_the_comparison_is_held_against_its_cell(tmp_path: Path) -> None:
+    cells = {"ddp/mpi": 0.1, "horovod/mpi": 0.1, "ddp/mpi@clipped": 0.125}
+    for cell, seconds in cells.items():
+        own = {"clip_norm": 1.0} if "@" in cell else {}
+        for block in range(6):
+            run = logs.config(cell, 2, 16, block, seed=block, **own)
+            name = f"{block}-{cell.replace('/', '-')}.jsonl"
+            logs.write(tmp_path / "runs" / name, run, seconds * (1 + block / 1000))
+    listed = str(list(cells)).replace("'", '"')
+    sizes = 'scaling = ["weak"]\nworld_sizes = [2]\n[weak]\nbatch_per_rank = 16\n'
+    logs.study_toml(tmp_path, more=f"cells = {listed}\n{sizes}[arms.clipped]\nclip_norm = 1.0\n")
+    assert main(["report", str(tmp_path)]) == 0
+    found, page = analyse(load(tmp_path)), logs.page(tmp_path)
+    assert [c.candidate for c in found.comparisons] == ["horovod/mpi"]
+    (gain,) = found.gains
+    assert (gain.point.cell, gain.over) == ("ddp/mpi@clipped", "ddp/mpi")
+    assert gain.of_the_arm == ("clip_norm=1.0",)
+    assert gain.ratio.value == pytest.approx(0.8)
+    assert "| ddp/mpi@clipped |" in page
+    assert "clip_norm=1.0" in page

@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
-from plots.analyse.comparability import without_exchange
+from plots.analyse.comparability import changes_exchange, without_exchange
 from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
@@ -46,7 +46,10 @@ def draw(a: Analysis) -> dict[str, Figure]:
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
-    pages = sorted({(c.variant, c.settings) for c in a.comparisons})
+    pages = sorted(
+        {(c.variant, c.settings) for c in a.comparisons},
+        key=lambda page: (changes_exchange(page[0]), page),
+    )
     ratios = {page: [c for c in a.comparisons if (c.variant, c.settings) == page] for page in pages}
     for page, name in _names("ratio-by-size", pages):
         if ratio.curves_of(ratios[page]):
