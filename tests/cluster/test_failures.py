@@ -78,10 +78,17 @@ def test_an_interrupted_srun(tmp_path: Path) -> None:
 def test_a_rank_that_takes_too_much_memory(tmp_path: Path) -> None:
     """Two nodes, so that one of them alone is over its limit; Slurm ends the step on all."""
     options = [*ENDLESS, "--model", "tests.cluster.models:greedy", *cell("horovod", "mpi", 2)]
-    step = Step(tmp_path / "run.jsonl", ["-N2", "-n2", "--mem=2000M", "--mpi=pmix"], options)
-    result = step.end(60)
-    assert result.state == "out of memory", result.problem
+    # the other rank, which loses its peer in MPI, may end the step before Slurm's word is out: with
+    # exit code 14, which is Open MPI's MPI_ERR_UNKNOWN
+    for attempt in range(3):
+        log = tmp_path / f"run-{attempt}.jsonl"
+        step = Step(log, ["-N2", "-n2", "--mem=2000M", "--mpi=pmix"], options)
+        result = step.end(60)
+        if "exceeded memory limit" in step.output:
+            break
+        assert result.state == "failed", result.problem
     assert "exceeded memory limit" in step.output, step.output
+    assert result.state == "out of memory", result.problem
 
 
 @pytest.mark.parametrize(("backend", "transport"), [("ddp", "gloo"), ("horovod", "mpi")])
