@@ -123,11 +123,15 @@ def step_args(site: Site) -> list[str]:
 
 def exports(site: Site) -> dict[str, str]:
     """Variables for every run: one wire for both frameworks; what the site says wins."""
-    if not (names := site.network.ifname):
-        return site.env
-    first = names.partition(",")[0]
-    wire = {"NCCL_SOCKET_IFNAME": names, **dict.fromkeys(interface_variables(), first)}
-    return {**wire, **site.env}
+    variables = dict[str, str]()
+    if site.mpi.startswith("pmix"):
+        # Slurm's default, a tree, lets ranks out of a fence that others have not reached (22.05): a
+        # first message then meets a rank still inside MPI_Init, and Open MPI 5 crashes there
+        variables["SLURM_PMIX_FENCE"] = "ring"
+    if names := site.network.ifname:
+        first = names.partition(",")[0]
+        variables |= {"NCCL_SOCKET_IFNAME": names, **dict.fromkeys(interface_variables(), first)}
+    return {**variables, **site.env}
 
 
 def own_env(site: Site) -> dict[str, list[str]]:

@@ -33,6 +33,7 @@ if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
 fi
 PYTHON=${PYTHON:-python}
 export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch was told --export=NONE
+export SLURM_PMIX_FENCE=ring
 
 [ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
 command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }

@@ -32,6 +32,7 @@ if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
 fi
 PYTHON=${PYTHON:-python}
 export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch was told --export=NONE
+export SLURM_PMIX_FENCE=ring
 export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

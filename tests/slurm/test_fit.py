@@ -166,6 +166,14 @@ def test_directives_are_what_the_site_wants() -> None:
         directives(study, Request(site), job)
 
 
+def test_pmix_of_slurm_fences_in_a_ring_unless_the_site_says_otherwise() -> None:
+    site = read_site("generic")
+    assert exports(changed(site, mpi="pmix_v4"))["SLURM_PMIX_FENCE"] == "ring"
+    own = changed(site, mpi="pmix", env={"SLURM_PMIX_FENCE": "tree"})
+    assert exports(own)["SLURM_PMIX_FENCE"] == "tree"
+    assert "SLURM_PMIX_FENCE" not in exports(changed(site, mpi="cray_shasta"))
+
+
 def test_a_forbidden_directive_is_refused() -> None:
     study, site = fitted("weak", "vista", (2,))
     job = jobs_of("weak", "vista", (2,))[-1]
