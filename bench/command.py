@@ -92,7 +92,7 @@ def _live(
     config: RunConfig, launch: launching.Launch, log: RunLog, what: str, load: Callable[[], Run]
 ) -> int:
     """From here on every end of the run is recorded."""
-    pulse = Pulse(make_screen(launch.rank, config.windows))
+    pulse = Pulse(make_screen(launch.rank, config))
     board = Board(_board_folder(config, launch), config, launch)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()

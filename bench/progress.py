@@ -27,6 +27,9 @@ def opening(config: RunConfig) -> str:
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
+    if config.epochs is not None:
+        to = "" if config.target is None else f" or {100 * config.target:g} % right"
+        steps += f", then {config.trainings} training(s) of {config.epochs} epochs{to}"
     return f"{what} at {images}, {steps}; loading torch ..."
 
 
@@ -58,6 +61,9 @@ class Screen:
     def window(self, done: int, total: int, images_per_s: float) -> None:
         """A window has ended."""
 
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        """An epoch of a training has been judged; both are counted from 0."""
+
     def close(self) -> None:
         """Nothing more will be shown."""
 
@@ -71,18 +77,21 @@ class Lines(Screen):
     def window(self, done: int, total: int, images_per_s: float) -> None:
         say(f"window {done}/{total}: {quantity(images_per_s)} images/s")
 
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        say(f"training {training + 1}, epoch {epoch + 1}: {100 * accuracy:.2f} % right")
+
 
 class Bar(Screen):
     """A bar with an estimate, redrawn between windows only: inside, it would be measured."""
 
-    def __init__(self, windows: int) -> None:
+    def __init__(self, config: RunConfig) -> None:
         from rich import progress
         from rich.console import Console
 
         self._progress = progress.Progress(
             "{task.description}",
             progress.BarColumn(),
-            "{task.completed}/{task.total} windows",
+            "{task.completed}/{task.total} {task.fields[unit]}",
             "{task.fields[rate]}",
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
@@ -90,7 +99,9 @@ class Bar(Screen):
             auto_refresh=False,
             get_time=time.monotonic,
         )
-        self._task = self._progress.add_task("", total=windows, rate="")
+        self._epochs = config.epochs or 0
+        self._all_epochs = self._epochs * config.trainings
+        self._task = self._progress.add_task("", total=config.windows, unit="windows", rate="")
 
     def phase(self, name: str) -> None:
         self._progress.start()
@@ -102,12 +113,19 @@ class Bar(Screen):
             self._task, description="window", completed=done, total=total, rate=rate, refresh=True
         )
 
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        if not training and not epoch:
+            self._progress.reset(self._task, total=self._all_epochs, unit="epochs at most")
+        # a training that reached its target has skipped the rest of its own
+        done, rate = training * self._epochs + epoch + 1, f"{100 * accuracy:.2f} % right"
+        self._progress.update(self._task, completed=done, rate=rate, refresh=True)
+
     def close(self) -> None:
         self._progress.stop()
 
 
-def make_screen(rank: int, windows: int) -> Screen:
+def make_screen(rank: int, config: RunConfig) -> Screen:
     """The one that suits this rank and its standard error."""
     if rank:
         return Screen()
-    return Bar(windows) if sys.stderr.isatty() else Lines()
+    return Bar(config) if sys.stderr.isatty() else Lines()

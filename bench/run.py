@@ -31,6 +31,7 @@ from bench.train.device import Device
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.measure import measure
+from bench.train.target import Course, train
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
@@ -41,6 +42,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     place = device.choose(config, launch)
     pulse.enter("loading data")
     images = data.load_images(config)
+    judged = None if config.epochs is None else data.load_held_out(config, images)
     pulse.enter("building the model")
     network = models.build_model(config, images.classes)
     models.prepare(network, config, images)
@@ -53,6 +55,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     # before anything is exchanged that fails, or trains two different things, where ranks differ
     workload: dict[str, Any] = {**data.describe(config, images), **_size(network)}
     workload |= {} if emulation is None else emulation.facts
+    workload |= {} if judged is None else {"held_out": judged.samples}
     write_start(config, launch, log, backend, place, workload)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
@@ -65,8 +68,12 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
+    alike = {}
     try:
         measure(step, samples, backend, config, log, watch, pulse.window, watching)
+        if judged is not None:
+            course = Course(config, launch, backend, place, images, judged)
+            alike = {"trainings_equal": train(course, log, pulse)}
     finally:
         pulse.close()
     facts = check_samples(samples, backend, config)
@@ -75,7 +82,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             more = check_emulation(checker, backend, config, network)
         else:
             more = check_training(loop, checker, backend, config, network, images.classes)
-        facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"]}}
+        facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"], **alike}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
         if config.observe == "framework":
             facts["evidence"] = _log_evidence(log, backend, loop)

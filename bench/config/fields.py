@@ -173,9 +173,22 @@ class Fields(BaseModel):
     base_lr: float = _field(_WORK, 0.1, "learning rate: base_lr * global batch / 256", gt=0)
     max_lr: float | None = _field(_WORK, None, "bound of the learning rate", gt=0)
     lr_warmup_steps: int = _count(_WORK, 0, "steps of a linear rise to the learning rate", least=0)
+    lr_decay: Literal["none", "linear"] = _field(
+        _WORK, "none", "after the rise: 'linear' falls to zero at the end of the training"
+    )
     momentum: float = _field(_WORK, 0.9, "SGD momentum", ge=0, lt=1)
     weight_decay: float = _field(_WORK, 1e-4, "SGD weight decay (L2)", ge=0)
     nesterov: bool = _field(_WORK, False, "Nesterov momentum")
+    label_smoothing: float = _field(
+        _DISCLOSED, 0.0, "share of each label that is spread over all classes", ge=0, lt=1
+    )
+    epochs: int | None = _count(
+        _WORK, None, "after the windows, train from new weights for this many epochs at most"
+    )
+    target: float | None = _field(
+        _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
+    )
+    trainings: int = _count(_WORK, 1, "how many of them, each from a seed of its own")
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
@@ -295,10 +308,21 @@ class Fields(BaseModel):
         scaled = self.base_lr * self.samples_per_step / 256
         return scaled if self.max_lr is None else min(scaled, self.max_lr)
 
-    def learning_rate(self, step: int) -> float:
-        """Of `step` (0-based, warm-up included): it rises linearly (Goyal et al. 2017)."""
-        rise = min(1.0, (step + 1) / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0
-        return self.peak_learning_rate * rise
+    def learning_rate(self, step: int, steps: int | None = None) -> float:
+        """Of `step` (0-based, warm-up included) of `steps`, by default the run's own.
+
+        It rises linearly (Goyal et al. 2017), and then stays or falls linearly.
+        """
+        rise, steps = self.lr_warmup_steps, steps or self.steps
+        if step < rise:
+            return self.peak_learning_rate * (step + 1) / rise
+        if self.lr_decay == "none":
+            return self.peak_learning_rate
+        return self.peak_learning_rate * (steps - step) / (steps - rise)
+
+    def reaches(self, correct: int, samples: int) -> bool:
+        """Whether a training is done that has so many of the held-out samples right."""
+        return self.target is not None and correct / samples >= self.target
 
 
 @cache

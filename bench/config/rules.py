@@ -41,7 +41,7 @@ def require_text(name: str, value: str) -> None:
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs, _emulation)
+    rules = (_world, _batch, _data, _device, _exchange, _knobs, _trainings, _emulation)
     if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
         raise ValueError(broken)
 
@@ -168,6 +168,24 @@ def _knobs(c: Fields) -> Iterator[str]:
     if not given and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
+
+
+# a training of many epochs would not be what these measure, or has nothing to be judged by
+_NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms")
+
+
+def _trainings(c: Fields) -> Iterator[str]:
+    if c.epochs is None:
+        for name in ("target", "trainings"):
+            if (value := getattr(c, name)) != Fields.model_fields[name].default:
+                yield f"{name}={value} is of trainings; use --epochs as well, or leave it out"
+        return
+    for name in _NOT_TRAINED:
+        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+            yield f"{name}={value} has no place in a training to its end; leave it or epochs out"
+    if c.dataset == "synthetic":
+        why = "synthetic images are endless and hold nothing to learn"
+        yield f"epochs={c.epochs}: {why}; use --dataset digits, or another"
 
 
 # what reads, computes or exchanges something that is not there where compute sleeps

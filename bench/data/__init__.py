@@ -14,7 +14,8 @@ from bench.data.dataset import Batch, Blank, Digits, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 from bench.instrument.timeline import read_for
 
-__all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_images", "step_indices"]
+__all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
+__all__ += ["step_indices"]
 
 _SHARDING = {
     "reshuffled": "reshuffled over all ranks every epoch",
@@ -48,6 +49,20 @@ def load_images(config: RunConfig) -> Images:
         few = f"{name} has {images.samples}; use a smaller batch"
         raise UsageError(f"a step takes {config.samples_per_step} samples, but {few}")
     return images
+
+
+def load_held_out(config: RunConfig, images: Images) -> Images:
+    """The samples that a training of `images` is judged by, never augmented. Raises UsageError."""
+    if config.dataset in ON_DISK:
+        from bench.data import on_disk
+
+        return on_disk.load(config, held_out=True)
+    if ":" in config.dataset:
+        from bench.data import custom
+
+        assert isinstance(images, custom.Own)
+        return images.held_out()
+    return Digits(config, held_out=True)
 
 
 class _Loaded(Dataset[Batch | UsageError]):

@@ -49,6 +49,18 @@ class Own(Dataset[Batch]):
         images, labels = zip(*made, strict=True)
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
+    def held_out(self) -> Own:
+        """What trainings are judged by: the user's data set has another one as `held_out`."""
+        made: Any = getattr(self._made, "held_out", None)
+        if made is None:
+            raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
+        judged = Own(self._config, made)
+        if not judged.samples or judged.classes != self.classes:
+            found = f"{judged.samples} samples of {judged.classes} classes"
+            raise self._error(f"its held_out has {found}, not some of {self.classes}")
+        judged.try_sample()
+        return judged
+
     def try_sample(self) -> None:
         """Raise UsageError where a batch of the first sample is not what the loop takes."""
         size = self._config.image_size

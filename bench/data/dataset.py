@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from bench.config import RunConfig, UsageError
 
 Batch = tuple[torch.Tensor, torch.Tensor]
+_HELD_OUT = 5  # one of so many digits, the same in every run: they come without a test part
 
 
 class Indices(list[int]):
@@ -85,9 +86,16 @@ class Digits(Dataset[Batch]):
 
     classes = 10
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, held_out: bool = False) -> None:
         pixels, labels = _digits()
-        grey = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(image_dtype(config))
+        mean, deviation = pixels.mean(), pixels.std()
+        if config.epochs is not None:  # else nobody is judged, and all of them are trained on
+            order = np.random.default_rng(0).permutation(len(labels))
+            judged, trained = np.split(order, [len(labels) // _HELD_OUT])
+            mean, deviation = pixels[trained].mean(), pixels[trained].std()
+            chosen = judged if held_out else trained
+            pixels, labels = pixels[chosen], labels[chosen]
+        grey = torch.from_numpy((pixels - mean) / deviation).to(image_dtype(config))
         scale = config.image_size // 8
         enlarged = grey.reshape(-1, 1, 8, 8).repeat_interleave(scale, 2).repeat_interleave(scale, 3)
         self._images = enlarged.expand(-1, 3, -1, -1)  # the three channels share their memory

@@ -24,7 +24,12 @@ class Arrays(Dataset[Batch]):
     """32 x 32 images in memory, uint8 [n, 3, 32, 32]; floats are made batch by batch."""
 
     def __init__(
-        self, config: RunConfig, pixels: Pixels, labels: list[int], as_published: bool
+        self,
+        config: RunConfig,
+        pixels: Pixels,
+        labels: list[int],
+        as_published: bool,
+        augmented: bool,
     ) -> None:
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
@@ -32,7 +37,7 @@ class Arrays(Dataset[Batch]):
         self.classes, self.samples = self._known.classes, len(labels)
         self.as_published = as_published
         self._dtype, self._size, self._crops = image_dtype(config), config.image_size, None
-        if config.augment:
+        if augmented:
             self._crops = EpochCrops(config.seed, len(labels), self._known.flips)
 
     def __getitems__(self, indices: list[int]) -> Batch:
@@ -46,7 +51,7 @@ class Arrays(Dataset[Batch]):
 class Folder(Dataset[Batch]):
     """A folder of image files per class, as ImageNet's train/; decoded anew each time."""
 
-    def __init__(self, config: RunConfig, folder: Path) -> None:
+    def __init__(self, config: RunConfig, folder: Path, augmented: bool) -> None:
         try:
             listing = _datasets().ImageFolder(folder)
         # no folder, no class in it, or a class without an image; torchvision says which
@@ -57,8 +62,9 @@ class Folder(Dataset[Batch]):
             wrong = f"data_dir={folder} holds {', '.join(listing.classes)} rather than classes"
             raise UsageError(f"{wrong}; use {folder / 'train'}")
         self._files: list[tuple[str, int]] = listing.samples
+        self.names: list[str] = listing.classes
         self.classes, self.samples = len(listing.classes), len(listing.samples)
-        self._seed, self._size, self._augment = config.seed, config.image_size, config.augment
+        self._seed, self._size, self._augment = config.seed, config.image_size, augmented
         self._dtype = image_dtype(config)
 
     def __getitems__(self, indices: list[int]) -> Batch:
@@ -82,20 +88,34 @@ class Folder(Dataset[Batch]):
         return np.asarray(augment.random_resized_crop(image, self._size, random))
 
 
-def load(config: RunConfig) -> Arrays | Folder:
-    """The data set in config.data_dir. Raises UsageError if it is missing, truncated or corrupt."""
+def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
+    """The data set in config.data_dir, or the part of it that trainings are judged by.
+
+    Raises UsageError if it is missing, truncated or corrupt.
+    """
     assert config.data_dir is not None, "the rules demand it"
-    folder = config.data_dir.expanduser()
+    folder, augmented = config.data_dir.expanduser(), config.augment and not held_out
     if config.dataset == "imagefolder":
-        return Folder(config, folder)
-    published, checksums = _published(config.dataset)
+        return _validation(config, folder) if held_out else Folder(config, folder, augmented)
+    split = "test" if held_out else "train"
+    published, checksums = _published(config.dataset, split)
     provide(published, folder, config.download)
-    parts = [_parse(config.dataset, folder, name) for name in checksums]
+    parts = [_parse(config.dataset, folder, name, split) for name in checksums]
     pixels = np.concatenate([pixels for pixels, _ in parts])
     labels = [label for _, labels in parts for label in labels]
     is_whole = _datasets().utils.check_integrity
     as_published = all(is_whole(folder / name, md5) for name, md5 in checksums.items())
-    return Arrays(config, pixels, labels, as_published)
+    return Arrays(config, pixels, labels, as_published, augmented)
+
+
+def _validation(config: RunConfig, trained: Path) -> Folder:
+    """ImageNet's val/ beside its train/, with the same classes."""
+    folder = trained.parent / "val"
+    judged, names = Folder(config, folder, False), Folder(config, trained, False).names
+    if judged.names != names:
+        found = f"{len(judged.names)} classes, other than the {len(names)} of {trained}"
+        raise UsageError(f"data_dir={folder} holds {found}; give both the same folders")
+    return judged
 
 
 def _datasets() -> Any:
@@ -105,18 +125,19 @@ def _datasets() -> Any:
     return datasets
 
 
-def _published(dataset: str) -> tuple[Published, dict[str, str]]:
-    """Where torchvision gets `dataset`, and its files of training images with their checksums."""
+def _published(dataset: str, split: str) -> tuple[Published, dict[str, str]]:
+    """Where torchvision gets `dataset`, and its files of `split`, train or test, with checksums."""
     known = getattr(_datasets(), dataset.upper())
     if dataset == "svhn":
-        url, name, md5 = known.split_list["train"]
+        url, name, md5 = known.split_list[split]
         return Published(dataset, url, md5, (name,)), {name: md5}
-    files = {f"{known.base_folder}/{name}": md5 for name, md5 in known.train_list}
+    listed = known.train_list if split == "train" else known.test_list
+    files = {f"{known.base_folder}/{name}": md5 for name, md5 in listed}
     needed = (*files, f"{known.base_folder}/{known.meta['filename']}")
     return Published(dataset, known.url, known.tgz_md5, needed), files
 
 
-def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
+def _parse(dataset: str, folder: Path, name: str, split: str) -> tuple[Pixels, list[int]]:
     """Images [n, 3, 32, 32] and labels of a file, in which nothing is called; or a UsageError.
 
     No checksum is demanded: a part of a data set, or one's own in the same format, is read too.
@@ -126,7 +147,7 @@ def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
         with warnings.catch_warnings():
             # the parsers' remarks on old or broken files; what came of it is checked below
             warnings.simplefilter("ignore")
-            pixels, labels = _parse_svhn(folder) if dataset == "svhn" else _parse_cifar(path)
+            pixels, labels = _parse_svhn(folder, split) if dataset == "svhn" else _parse_cifar(path)
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
@@ -140,11 +161,12 @@ def _parse(dataset: str, folder: Path, name: str) -> tuple[Pixels, list[int]]:
     return pixels, labels
 
 
-def _parse_svhn(folder: Path) -> tuple[Pixels, list[int]]:
+def _parse_svhn(folder: Path, split: str) -> tuple[Pixels, list[int]]:
     """scipy reads MATLAB's format, in which nothing can be called."""
     svhn = _datasets().SVHN
-    url, name, _ = svhn.split_list["train"]
-    parsed = type("SVHN", (svhn,), {"split_list": {"train": [url, name, None]}})(folder)
+    url, name, _ = svhn.split_list[split]
+    unchecked = {split: [url, name, None]}
+    parsed = type("SVHN", (svhn,), {"split_list": unchecked})(folder, split)
     return np.ascontiguousarray(parsed.data), np.atleast_1d(parsed.labels).tolist()
 
 

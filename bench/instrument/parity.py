@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.train import precision
+from bench.train.loss import mean_loss
 
 Gradients = list[torch.Tensor | None]  # of the trained parameters, in order of definition
 
@@ -40,7 +40,7 @@ def own_gradients(
     size, parts = config.samples_per_microbatch, config.accumulate
     for part in zip(images.split(size), labels.split(size), strict=True):
         with precision.autocast(config):
-            loss = cross_entropy(network(part[0]), part[1]) / parts
+            loss = mean_loss(config, network(part[0]), part[1]) / parts
         found = torch.autograd.grad(loss, trained, allow_unused=True)
         total = [
             old if new is None else new if old is None else old + new

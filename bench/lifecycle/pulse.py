@@ -47,6 +47,10 @@ class Pulse:
         self.rates.append(images_per_s)
         self._screen.window(done, total, images_per_s)
 
+    def epoch(self, training: int, epoch: int, accuracy: float) -> None:
+        """Note an epoch of a training, both counted from 0."""
+        self._screen.epoch(training, epoch, accuracy)
+
     def close(self) -> None:
         """End the display."""
         self._screen.close()

@@ -17,6 +17,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      was not computed, and the check is gradients_averaged; there is no loss. config has
      study_sha256, and exit the session of a machine without a scheduler
   6  with observe=framework there is an event exchanges, and end has evidence
+  7  with epochs there are events epoch, workload has held_out, and end has the check
+     trainings_equal
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -29,6 +31,9 @@ Events in order; every number as measured, seconds unrounded (bench/record/event
           `begin` (only with observe=framework; end then has evidence: what it says of a step)
   window  index, steps, seconds: the slowest rank's, device synced at both edges; input_seconds:
           what each rank waited for data; busy_share: of that time, its cores (null: not known)
+  epoch   training, index, steps; seconds: the slowest rank's, without the judging; loss: mean of
+          the steps, over ranks; correct of held_out: samples that were never trained on (only with
+          epochs; after the windows, and each training from new weights)
   error   rank, type (of the exception), message: appended by the rank that failed
   end     status "ok" | "failed: ..." | "interrupted", checks; absent if the process was killed
   exit    code, timed_out, interrupted, limit_s, wall_s, said (lines that run and launcher printed,
@@ -66,8 +71,8 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 6
-READABLE = (1, 2, 3, 4, 5, 6)
+SCHEMA = 7
+READABLE = (1, 2, 3, 4, 5, 6, 7)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

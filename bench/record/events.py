@@ -125,6 +125,17 @@ class Window(TypedDict):
     busy_share: NotRequired[list[Share | None]]
 
 
+class Epoch(TypedDict):
+    event: Literal["epoch"]
+    training: Count
+    index: Count
+    steps: Count
+    seconds: Seconds
+    loss: float | str
+    correct: Count
+    held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
+
+
 class Error(TypedDict):
     event: Literal["error"]
     rank: Count
@@ -180,7 +191,7 @@ class Exit(TypedDict):
 
 
 _Event = Annotated[
-    Start | Steps | Breakdown | Exchanges | Window | Error | End | Exit,
+    Start | Steps | Breakdown | Exchanges | Window | Epoch | Error | End | Exit,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from bench.config import RunConfig
@@ -12,6 +13,7 @@ from bench.record.events import PARTS
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
 EMULATED = ("samples_per_step", "parameters_equal", "gradients_averaged")
+TRAININGS_EQUAL = "trainings_equal"
 # that demands the check; the others are as old as the log
 _FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5}
 
@@ -55,6 +57,7 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     yield from _steps(config, [event for event in events if event["event"] == "steps"], windows)
     yield from _input(config, windows)
     yield from _breakdown(config, [event for event in events if event["event"] == "breakdown"])
+    yield from _trainings(config, events)
     if config.emulate is not None and not _names_timeline(events):
         yield "the digest of the timeline that was followed is missing"
     end = next(event for event in events if event["event"] == "end")
@@ -74,7 +77,8 @@ def _demanded(config: RunConfig) -> list[str]:
     if config.loader_only:
         return list(CHECKS[:1])
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
-    checks = CHECKS if config.emulate is None else EMULATED
+    checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
+    checks += () if config.epochs is None else (TRAININGS_EQUAL,)
     return [parted.get(name, name) for name in checks]
 
 
@@ -87,6 +91,32 @@ def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
     shape = [config.steps_per_window] * config.world_size
     if any([*map(len, event[part])] != shape for event in timed for part in PARTS):
         yield "the breakdown of some rank is missing"
+
+
+def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
+    """Each training has its epochs in order, the last of which is the first to reach the target,
+    or the last that it was given.
+    """
+    found = [event for event in events if event["event"] == "epoch"]
+    trainings = [list(group) for _, group in groupby(found, key=lambda event: event["training"])]
+    asked = 0 if config.epochs is None else config.trainings
+    if [training[0]["training"] for training in trainings] != list(range(asked)):
+        yield f"{len(trainings)} trainings of {asked}"
+    work = next(event for event in events if event["event"] == "start")["workload"]
+    size = work.get("steps_per_epoch"), work.get("held_out")
+    for training in trainings:
+        name = f"training {training[0]['training']}"
+        numbers = [event["index"] for event in training]
+        if numbers != list(range(len(numbers))):
+            yield f"an epoch of {name} is missing, or there twice"
+        for event in training:
+            if (event["steps"], event["held_out"]) != size:
+                yield f"an epoch of {name} is of another size"
+            if event["correct"] > event["held_out"]:
+                yield f"an epoch of {name} has more right than there are"
+        done = [config.reaches(event["correct"], event["held_out"]) for event in training]
+        if any(done[:-1]) or not (done[-1] or len(done) == config.epochs):
+            yield f"{name} did not end where it should"
 
 
 def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) -> Iterator[str]:

@@ -6,17 +6,20 @@ import math
 from contextlib import nullcontext
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
 from bench.train import precision
 from bench.train.input import Input
+from bench.train.loss import mean_loss
 
 
 class Loop:
-    """A model in training; `step` is one optimiser update, whose loss is in `losses` [steps]."""
+    """A model in training for `steps` steps, by default those of the run's warm-up and windows.
+
+    `step` is one optimiser update, whose loss is in `losses` [steps].
+    """
 
     def __init__(
         self,
@@ -25,12 +28,14 @@ class Loop:
         network: torch.nn.Module,
         data: Input,
         observer: Observer | None = None,
+        steps: int | None = None,
     ) -> None:
         self._config, self._network, self._input = config, network, data
         self._observer = observer or Observer()
+        self._steps_in_all = steps or config.steps
         optimizer = torch.optim.SGD(
             network.parameters(),
-            lr=config.learning_rate(0),
+            lr=config.learning_rate(0, self._steps_in_all),
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             nesterov=config.nesterov,
@@ -44,7 +49,10 @@ class Loop:
         self._steps = 0  # taken so far
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
-            (config.steps,), math.nan, dtype=torch.float64, device=next(network.parameters()).device
+            (self._steps_in_all,),
+            math.nan,
+            dtype=torch.float64,
+            device=next(network.parameters()).device,
         )
 
     @property
@@ -55,8 +63,9 @@ class Loop:
     def step(self) -> None:
         self._observer.step_begin(self._steps)
         images, labels = self._input.step()
+        rate = self._config.learning_rate(self._steps, self._steps_in_all)
         for group in self.session.optimizer.param_groups:
-            group["lr"] = self._config.learning_rate(self._steps)
+            group["lr"] = rate
         self.session.zero_grad()
         self._observer.batch_ready(images, labels)
         backward = self._accumulate if self._config.accumulate > 1 else self._backward
@@ -75,7 +84,7 @@ class Loop:
     def _backward(self, images: torch.Tensor, labels: torch.Tensor, parts: int = 1) -> torch.Tensor:
         """Forward and backward of one micro-batch, one of `parts`; its share of the step's loss."""
         with self._autocast:
-            loss = cross_entropy(self._forward(images), labels)
+            loss = mean_loss(self._config, self._forward(images), labels)
         self._observer.forward_done()
         if parts > 1:
             loss = loss / parts

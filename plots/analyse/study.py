@@ -31,6 +31,7 @@ from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
+from plots.analyse.trainings import Trained, summarise
 from plots.read.calibrations import Calibration
 
 
@@ -86,6 +87,7 @@ class Analysis:
     calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[Bound]
+    trained: list[Trained]
 
     @property
     def blocks(self) -> int:
@@ -190,6 +192,7 @@ def analyse(
         calibrated=None if calibrations is None else calibrate(calibrations, table),
         exchange=exchange,
         bounds=[x for x in found if isinstance(x, Bound)],
+        trained=sorted(summarise(loaded.runs), key=lambda t: (t.point.cell != "single", t.point)),
     )
 
 

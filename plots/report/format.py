@@ -15,6 +15,8 @@ import pandas as pd
 from bench.study.stats import Estimate
 from plots.analyse.points import Point
 
+_LONGEST_NAME = 120  # of a file
+
 ratio = "{:.3f}".format
 
 
@@ -155,3 +157,19 @@ def plain(value: Any) -> Any:
             return {**value._asdict(), "samples_per_step": value.samples_per_step}
         case _:
             return value
+
+
+def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
+    """Each different key with its file's name: 'weak', or with what tells it from the others of
+    that name: 'weak-compile-true-matched-16'.
+    """
+    keys = list(dict.fromkeys(keys))
+    varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
+    for key in keys:
+        differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
+        words = [re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing]
+        slug = "-".join([name, *words])
+        if len(slug) > _LONGEST_NAME:
+            digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
+            slug = f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
+        yield key, slug

@@ -191,6 +191,34 @@ BOUNDS = (
     Column("hidden_efficiency", "efficiency, all hidden", percent),
 )
 
+_OF_SAMPLES = "right at the end [95 %]"
+
+
+def _seconds(x: float) -> str:
+    return f"{x:,.3g}"
+
+
+def _plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
+    return lambda e: form(e.value) if e.low is None else interval(e, form)
+
+
+TRAINED = (
+    *_POINT,
+    *_BATCH,
+    Column("target", "target", rule),
+    Column(lambda t: len(t.trainings), "trainings", key="trainings"),
+    Column("reached", "reached it"),
+    Column("epochs", "epochs, median [95 %]", _plain_median("{:g}".format)),
+    Column("seconds", "seconds, median [95 %]", _plain_median(_seconds)),
+    Column("mean", "mean s", _seconds, key="seconds_mean"),
+    Column("olympic", "Olympic mean s", _seconds, key="seconds_olympic_mean"),
+    Column("fastest", "fastest s", _seconds, key="seconds_min"),
+    Column("slowest", "slowest s", _seconds, key="seconds_max"),
+    Column("accuracy", _OF_SAMPLES, _estimate(percent)),
+    Column("lowest", "least", percent, key="accuracy_min"),
+    Column("highest", "most", percent, key="accuracy_max"),
+)
+
 PIPELINES = (
     Column("dataset", "data set"),
     Column("samples_per_rank", "images per batch"),

@@ -18,10 +18,11 @@ from plots.analyse.exchange import Exchange
 from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import OF_THE_ANALYSIS, Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
+from plots.analyse.trainings import by_epoch, dawnbench
 from plots.read import calibrations, collectives
 from plots.report import answer, figures, tables
 from plots.report.figures import Picture, presets
-from plots.report.format import csv, plain, records
+from plots.report.format import csv, file_names, plain, records
 from plots.report.html import html
 from plots.report.markdown import markdown
 
@@ -45,6 +46,7 @@ def write(a: Analysis, out: Path) -> list[str]:
         written = figures.save(drawn, out / "figures")
         texts = _texts(a, list(figures.pictures(drawn, out / "figures")))
         for name, text in texts.items():  # names of files may hold what is no character
+            (out / name).parent.mkdir(exist_ok=True)
             write_whole(out / name, text.encode(errors="replace"))
     except OSError as error:
         wrong = f"{out} cannot be written: {error.strerror}"
@@ -99,8 +101,22 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
         "points.csv": csv(tables.THROUGHPUT, a.throughput),
         "comparisons.csv": csv(compared, a.comparisons),
         **(calibrated or {}),
+        **_trainings(a),
         "report.html": html(a, page, details, pictures),
         "report.md": page,
+    }
+
+
+def _trainings(a: Analysis) -> dict[str, str]:
+    """Every epoch of all trainings, and one training of each point, where there are any."""
+    if not a.trained:
+        return {}
+    trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
+    named = file_names("training", trained)
+    usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
+    return {
+        "trainings.csv": by_epoch(a.trained).to_csv(index=False, lineterminator="\n"),
+        **usual,
     }
 
 
@@ -128,6 +144,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "calibration": a.calibrated and _calibration(a.calibrated),
         "exchange": a.exchange and _exchange(a.exchange),
         "bounds": records(tables.BOUNDS, a.bounds),
+        "trained": records(tables.TRAINED, a.trained),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "trends": records(tables.TRENDS, a.trends),

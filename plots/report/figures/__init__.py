@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -20,11 +17,11 @@ from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
-from plots.report.figures import curves, exchange, nodes, ratio, steps
+from plots.report.figures import curves, exchange, nodes, ratio, steps, trainings
 from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
+from plots.report.format import file_names
 
-_LONGEST_NAME = 120  # of a file
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
 
@@ -51,12 +48,15 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
         key=lambda page: (changes_exchange(page[0]), page),
     )
     ratios = {page: [c for c in a.comparisons if (c.variant, c.settings) == page] for page in pages}
-    for page, name in _names("ratio-by-size", pages):
+    for page, name in file_names("ratio-by-size", pages):
         if ratio.curves_of(ratios[page]):
             yield name, ratio.against_size(a, ratios[page])
-    for page, name in _names("ratio", pages):
+    for page, name in file_names("ratio", pages):
         yield name, ratio.draw(a, ratios[page])
     yield from _exchange(a)
+    work = attrgetter("point.variant", "point.samples_per_step")
+    for page, name in file_names("accuracy", sorted(map(work, a.trained))):
+        yield name, trainings.accuracy(a, [t for t in a.trained if work(t) == page])
     for name, found in _series(a.throughput):
         if len({size(r.curve, r.point) for r in found}) > 1:
             yield f"{name}-throughput", curves.throughput(a, found)
@@ -67,10 +67,10 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     key = attrgetter(
         "point.variant", "point.settings", "point.world_size", "point.samples_per_rank"
     )
-    for page, name in _names("steps", sorted(map(key, rows))):
+    for page, name in file_names("steps", sorted(map(key, rows))):
         yield name, steps.draw(a, [r for r in rows if key(r) == page])
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
-    for (batch,), name in _names("calibration", batches):
+    for (batch,), name in file_names("calibration", batches):
         yield name, nodes.draw(a, batch)
 
 
@@ -83,10 +83,10 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     if a.exchange is None:
         return
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
-    for page, name in _names("breakdown", sorted({of(r.point) for r in parts})):
+    for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]
         yield name, exchange.breakdown(a, rows, a.exchange.costs)
-    for page, name in _names("overlap", sorted({of(r.point) for r in overlaps})):
+    for page, name in file_names("overlap", sorted({of(r.point) for r in overlaps})):
         yield name, exchange.overlap(a, [r for r in overlaps if of(r.point) == page])
 
 
@@ -120,22 +120,6 @@ def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 
     for curve in dict.fromkeys(r.curve for r in rows):
         on = [r for r in rows if r.curve == curve]
-        for own, name in _names(curve, [key(r) for r in on if r.point.settings != NO_SETTINGS]):
+        for own, name in file_names(curve, [key(r) for r in on if r.point.settings != NO_SETTINGS]):
             both = own, (without_exchange(own[0]), NO_SETTINGS, own[2])
             yield name, [r for r in on if key(r) in both]
-
-
-def _names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:
-    """Each different key with its file's name: 'weak', or with what tells it from the others of
-    that name: 'weak-compile-true-matched-16'.
-    """
-    keys = list(dict.fromkeys(keys))
-    varies = [len(set(parts)) > 1 for parts in zip(*keys, strict=True)]
-    for key in keys:
-        differing = [str(part) for part, other in zip(key, varies, strict=True) if other]
-        words = [re.sub(r"[^a-z0-9.]+", "-", part.lower()).strip("-") for part in differing]
-        slug = "-".join([name, *words])
-        if len(slug) > _LONGEST_NAME:
-            digest = hashlib.sha256(repr(differing).encode(errors="replace")).hexdigest()
-            slug = f"{slug[:_LONGEST_NAME]}-{digest[:8]}"
-        yield key, slug

@@ -1,0 +1,255 @@
+"""Trainings to a target: what is held out, when one is done, and what its log must show."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, log_softmax
+
+from bench import data
+from bench.backends.protocol import Backend
+from bench.config import RunConfig, UsageError, make_config
+from bench.data.dataset import Digits
+from bench.launch.world import Launch
+from bench.record import Run, proof, read_run
+from bench.train.device import Cpu
+from bench.train.loss import mean_loss
+from bench.train.target import Course, count_correct, training_seed
+from tests.bench.ranks import bench
+
+MLP = ("--model", "mlp", "--dataset", "digits", "--image-size", "8", "--base-lr", "0.8")
+SHORT = ("--warmup-steps", "3", "--windows", "1", "--steps-per-window", "2")
+LEARNT = (*MLP, *SHORT, "--epochs", "4", "--trainings", "2", "--target", "0.93")
+
+
+def config(**fields: Any) -> RunConfig:
+    return make_config({"dataset": "digits", "image_size": 8, "global_batch": 32, **fields})
+
+
+def test_a_fifth_of_the_digits_is_held_out_and_the_same_for_every_seed() -> None:
+    asked = config(epochs=3)
+    trained, judged = data.load_images(asked), data.load_held_out(asked, data.load_images(asked))
+    assert (trained.samples, judged.samples) == (1438, 359)
+
+    def rows(images: Any) -> set[bytes]:
+        pixels, _ = images.__getitems__(list(range(images.samples)))
+        return {image.numpy().tobytes() for image in pixels}
+
+    # digits that were written alike, to the pixel, may be on both sides; there is none
+    assert not rows(trained) & rows(judged)
+    other = config(epochs=3, seed=5)
+    assert rows(data.load_held_out(other, data.load_images(other))) == rows(judged)
+    assert data.load_images(config()).samples == 1797
+    assert set(judged.__getitems__(list(range(359)))[1].tolist()) == set(range(10))
+
+
+def test_what_is_held_out_changes_nothing_of_how_images_are_made() -> None:
+    """Its mean and deviation are those of what is trained on: nothing is learnt from it."""
+    asked = config(epochs=3)
+    pixels, _ = Digits(asked).__getitems__(list(range(1438)))
+    assert pixels.mean().item() == pytest.approx(0, abs=1e-5)
+    assert pixels.std(unbiased=False).item() == pytest.approx(1, abs=1e-4)
+    held_out, _ = Digits(asked, held_out=True).__getitems__(list(range(359)))
+    assert abs(held_out.mean().item()) > 1e-4
+
+
+def test_every_training_has_a_seed_of_its_own() -> None:
+    seeds = {training_seed(seed, training) for seed in range(50) for training in range(20)}
+    assert len(seeds) == 1000
+    assert all(0 <= seed < 2**62 for seed in seeds)
+
+
+def test_the_rate_falls_to_the_last_step() -> None:
+    falling = config(base_lr=0.8, lr_warmup_steps=2, lr_decay="linear")
+    assert falling.peak_learning_rate == pytest.approx(0.1)
+    found = [falling.learning_rate(step, 6) for step in range(6)]
+    assert found == pytest.approx([0.05, 0.1, 0.1, 0.075, 0.05, 0.025])
+    assert config(base_lr=0.8).learning_rate(5, 6) == pytest.approx(0.1)
+    assert falling.learning_rate(0) == falling.learning_rate(0, falling.steps)
+
+
+def test_smoothed_labels_spread_their_share_over_all_classes() -> None:
+    torch.manual_seed(0)
+    scores, labels = torch.randn(6, 10), torch.arange(6)
+    logs = log_softmax(scores, 1)
+    by_hand = -(0.9 * logs[range(6), labels] + 0.1 * logs.mean(1)).mean()
+    smoothed = mean_loss(config(label_smoothing=0.1), scores, labels)
+    assert smoothed.item() == pytest.approx(by_hand.item(), rel=1e-6)
+    assert torch.equal(mean_loss(config(), scores, labels), cross_entropy(scores, labels))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"target": 0.9}, "target=0.9 is of trainings"),
+        ({"trainings": 3}, "trainings=3 is of trainings"),
+        ({"epochs": 2, "dataset": "synthetic"}, "epochs=2: synthetic images are endless"),
+        ({"epochs": 2, "loader_only": True}, "loader_only=True has no place in a training"),
+        ({"epochs": 2, "preprocessing": "outside"}, "preprocessing=outside has no place"),
+        ({"epochs": 2, "inject_ms": 1.0}, "inject_ms=1.0 has no place"),
+        (
+            {"epochs": 2, "backend": "ddp", "world_size": 2, "exchange": "off"},
+            "exchange=off has no place",
+        ),
+        ({"epochs": 2, "target": 1.5}, "target=1.5: Input should be less than or equal to 1"),
+        ({"epochs": 0}, "epochs=0"),
+    ],
+)
+def test_what_is_no_training_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match="^" + said.replace(".", r"\.")):
+        config(**fields)
+
+
+class _Brightest(torch.nn.Module):
+    """Says the class of the brightest of ten given pixels, so what it has right is known."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images[:, 0].flatten(1)[:, 20:30]
+
+
+class _Sum(Backend):
+    """Two ranks judged one after the other: what the first found is added to the second's."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        super().__init__()
+        self._before = before
+
+    def wrap(self, *_: Any) -> Any: ...
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def reduce_scalar(self, value: float, op: str) -> float:
+        assert op == "sum"
+        return self._before + value
+
+    def barrier(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_ranks_judge_each_sample_once() -> None:
+    asked = config(epochs=1, backend="ddp", world_size=2)
+    trained = data.load_images(asked)
+    judged, network = data.load_held_out(asked, trained), _Brightest()
+    images, labels = judged.__getitems__(list(range(359)))
+    whole = int((network(images).argmax(1) == labels).sum())
+    assert 0 < whole < 359
+
+    def of(rank: int, before: float) -> int:
+        launch = Launch(
+            source="test", rank=rank, size=2, local_rank=rank, local_size=2, key="unnamed"
+        )
+        course = Course(asked, launch, _Sum(before), Cpu(), trained, judged)
+        return count_correct(course, network)
+
+    first = of(0, 0)
+    assert 0 < first < whole
+    assert of(1, first) == whole
+
+
+@functools.cache
+def learnt(backend: str, ranks: int) -> Run:
+    """Two trainings of the MLP, 32 images a step."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "run.jsonl"
+        cell = ("--backend", backend, "--world-size", str(ranks), "--global-batch", "32")
+        done = bench(ranks, *LEARNT, *cell, "--log-path", str(log))
+        assert done.returncode == 0, done.stderr
+        return read_run(log)
+
+
+def epochs(run: Run) -> list[tuple[int, int, int, float]]:
+    return [
+        (e["training"], e["index"], e["correct"], e["loss"])
+        for e in run.events
+        if e["event"] == "epoch"
+    ]
+
+
+def test_each_training_ends_with_the_first_epoch_at_the_target() -> None:
+    run = learnt("single", 1)
+    assert run.problem is None
+    assert run.workload["held_out"] == 359
+    assert run.workload["steps_per_epoch"] == 1438 // 32
+    for training in (0, 1):
+        shares = [correct / 359 for index, _, correct, _ in epochs(run) if index == training]
+        assert [share >= 0.93 for share in shares[:-1]] == [False] * (len(shares) - 1)
+        assert shares[-1] >= 0.93 or len(shares) == 4
+    starts = [loss for _, epoch, _, loss in epochs(run) if epoch == 0]
+    assert starts[0] != starts[1]  # other weights, other order
+
+
+def test_a_training_is_repeated_bit_for_bit() -> None:
+    again = learnt.__wrapped__("single", 1)
+    assert epochs(again) == epochs(learnt("single", 1))
+
+
+@pytest.mark.ranks
+def test_backends_that_average_the_same_gradients_learn_the_same() -> None:
+    """At two ranks a mean has one order, so every epoch of every training is equal to the bit."""
+    found = {backend: epochs(learnt(backend, 2)) for backend in ("ddp", "horovod", "handwritten")}
+    assert found["horovod"] == found["ddp"]
+    assert found["handwritten"] == found["ddp"]
+    assert len(found["ddp"]) >= 2
+    # without BatchNorm two halves of a batch teach what the whole does, but for rounding, which a
+    # training magnifies epoch by epoch
+    two, one = (
+        {index: loss for index, epoch, _, loss in rows if epoch == 0}
+        for rows in (found["ddp"], epochs(learnt("single", 1)))
+    )
+    assert two == pytest.approx(one, rel=1e-3)
+
+
+def _drop_first(found: list[dict[str, Any]]) -> None:
+    found.pop(next(i for i, e in enumerate(found) if e["event"] == "epoch"))
+
+
+def _drop_last_training(found: list[dict[str, Any]]) -> None:
+    found[:] = [e for e in found if e.get("training") != 1]
+
+
+def _change(name: str, value: Any, last: bool = False) -> Any:
+    def change(found: list[dict[str, Any]]) -> None:
+        there = [i for i, e in enumerate(found) if e["event"] == "epoch"]
+        place = there[-1] if last else there[0]
+        found[place] = {**found[place], name: value}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_drop_first, "an epoch of training 0 is missing, or there twice"),
+        (_drop_last_training, "1 trainings of 2"),
+        (_change("steps", 3), "an epoch of training 0 is of another size"),
+        (_change("held_out", 360), "an epoch of training 0 is of another size"),
+        (_change("correct", 360), "an epoch of training 0 has more right than there are"),
+        (_change("correct", 359), "training 0 did not end where it should"),
+        (_change("correct", 1, last=True), "training 1 did not end where it should"),
+    ],
+)
+def test_a_log_that_contradicts_its_trainings_is_not_believed(change: Any, said: str) -> None:
+    run = learnt("single", 1)
+    assert run.config is not None
+    found = [dict(event) for event in run.events]
+    assert proof.missing(run.config, run.schema, found) is None
+    change(found)
+    assert proof.missing(run.config, run.schema, found) == said
+
+
+def test_trainings_that_ended_apart_fail_the_run() -> None:
+    run = learnt("single", 1)
+    assert run.config is not None
+    found = [dict(event) for event in run.events]
+    end = next(i for i, event in enumerate(found) if event["event"] == "end")
+    assert found[end]["checks"]["trainings_equal"] is True
+    found[end]["checks"] = {**found[end]["checks"], "trainings_equal": False}
+    said = proof.missing(run.config, run.schema, found)
+    assert said == "failed checks: trainings_equal"
+    del found[end]["checks"]["trainings_equal"]
+    assert proof.missing(run.config, run.schema, found) == said

@@ -1,0 +1,152 @@
+"""Trainings in a report: known epochs in; shares, medians and Olympic means out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bench.record import CHECKS, append_event
+from plots.analyse.runs import load
+from plots.analyse.study import Analysis, analyse
+from plots.analyse.trainings import Trained, dawnbench, olympic_mean
+from plots.imports import dawnbench as imported
+from plots.report import figures
+from plots.report.write import make
+from tests.plots import logs
+from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
+
+HELD_OUT = 200
+# of each training: (seconds, right) of its epochs
+FAST = [[(2.0, 150), (2.0, 181)], [(2.0, 120), (2.0, 170), (2.5, 184)]]
+SLOW = [[(4.0, 150), (4.0, 181)], [(4.0, 120), (4.0, 170), (5.0, 179)]]
+
+
+def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]]) -> None:
+    """A log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
+    config = logs.config(
+        cell,
+        2,
+        16,
+        block,
+        seed=block,
+        epochs=3,
+        target=0.9,
+        trainings=len(trainings),
+        dataset="digits",
+        image_size=8,
+    )
+    path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
+    checks = {"checks": dict.fromkeys((*CHECKS, "trainings_equal"), True)}
+    logs.write(path, config, 0.1, end=checks)
+    lines = path.read_text().splitlines(keepends=True)
+    work = f'"workload": {json.dumps({"steps_per_epoch": 4, "held_out": HELD_OUT})}'
+    lines[0] = lines[0].replace('"workload": {}', work)
+    place = next(i for i, line in enumerate(lines) if '"event": "end"' in line)
+    whole = path.with_suffix(".part")
+    whole.write_text("".join(lines[:place]))
+    for index, epochs in enumerate(trainings):
+        for epoch, (seconds, correct) in enumerate(epochs):
+            found: dict[str, Any] = {"training": index, "index": epoch, "steps": 4, "loss": 0.5}
+            append_event(
+                whole, "epoch", **found, seconds=seconds, correct=correct, held_out=HELD_OUT
+            )
+    path.write_bytes(logs.resealed(whole.read_bytes() + "".join(lines[place:]).encode()))
+    whole.unlink()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    there = tmp_path_factory.mktemp("study")
+    for block in (0, 1):
+        run(there, "ddp/mpi", block, FAST)
+        run(there, "horovod/mpi", block, SLOW)
+    return there
+
+
+@pytest.fixture(scope="module")
+def a(folder: Path) -> Analysis:
+    return analyse(load(folder))
+
+
+def of(a: Analysis, cell: str) -> Trained:
+    (found,) = [t for t in a.trained if t.point.cell == cell]
+    return found
+
+
+def test_all_logs_are_believed(a: Analysis) -> None:
+    assert [one.reason for one in a.loaded.unusable] == []
+    assert len(a.trained) == 2
+
+
+def test_seconds_and_epochs_are_of_those_that_reached_the_target(a: Analysis) -> None:
+    fast, slow = of(a, "ddp/mpi"), of(a, "horovod/mpi")
+    assert (fast.target, len(fast.trainings), fast.reached) == (0.9, 4, 4)
+    assert fast.seconds is not None
+    assert fast.epochs is not None
+    assert (fast.fastest, fast.slowest, fast.mean) == (4.0, 6.5, 5.25)
+    assert (fast.seconds.value, fast.epochs.value, fast.seconds.n) == (5.25, 2.5, 4)
+    assert fast.olympic == 5.25
+    assert (slow.reached, slow.fastest, slow.slowest) == (2, 8.0, 8.0)
+    assert slow.olympic is None  # two of four reached it
+    assert slow.accuracy.value == pytest.approx((181 + 179) / 2 / HELD_OUT)
+    assert (slow.lowest, slow.highest) == (179 / HELD_OUT, 181 / HELD_OUT)
+
+
+def test_the_olympic_mean_leaves_the_fastest_and_the_slowest_out() -> None:
+    assert olympic_mean([9.0, 1.0, 4.0, 2.0]) == 3.0
+    assert olympic_mean([5.0, 5.0, 8.0]) == 5.0
+    assert olympic_mean([1.0, 2.0]) is None
+
+
+def test_the_training_of_median_time_is_one_that_reached_the_target(a: Analysis) -> None:
+    assert [of(a, cell).usual.seconds[-1] for cell in ("ddp/mpi", "horovod/mpi")] == [4.0, 8.0]
+
+
+def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
+    training = of(a, "ddp/mpi").trainings[1]
+    table = imported.FORMAT.read(dawnbench(training))
+    shares = table[table["quantity"] == "validation_accuracy"]["value"].tolist()
+    seconds = table[table["quantity"] == "run_seconds"]["value"].tolist()
+    assert shares == pytest.approx([0.6, 0.85, 0.92])
+    assert seconds == pytest.approx([2.0, 4.0, 6.5])
+
+
+def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) -> None:
+    make(folder, tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "## Training to a target" in text
+    (line,) = [x for x in text.splitlines() if x.startswith("| horovod/mpi") and "| 90 % |" in x]
+    assert "| 4 | 2 | 2 | 8 |" in line
+    epochs = pd.read_csv(tmp_path / "trainings.csv")
+    assert len(epochs) == 2 * (5 + 5)
+    ours = epochs[(epochs["cell"] == "ddp/mpi") & (epochs["training"] == 1)]
+    assert ours["seconds"].tolist()[:3] == [2.0, 4.0, 6.5]
+    told = json.loads((tmp_path / "summary.json").read_text())["trained"]
+    assert [row["seconds_olympic_mean"] for row in told] == [5.25, None]
+    assert len(list((tmp_path / "dawnbench").glob("*.tsv"))) == 2
+    assert "Training to a target" in (tmp_path / "report.html").read_text()
+
+
+def test_a_study_without_trainings_says_nothing_of_them(tmp_path: Path) -> None:
+    make(logs.study(tmp_path / "study", blocks=1), tmp_path)
+    assert "Training to a target" not in (tmp_path / "report.md").read_text()
+    assert not (tmp_path / "trainings.csv").exists()
+
+
+def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
+    drawn = figures.draw(a)
+    assert "accuracy" in drawn
+    neat({"accuracy": drawn["accuracy"]})
+    for ax, longest in zip(drawn["accuracy"].axes, (3, 13.0), strict=True):
+        data: list[Any] = [line.get_data() for line in ax.lines]
+        lines = [[[float(v) for v in along] for along in both] for both in data]
+        whole = [(x, y) for x, y in lines if len(x) > 1]
+        assert [90.0, 90.0] in [y for _, y in whole]  # the target
+        trainings = [(x, y) for x, y in whole if y != [90.0, 90.0]]
+        assert len(trainings) == 8
+        assert max(x[-1] for x, _ in trainings) == longest
+        assert ([1.0, 2.0] if longest == 3 else [2.0, 4.0], [75.0, 90.5]) in trainings
