@@ -24,6 +24,7 @@ from bench.tools.doctor import options
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots", "results", "tests")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)])
+PAGES += [ROOT / "bench" / "EXERCISE.md"]
 PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names the past as well
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_PATH = re.compile(r"(?<![\w/.-])((?:bench|slurm|plots|tests|results)/[\w./*-]*\w)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Channels = tuple[float, float, float]  # red, green, blue
 
 DIGITS_SAMPLES = 1797
-BUILT_IN = ("synthetic", "digits")  # need no folder
+BUILT_IN = ("synthetic", "digits", "generated")  # need no folder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,6 +116,7 @@ class Fields(BaseModel):
         _WORK,
         "synthetic",
         "'synthetic': fresh random images per step; 'digits': scikit-learn's handwritten digits; "
+        "'generated': points around 32 centres, as grey images; "
         f"{', '.join(PUBLISHED)}, 'imagefolder' (a folder per class, as ImageNet's train/): "
         "from data_dir; package.module:factory(config) for your own",
     )
@@ -189,6 +190,11 @@ class Fields(BaseModel):
         _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
     )
     trainings: int = _count(_WORK, 1, "how many of them, each from a seed of its own")
+    checkpoint: bool = _field(
+        _BOOK,
+        False,
+        "keep a training after each epoch beside the log, and go on from what is there",
+    )
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")

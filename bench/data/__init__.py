@@ -10,13 +10,18 @@ from torch.utils.data import DataLoader, Dataset
 from bench.config import RunConfig, UsageError
 from bench.config.datasets import ON_DISK
 from bench.data import augment
-from bench.data.dataset import Batch, Blank, Digits, Images, Indices, Synthetic
+from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 from bench.instrument.timeline import read_for
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
 
+_MADE: dict[str, Callable[[RunConfig], Images]] = {
+    "synthetic": Synthetic,
+    "digits": Digits,
+    "generated": Generated,
+}
 _SHARDING = {
     "reshuffled": "reshuffled over all ranks every epoch",
     "fixed": "a fixed part per rank for all epochs, in a new order every epoch",
@@ -41,7 +46,7 @@ def load_images(config: RunConfig) -> Images:
 
         images = custom.load(config)
     else:
-        images = Synthetic(config) if config.dataset == "synthetic" else Digits(config)
+        images = _MADE[config.dataset](config)
     name = f"dataset={config.dataset}"
     if images.samples is None and config.sharding == "fixed":
         raise UsageError(f"sharding=fixed divides a data set, and {name} is endless; leave it out")
@@ -62,7 +67,7 @@ def load_held_out(config: RunConfig, images: Images) -> Images:
 
         assert isinstance(images, custom.Own)
         return images.held_out()
-    return Digits(config, held_out=True)
+    return (Digits if config.dataset == "digits" else Generated)(config, held_out=True)
 
 
 class _Loaded(Dataset[Batch | UsageError]):
@@ -79,16 +84,21 @@ class _Loaded(Dataset[Batch | UsageError]):
 
 
 def batches(
-    config: RunConfig, rank: int, images: Images, made_one: Callable[[], object] = lambda: None
+    config: RunConfig,
+    rank: int,
+    images: Images,
+    made_one: Callable[[], object] = lambda: None,
+    first: int = 0,
 ) -> Iterator[Batch]:
-    """This rank's batches, endless: the union over ranks is the step's global batch.
+    """This rank's batches from step `first` on, endless: the union over ranks is the step's global
+    batch.
 
     With preprocessing=outside, the batches of the run's steps, all made before this returns;
     `made_one` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
-        batch_sampler=rank_indices(config, rank, images.samples),
+        batch_sampler=islice(rank_indices(config, rank, images.samples), first, None),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
         # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike

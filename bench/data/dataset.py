@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from torch.utils.data import Dataset
 from bench.config import RunConfig, UsageError
 
 Batch = tuple[torch.Tensor, torch.Tensor]
+_APART = 9.0  # deviations between two centres: close enough that some samples are taken for others
 _HELD_OUT = 5  # one of so many digits, the same in every run: they come without a test part
 
 
@@ -67,6 +69,33 @@ class Synthetic(Dataset[Batch]):
             random.standard_normal(out=images[place], dtype=self._dtype)
             labels[place] = random.integers(self.classes)
         return torch.from_numpy(images), torch.from_numpy(labels)
+
+
+class Generated(Dataset[Batch]):
+    """Points around 32 centres, one a class, as grey images: something to learn, of any size.
+
+    10,000 to train on, as in the exercises that the MLP is from, and 2,000 held out. Sample i is a
+    function of the seed and i alone.
+    """
+
+    classes = 32
+
+    def __init__(self, config: RunConfig, held_out: bool = False) -> None:
+        self.samples, self._first = (2_000, 10_000) if held_out else (10_000, 0)
+        self._seed, self._shape = config.seed, (config.image_size, config.image_size)
+        self._dtype = image_dtype(config)
+        centres = np.random.default_rng([config.seed, 1]).standard_normal((32, *self._shape))
+        # as far from one another, in deviations of a sample, whatever the size
+        self._centres = centres * (_APART / math.sqrt(2 * config.image_size**2))
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        labels = torch.tensor([(self._first + index) % self.classes for index in indices])
+        grey = np.stack([self._centres[label] for label in labels.tolist()])
+        for place, index in enumerate(indices):
+            random = np.random.default_rng([self._seed, 2, self._first + index])
+            grey[place] += random.standard_normal(self._shape)
+        images = torch.from_numpy(grey).to(self._dtype)
+        return images.unsqueeze(1).expand(-1, 3, -1, -1).contiguous(), labels
 
 
 class Blank(Dataset[Batch]):

@@ -134,6 +134,7 @@ class Epoch(TypedDict):
     loss: float | str
     correct: Count
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
+    parameters_equal: bool
 
 
 class Error(TypedDict):

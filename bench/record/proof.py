@@ -114,6 +114,8 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
                 yield f"an epoch of {name} is of another size"
             if event["correct"] > event["held_out"]:
                 yield f"an epoch of {name} has more right than there are"
+            if not event["parameters_equal"]:
+                yield f"after an epoch of {name} ranks had other parameters"
         done = [config.reaches(event["correct"], event["held_out"]) for event in training]
         if any(done[:-1]) or not (done[-1] or len(done) == config.epochs):
             yield f"{name} did not end where it should"

@@ -16,7 +16,8 @@ from bench.train.loss import mean_loss
 
 
 class Loop:
-    """A model in training for `steps` steps, by default those of the run's warm-up and windows.
+    """A model in training for `steps` steps, by default those of the run's warm-up and windows; the
+    next one is `first`.
 
     `step` is one optimiser update, whose loss is in `losses` [steps].
     """
@@ -29,6 +30,7 @@ class Loop:
         data: Input,
         observer: Observer | None = None,
         steps: int | None = None,
+        first: int = 0,
     ) -> None:
         self._config, self._network, self._input = config, network, data
         self._observer = observer or Observer()
@@ -46,7 +48,7 @@ class Loop:
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
         self._autocast = precision.autocast(config)
-        self._steps = 0  # taken so far
+        self._steps = first  # taken so far
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
             (self._steps_in_all,),

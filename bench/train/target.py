@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from bench.data import Images
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.record import RunLog
-from bench.train import precision
+from bench.train import checkpoint, precision
+from bench.train.checkpoint import Checkpoint
 from bench.train.checks import digest
 from bench.train.device import Device
 from bench.train.input import Input
@@ -49,45 +51,95 @@ def training_seed(seed: int, training: int) -> int:
 def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
     """All trainings, one event an epoch; needs every rank's call.
 
-    The clock runs while an epoch's steps do, and not while it is judged. True if all ranks ended
-    every training with the same parameters.
+    The clock runs while an epoch's steps do, and not while it is judged. True if all ranks had the
+    same parameters after every epoch. With checkpoint, the epochs that an earlier process
+    left are not trained again, and stand in the log as it timed them.
     """
-    equal = [_train_once(course, index, log, pulse) for index in range(course.config.trainings)]
-    return all(equal)
+    config, rank = course.config, course.launch.rank
+    kept = checkpoint.read(config, course.backend, rank) if config.checkpoint else None
+    told = [] if kept is None else list(kept.epochs)
+    for event in told:
+        log.write("epoch", **event)
+    first = 0 if kept is None else kept.training
+    for index in range(first, config.trainings):
+        pulse.enter(f"training {index + 1} of {config.trainings}")
+        _Training(course, index, told, log, pulse).run(kept)
+        kept = None
+    if config.checkpoint and rank == 0:
+        checkpoint.path_of(config).unlink(missing_ok=True)
+    return all(event["parameters_equal"] for event in told)
 
 
-def _train_once(course: Course, training: int, log: RunLog, pulse: Pulse) -> bool:
-    seed = training_seed(course.config.seed, training)
-    config = course.config.model_copy(update={"seed": seed})
-    device, backend = course.place.torch_device, course.backend
-    network = models.build_model(config, course.trained.classes)
-    models.prepare(network, config, course.trained)
-    network = network.to(device)
-    samples = Input(config, data.batches(config, course.launch.rank, course.trained), device)
-    assert config.epochs is not None
-    steps, watch = course.steps_per_epoch, course.place.stopwatch()
-    loop = Loop(config, backend, network, samples, steps=config.epochs * steps)
-    pulse.enter(
-        f"training {training + 1} of {config.trainings}",
-        lambda: (len(samples.wait_seconds), loop.steps),
-    )
-    for epoch in range(config.epochs):
-        backend.barrier()
-        timed = time_steps(loop.step, steps, watch)
-        seconds = backend.reduce_scalar(timed.seconds, "max")
+class _Training:
+    """One training from new weights; `told` holds the events of all epochs so far."""
+
+    def __init__(
+        self, course: Course, index: int, told: list[dict[str, Any]], log: RunLog, pulse: Pulse
+    ) -> None:
+        self._course, self._index, self._told = course, index, told
+        self._log, self._pulse = log, pulse
+        seed = training_seed(course.config.seed, index)
+        self._config = course.config.model_copy(update={"seed": seed})
+        network = models.build_model(self._config, course.trained.classes)
+        models.prepare(network, self._config, course.trained)
+        self._network = network.to(course.place.torch_device)
+
+    def run(self, kept: Checkpoint | None) -> None:
+        """To its target, or to its last epoch; after the last one of `kept`."""
+        course, config, steps = self._course, self._config, self._course.steps_per_epoch
+        begun = 0 if kept is None else 1 + int(kept.epochs[-1]["index"])
+        rank, device = course.launch.rank, course.place.torch_device
+        batches = data.batches(config, rank, course.trained, first=begun * steps)
+        samples = Input(config, batches, device)
+        assert config.epochs is not None
+        whole = config.epochs * steps
+        loop = Loop(
+            config, course.backend, self._network, samples, steps=whole, first=begun * steps
+        )
+        if kept is not None:
+            checkpoint.restore(kept, loop, self._network, rank)
+        self._pulse.enter(
+            f"training {self._index + 1} of {config.trainings}",
+            lambda: (len(samples.wait_seconds), loop.steps),
+        )
+        watch = course.place.stopwatch()
+        done = kept is not None and config.reaches(*_counts(kept.epochs[-1]))
+        for epoch in range(begun, 0 if done else config.epochs):
+            course.backend.barrier()
+            seconds = time_steps(loop.step, steps, watch).seconds
+            correct, held_out = self._judge(epoch, loop, seconds)
+            if config.reaches(correct, held_out):
+                break
+
+    def _judge(self, epoch: int, loop: Loop, seconds: float) -> tuple[int, int]:
+        """Outside the clock: what the epoch was worth, told, logged and kept."""
+        course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
         losses = loop.losses[epoch * steps : (epoch + 1) * steps]
-        loss = backend.reduce_scalar(losses.mean().item(), "sum") / config.world_size
         loop.session.sync_buffers()
-        correct = count_correct(course, network, pulse.tick)
+        correct = count_correct(course, self._network, self._pulse.tick)
         loop.session.model.train()
-        held_out = course.judged.samples
-        assert held_out is not None
-        found = {"seconds": seconds, "loss": loss, "correct": correct, "held_out": held_out}
-        log.write("epoch", training=training, index=epoch, steps=steps, **found)
-        pulse.epoch(training, epoch, correct / held_out)
-        if config.reaches(correct, held_out):
-            break
-    return len(set(backend.gather(digest(network)))) == 1
+        assert course.judged.samples is not None
+        event: dict[str, Any] = {
+            "training": self._index,
+            "index": epoch,
+            "steps": steps,
+            "seconds": backend.reduce_scalar(seconds, "max"),
+            "loss": backend.reduce_scalar(losses.mean().item(), "sum") / self._config.world_size,
+            "correct": correct,
+            "held_out": course.judged.samples,
+            "parameters_equal": len(set(backend.gather(digest(self._network)))) == 1,
+        }
+        self._told.append(event)
+        if self._config.checkpoint:
+            rank = course.launch.rank
+            checkpoint.save(course.config, loop, self._network, backend, self._told, rank)
+        self._log.write("epoch", **event)
+        self._pulse.epoch(self._index, epoch, correct / event["held_out"])
+        return _counts(event)
+
+
+def _counts(event: dict[str, Any]) -> tuple[int, int]:
+    return int(event["correct"]), int(event["held_out"])
 
 
 def count_correct(

@@ -70,6 +70,17 @@ class Trained:
         return max(t.accuracies[-1] for t in self.trainings)
 
     @property
+    def means(self) -> list[float]:
+        """Mean accuracy after each epoch; none where a target ended some trainings before others,
+        as the mean of those that are left would be of other trainings.
+        """
+        lengths = {len(t.accuracies) for t in self.trainings}
+        if len(lengths) > 1:
+            return []
+        of_each = zip(*(t.accuracies for t in self.trainings), strict=True)
+        return [float(np.mean(shares)) for shares in of_each]
+
+    @property
     def usual(self) -> Training:
         """The one that took the median time (the lower of two) to its end, if it can be among
         those that reached the target.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bench.study.stats import Estimate
 from plots.analyse.comparability import NO_BLOCK
@@ -13,6 +14,7 @@ from plots.analyse.nodes import Drift
 from plots.analyse.points import NO_SETTINGS
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
+from plots.analyse.trainings import Trained
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
 from plots.report.answer import over, sentence
@@ -218,6 +220,23 @@ TRAINED = (
     Column("lowest", "least", percent, key="accuracy_min"),
     Column("highest", "most", percent, key="accuracy_max"),
 )
+
+_FIRST_EPOCHS = 10
+_LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
+
+
+def by_epoch(trained: Sequence[Trained]) -> tuple[Column, ...]:
+    """Mean accuracy after the first epochs and some later ones; empty where no point has any."""
+    most = max((len(t.means) for t in trained), default=0)
+    epochs = [*range(1, _FIRST_EPOCHS + 1), *_LATER_EPOCHS]
+    shown = sorted({epoch for epoch in epochs if epoch <= most} | ({most} - {0}))
+    after = (Column(partial(_after, epoch), f"after {epoch}", percent) for epoch in shown)
+    return (*_POINT, *_BATCH, *after) if shown else ()
+
+
+def _after(epoch: int, trained: Trained) -> float | None:
+    return trained.means[epoch - 1] if epoch <= len(trained.means) else None
+
 
 PIPELINES = (
     Column("dataset", "data set"),

@@ -58,6 +58,37 @@ def test_what_is_held_out_changes_nothing_of_how_images_are_made() -> None:
     assert abs(held_out.mean().item()) > 1e-4
 
 
+def test_generated_samples_are_of_their_seed_and_number_alone() -> None:
+    asked = config(dataset="generated", epochs=1, image_size=16)
+    trained, judged = data.load_images(asked), data.load_held_out(asked, data.load_images(asked))
+    assert (trained.classes, trained.samples, judged.samples) == (32, 10_000, 2_000)
+    images, labels = trained.__getitems__([7, 40, 7])
+    assert (list(images.shape), images.dtype, labels.tolist()) == (
+        [3, 3, 16, 16],
+        torch.float32,
+        [7, 8, 7],
+    )
+    assert torch.equal(images[0], images[2])
+    assert torch.equal(trained.__getitems__([40])[0][0], images[1])
+    assert not torch.equal(judged.__getitems__([7])[0][0], images[0])
+    other = data.load_images(config(dataset="generated", image_size=16, seed=1))
+    assert not torch.equal(other.__getitems__([7])[0][0], images[0])
+
+
+def test_generated_classes_lie_apart_as_far_as_they_say() -> None:
+    """Nine deviations between two centres, whatever the size: the means of many samples tell."""
+    for size in (8, 32):
+        images = data.load_images(config(dataset="generated", image_size=size))
+
+        def centre(label: int, images: Any = images) -> torch.Tensor:
+            samples: torch.Tensor = images.__getitems__([label + 32 * i for i in range(300)])[0]
+            return samples[:, 0].mean(0)
+
+        apart = (centre(3) - centre(9)).norm().item()
+        # the means' own noise adds 2 size^2 / 300 to the square
+        assert apart == pytest.approx((81 + 2 * size**2 / 300) ** 0.5, rel=0.2)
+
+
 def test_every_training_has_a_seed_of_its_own() -> None:
     seeds = {training_seed(seed, training) for seed in range(50) for training in range(20)}
     assert len(seeds) == 1000
@@ -231,6 +262,10 @@ def _change(name: str, value: Any, last: bool = False) -> Any:
         (_change("correct", 360), "an epoch of training 0 has more right than there are"),
         (_change("correct", 359), "training 0 did not end where it should"),
         (_change("correct", 1, last=True), "training 1 did not end where it should"),
+        (
+            _change("parameters_equal", False),
+            "after an epoch of training 0 ranks had other parameters",
+        ),
     ],
 )
 def test_a_log_that_contradicts_its_trainings_is_not_believed(change: Any, said: str) -> None:

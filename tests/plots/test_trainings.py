@@ -25,20 +25,12 @@ FAST = [[(2.0, 150), (2.0, 181)], [(2.0, 120), (2.0, 170), (2.5, 184)]]
 SLOW = [[(4.0, 150), (4.0, 181)], [(4.0, 120), (4.0, 170), (5.0, 179)]]
 
 
-def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]]) -> None:
+def run(
+    folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]], **fields: Any
+) -> None:
     """A log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
-    config = logs.config(
-        cell,
-        2,
-        16,
-        block,
-        seed=block,
-        epochs=3,
-        target=0.9,
-        trainings=len(trainings),
-        dataset="digits",
-        image_size=8,
-    )
+    asked = {"epochs": 3, "target": 0.9, "trainings": len(trainings), **fields}
+    config = logs.config(cell, 2, 16, block, seed=block, dataset="digits", image_size=8, **asked)
     path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
     checks = {"checks": dict.fromkeys((*CHECKS, "trainings_equal"), True)}
     logs.write(path, config, 0.1, end=checks)
@@ -51,6 +43,7 @@ def run(folder: Path, cell: str, block: int, trainings: list[list[tuple[float, i
     for index, epochs in enumerate(trainings):
         for epoch, (seconds, correct) in enumerate(epochs):
             found: dict[str, Any] = {"training": index, "index": epoch, "steps": 4, "loss": 0.5}
+            found |= {"parameters_equal": True}
             append_event(
                 whole, "epoch", **found, seconds=seconds, correct=correct, held_out=HELD_OUT
             )
@@ -94,6 +87,22 @@ def test_seconds_and_epochs_are_of_those_that_reached_the_target(a: Analysis) ->
     assert slow.olympic is None  # two of four reached it
     assert slow.accuracy.value == pytest.approx((181 + 179) / 2 / HELD_OUT)
     assert (slow.lowest, slow.highest) == (179 / HELD_OUT, 181 / HELD_OUT)
+
+
+def test_means_of_epochs_are_of_all_trainings_or_of_none(tmp_path: Path) -> None:
+    equal = [[(1.0, 100), (1.0, 150)], [(1.0, 120), (1.0, 160)]]
+    for block in (0, 1):
+        run(tmp_path, "ddp/mpi", block, equal, epochs=2, target=None)
+    (trained,) = analyse(load(tmp_path)).trained
+    assert trained.means == pytest.approx([0.55, 0.775])
+    assert (trained.target, trained.reached, trained.seconds) == (None, 0, None)
+    make(tmp_path, tmp_path)
+    assert "| after 1 | after 2 |" in (tmp_path / "report.md").read_text()
+    assert "| 55.0 % | 77.5 % |" in (tmp_path / "report.md").read_text()
+
+
+def test_trainings_that_a_target_ended_have_no_mean_of_epochs(a: Analysis) -> None:
+    assert [one.means for one in a.trained] == [[], []]
 
 
 def test_the_olympic_mean_leaves_the_fastest_and_the_slowest_out() -> None:

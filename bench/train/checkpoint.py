@@ -1,0 +1,109 @@
+"""A training kept after each epoch, so that the same run goes on where it was ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.backends.protocol import Backend
+from bench.config import Role, RunConfig, UsageError, fields_with
+from bench.train.loop import Loop
+
+# where a run is, and how it is looked at: it may go on elsewhere
+_ELSEWHERE = {*fields_with(Role.FOLDER), *fields_with(Role.BOOKKEEPING)}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a run's further epochs depend on; the same whichever backend wrote it."""
+
+    config: Mapping[str, Any]  # what the run is asked for
+    epochs: list[dict[str, Any]]  # the log's events so far, of all trainings
+    model: dict[str, torch.Tensor]  # parameters and buffers
+    optimizer: dict[str, Any]
+    random: list[torch.Tensor]  # torch's state on each rank
+
+    @property
+    def training(self) -> int:
+        """The one that the last epoch is of."""
+        return int(self.epochs[-1]["training"])
+
+
+def path_of(config: RunConfig) -> Path:
+    """Beside the log, whose name it has."""
+    assert config.log_path is not None, "the rules demand it"
+    return config.log_path.with_suffix(".checkpoint")
+
+
+def save(
+    config: RunConfig,
+    loop: Loop,
+    network: torch.nn.Module,
+    backend: Backend,
+    epochs: list[dict[str, Any]],
+    rank: int,
+) -> None:
+    """Write what stands now, whole or not at all; needs every rank's call. Raises UsageError."""
+    random = backend.gather(torch.get_rng_state())
+    if rank:
+        return
+    kept = Checkpoint(
+        config=_asked(config),
+        epochs=epochs,
+        model=network.state_dict(),
+        optimizer=loop.session.optimizer.state_dict(),
+        random=random,
+    )
+    path = path_of(config)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        torch.save(dict(kept.__dict__), partial)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        wrong = f"{path} cannot be written: {error.strerror}"
+        raise UsageError(f"{wrong}; make room, or leave --checkpoint out") from None
+
+
+def read(config: RunConfig, backend: Backend, rank: int) -> Checkpoint | None:
+    """What an earlier process left, read by rank 0 for all; None where there is nothing.
+
+    Raises UsageError on every rank for a file of another run, or one that is damaged.
+    """
+    found: Checkpoint | str | None = None
+    if rank == 0 and path_of(config).exists():
+        found = _read(path_of(config), config)
+    told: Checkpoint | str | None = backend.gather(found)[0]
+    if isinstance(told, str):
+        raise UsageError(f"{path_of(config)} {told}; remove it, or take another --log-path")
+    return told
+
+
+def _read(path: Path, config: RunConfig) -> Checkpoint | str:
+    try:
+        kept = Checkpoint(**torch.load(path, weights_only=True))
+        was, asked = dict(kept.config), _asked(config)
+    except Exception as error:  # a torn file makes torch's reader raise almost anything
+        return f"is no checkpoint ({(str(error).splitlines() or ['?'])[0][:120]})"
+    if was != asked:
+        name = next(n for n in {**was, **asked} if was.get(n) != asked.get(n))
+        return f"is of a run with {name}={was.get(name)}, not {asked.get(name)}"
+    return kept
+
+
+def restore(kept: Checkpoint, loop: Loop, network: torch.nn.Module, rank: int) -> None:
+    """The state of model, optimiser and torch's random numbers."""
+    network.load_state_dict(kept.model)
+    # not before it is wrapped: Horovod's wrapper is another optimiser, and takes no state over
+    loop.session.optimizer.load_state_dict(kept.optimizer)
+    torch.set_rng_state(kept.random[rank])
+
+
+def _asked(config: RunConfig) -> dict[str, Any]:
+    dumped = config.model_dump(mode="json")
+    return {name: value for name, value in dumped.items() if name not in _ELSEWHERE}
