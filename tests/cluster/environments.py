@@ -17,13 +17,13 @@ from tests.cluster.namespace import ROOT
 FOLDER = ROOT / "tests" / "bench" / "environments"
 PLUG_INS = ("none", "pmi2", "pmix")
 _TOLD = ("SLURM", "PMI", "OMPI_COMM_")  # prefixes; the rest is the user's own
+_OURS = ("SLURM_CONF", "SLURM_PMIX_FENCE")  # where this cluster's files are, and how it fences
 
 
 def told(env: dict[str, str]) -> dict[str, str]:
-    """The launcher's variables, without those that only say where this cluster's files are."""
-    return {
-        name: env[name] for name in sorted(env) if name.startswith(_TOLD) and name != "SLURM_CONF"
-    }
+    """The launcher's variables, without those that only this cluster has."""
+    names = (name for name in sorted(env) if name.startswith(_TOLD) and name not in _OURS)
+    return {name: env[name] for name in names}
 
 
 def see(plug_in: str, folder: Path) -> list[dict[str, str]]:
