@@ -229,7 +229,8 @@ def _began_s(run: Run) -> float:
 def _start_seconds(run: Run) -> float | None:
     """Seconds of its launcher in which nothing was timed: start, warm-up, checks, end."""
     wall_s = run.exit.get("wall_s")
-    return None if wall_s is None else max(0.0, float(wall_s) - sum(run.window_seconds))
+    timed = sum(e["seconds"] for e in run.events if e["event"] in ("window", "epoch"))
+    return None if wall_s is None else max(0.0, float(wall_s) - timed)
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -42,8 +42,9 @@ class Trained:
     accuracy: Estimate  # mean of the last epochs
 
     @property
-    def reached(self) -> int:
-        return len(self._seconds)
+    def reached(self) -> int | None:
+        """How many reached the target; None where there is none."""
+        return None if self.target is None else len(self._seconds)
 
     @property
     def fastest(self) -> float | None:

@@ -29,9 +29,12 @@ def run(
     folder: Path, cell: str, block: int, trainings: list[list[tuple[float, int]]], **fields: Any
 ) -> None:
     """A log of two ranks whose trainings had three epochs at most to get 180 of 200 right."""
+    world_size, batch = fields.pop("world_size", 2), fields.pop("batch", 16)
     asked = {"epochs": 3, "target": 0.9, "trainings": len(trainings), **fields}
-    config = logs.config(cell, 2, 16, block, seed=block, dataset="digits", image_size=8, **asked)
-    path = folder / "runs" / f"{block}-{cell.replace('/', '-')}.jsonl"
+    config = logs.config(
+        cell, world_size, batch, block, seed=block, dataset="digits", image_size=8, **asked
+    )
+    path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{world_size}.jsonl"
     checks = {"checks": dict.fromkeys((*CHECKS, "trainings_equal"), True)}
     logs.write(path, config, 0.1, end=checks)
     lines = path.read_text().splitlines(keepends=True)
@@ -95,7 +98,7 @@ def test_means_of_epochs_are_of_all_trainings_or_of_none(tmp_path: Path) -> None
         run(tmp_path, "ddp/mpi", block, equal, epochs=2, target=None)
     (trained,) = analyse(load(tmp_path)).trained
     assert trained.means == pytest.approx([0.55, 0.775])
-    assert (trained.target, trained.reached, trained.seconds) == (None, 0, None)
+    assert (trained.target, trained.reached, trained.seconds) == (None, None, None)
     make(tmp_path, tmp_path)
     assert "| after 1 | after 2 |" in (tmp_path / "report.md").read_text()
     assert "| 55.0 % | 77.5 % |" in (tmp_path / "report.md").read_text()
@@ -150,12 +153,24 @@ def test_the_figure_draws_every_training_and_the_target(a: Analysis) -> None:
     drawn = figures.draw(a)
     assert "accuracy" in drawn
     neat({"accuracy": drawn["accuracy"]})
-    for ax, longest in zip(drawn["accuracy"].axes, (3, 13.0), strict=True):
+    *of_accuracy, done = drawn["accuracy"].axes
+    for ax, longest in zip(of_accuracy, (3, 13.0), strict=True):
         data: list[Any] = [line.get_data() for line in ax.lines]
         lines = [[[float(v) for v in along] for along in both] for both in data]
-        whole = [(x, y) for x, y in lines if len(x) > 1]
-        assert [90.0, 90.0] in [y for _, y in whole]  # the target
-        trainings = [(x, y) for x, y in whole if y != [90.0, 90.0]]
+        assert [90.0, 90.0] in [y for _, y in lines]  # the target
+        trainings = [(x, y) for x, y in lines if y != [90.0, 90.0]]
         assert len(trainings) == 8
         assert max(x[-1] for x, _ in trainings) == longest
         assert ([1.0, 2.0] if longest == 3 else [2.0, 4.0], [75.0, 90.5]) in trainings
+    steps: list[Any] = [line.get_data() for line in done.lines]
+    assert [list(y) for _, y in steps] == [[0.0, 25.0, 50.0, 75.0, 100.0], [0.0, 25.0, 50.0]]
+    assert [list(x) for x, _ in steps] == [[0.0, 4.0, 4.0, 6.5, 6.5], [0.0, 8.0, 8.0]]
+
+
+def test_one_process_is_on_the_page_of_every_number_of_ranks(tmp_path: Path) -> None:
+    for cell, ranks, batch in (("single", 1, 32), ("ddp/mpi", 1, 32), ("ddp/mpi", 2, 16)):
+        run(tmp_path, cell, 0, FAST, world_size=ranks, batch=batch)
+    drawn = figures.draw(analyse(load(tmp_path)))
+    (name,) = [name for name in drawn if name.startswith("accuracy")]
+    assert len(drawn[name].axes[2].lines) == 2
+    assert "2 ranks" in drawn[name].texts[0].get_text()

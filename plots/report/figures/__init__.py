@@ -54,9 +54,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     for page, name in file_names("ratio", pages):
         yield name, ratio.draw(a, ratios[page])
     yield from _exchange(a)
-    work = attrgetter("point.variant", "point.samples_per_step")
-    for page, name in file_names("accuracy", sorted(map(work, a.trained))):
-        yield name, trainings.accuracy(a, [t for t in a.trained if work(t) == page])
+    yield from _accuracy(a)
     for name, found in _series(a.throughput):
         if len({size(r.curve, r.point) for r in found}) > 1:
             yield f"{name}-throughput", curves.throughput(a, found)
@@ -72,6 +70,17 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
     for (batch,), name in file_names("calibration", batches):
         yield name, nodes.draw(a, batch)
+
+
+def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
+    """A page for each number of ranks of the frameworks; one plain process is on every one."""
+    work = attrgetter("variant", "samples_per_step")
+    worlds = {(*work(t.point), t.point.world_size) for t in a.trained}
+    with_framework = {page for page in worlds if page[-1] > 1} or worlds
+    for page, name in file_names("accuracy", sorted(with_framework)):
+        there = [t for t in a.trained if work(t.point) == page[:-1]]
+        own = [t for t in there if t.point.cell == "single" or t.point.world_size == page[-1]]
+        yield name, trainings.accuracy(a, own)
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:

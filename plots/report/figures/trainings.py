@@ -1,82 +1,97 @@
-"""How accurate each training became: against its epochs, and against its seconds."""
+"""How accurate trainings became, against epochs and seconds, and how many were done by when."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, workload
-from plots.analyse.trainings import Trained
+from plots.analyse.trainings import Trained, Training
 from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend
 from plots.report.format import rule
 
-_FAINT = 0.45  # opacity: lines of trainings lie on one another
+_FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
 
 
 def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
-    """A thin line a training, its end filled where it reached the target."""
-    figure = Figure(figsize=(8.4, 3.9))
-    panels = figure.subplots(1, 2, sharey=True)
+    """Accuracy against epochs and seconds, with the training of median time drawn bold; where there
+    is a target, the share of trainings that have reached it.
+    """
+    targets = sorted({row.target for row in rows if row.target is not None})
+    figure = Figure(figsize=(8.4 + 2.4 * bool(targets), 3.9))
+    panels: list[Axes] = list(figure.subplots(1, 2 + bool(targets)))
     cells = in_order(row.point.cell for row in rows)
     for row in sorted(rows, key=lambda row: cells.index(row.point.cell)):
-        _lines(panels[0], row, cells, of_epochs=True)
-        _lines(panels[1], row, cells, of_epochs=False)
-    targets = sorted({row.target for row in rows if row.target is not None})
-    labels = "epochs", "seconds of training, without the judging"
-    for ax, label in zip(panels, labels, strict=True):
+        style = _style(row, cells)
+        for training in row.trainings:
+            bold = training is row.usual
+            epochs = range(1, 1 + len(training.seconds))
+            named = {"label": row.point.cell} if bold else {}
+            _line(panels[0], epochs, training, style | named, bold)
+            _line(panels[1], training.seconds, training, style, bold)
+        for done in panels[2:]:
+            _draw_done(done, row, style)
+    least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
+    for ax in panels[:2]:
         for target in targets:
             ax.axhline(100 * target, ls="--", **GUIDE)
-        ax.set_xlabel(label)
         ax.set_xlim(left=0)
-    least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
-    panels[0].set_ylim(bottom=max(least - 2, _FAR))
+        ax.set_ylim(bottom=max(least - 2, _FAR))
+    panels[0].set_xlabel("epochs")
+    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("held-out samples right (%)")
-    panels[0].xaxis.get_major_locator().set_params(integer=True)
-    legend(panels[1], {_name(row): _reached(row) for row in rows}, "trainings at the target")
-    first = rows[0]
+    panels[1].set_xlabel("seconds of training")
+    for done in panels[2:]:
+        done.set_xlabel("seconds of training")
+        done.set_ylabel("trainings at the target (%)")
+        done.set_xlim(left=0)
+        done.set_ylim(-3, 103)
+    legend(panels[-1], {row.point.cell: _reached(row) for row in rows}, "trainings at the target")
+    first, world = rows[0].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
-    title = f"Training to {names} right" if names else "Accuracy of trainings"
-    worlds = sorted({row.point.world_size for row in rows})
-    title += f": {' and '.join(map(ranks, worlds))}"
+    title = f"Training to {names} right: " if names else "Accuracy of trainings: "
     below = f" Accuracies below {_FAR} % are not drawn." if least - 2 < _FAR else ""
-    notes = [f"A line a training, each from a seed of its own; filled end: target reached.{below}"]
-    words = [f"{first.point.samples_per_step} images per step", *first.point.variant, workload(a)]
+    notes = [
+        "A line a training, each from a seed of its own; with markers: the one of median time. "
+        f"Seconds leave the judging out.{below}"
+    ]
+    words = [f"{first.samples_per_step} images per step", *first.variant, workload(a)]
     n = sum(len(row.trainings) for row in rows)
-    add_titles(a, figure, title, "; ".join(words), notes, f"n = {n} trainings")
+    add_titles(a, figure, title + ranks(world), "; ".join(words), notes, f"n = {n} trainings")
     return figure
 
 
-def _lines(ax: Axes, row: Trained, cells: Sequence[str], *, of_epochs: bool) -> None:
-    style = look(row.point.cell, cells)
-    line = {"color": style["color"], "linestyle": style["linestyle"], "alpha": _FAINT}
-    for training in row.trainings:
-        along = range(1, 1 + len(training.seconds)) if of_epochs else training.seconds
-        shares = [100 * share for share in training.accuracies]
-        ax.plot(list(along), shares, linewidth=0.9, zorder=2, **line)
-        face = style["color"] if training.reached else "white"
-        ends = {"marker": style["marker"], "markersize": style["markersize"]}
-        label = _name(row) if training is row.trainings[0] else None
-        ax.plot(
-            [list(along)[-1]],
-            shares[-1:],
-            color=style["color"],
-            markerfacecolor=face,
-            linestyle="none",
-            label=label,
-            zorder=3,
-            **ends,
-        )
+def _style(row: Trained, cells: Sequence[str]) -> dict[str, Any]:
+    whole = look(row.point.cell, cells)
+    kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
+    return {name: whole[name] for name in kept}
 
 
-def _name(row: Trained) -> str:
-    return f"{row.point.cell}, {ranks(row.point.world_size)}"
+def _line(
+    ax: Axes, along: Sequence[float], training: Training, style: dict[str, Any], bold: bool
+) -> None:
+    shares = [100 * share for share in training.accuracies]
+    faint = style | {"marker": "", "linewidth": 0.8, "alpha": _FAINT, "zorder": 1.5}
+    shown = style | {"linewidth": 1.6, "markersize": 0.7 * style["markersize"]}
+    ax.plot(along, shares, **(shown if bold else faint))
+
+
+def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
+    """Steps up at each training that is done; those that never were keep it below 100 %."""
+    at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
+    shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
+    small = style | {"markersize": 0.6 * style["markersize"], "linewidth": 1.3}
+    ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
 
 
 def _reached(row: Trained) -> str:
-    said = f"{row.reached} of {len(row.trainings)}"
-    return said if row.seconds is None else f"{said}, median {row.seconds.value:.3g} s"
+    if row.seconds is None:
+        return f"{len(row.trainings)} trainings"
+    return f"{row.reached} of {len(row.trainings)}, median {row.seconds.value:.3g} s"
