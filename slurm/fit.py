@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.backends.catalogue import parts
+from bench.backends.catalogue import is_bare, parts
 from bench.config import ON_DISK, UsageError
-from bench.study.definition import Study, is_bare
+from bench.study.definition import Study
 from bench.study.files import check_plan
 from bench.study.plan import Run
 from slurm.site import Site

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.config import UsageError
-from bench.study.definition import MAX_BLOCKS, MIN_BLOCKS
+from bench.study.limits import MAX_BLOCKS, MIN_BLOCKS
 from slurm.cost import noise
 from slurm.session import Work
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.config import Role, RunConfig, UsageError, fields_with
-from bench.study.definition import OWNED_FIELDS, Study
+from bench.study.definition import Study
 from bench.study.plan import Run, calibration_of, points
+from bench.study.rules import OWNED_FIELDS
 from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from bench.config import UsageError
-from bench.study.definition import MAX_BLOCKS, MAX_SECONDS, Study
+from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
+from bench.study.limits import MAX_BLOCKS, MAX_SECONDS
 from bench.study.plan import Pairs, Run, check_balance, group_of, plan
 from bench.study.status import RunStatus, duration, look, seconds_left
 from slurm.directives import Request

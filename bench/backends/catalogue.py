@@ -218,3 +218,8 @@ def implementation(name: str) -> Any:
     """The class of a backend, loaded now."""
     module, _, attribute = CATALOGUE[name].implementation.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def is_bare(cell: str) -> bool:
+    """Whether it is a framework whose transport is not said."""
+    return cell.partition("@")[0] in frameworks()

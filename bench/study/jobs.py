@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bench.config import UsageError, explain
-from bench.study.definition import MAX_BLOCKS
+from bench.study.limits import MAX_BLOCKS
 
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]  # of a job in Slurm
 _Text = Annotated[str, Field(max_length=4096)]

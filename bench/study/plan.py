@@ -13,7 +13,9 @@ from typing import Any
 
 from bench.backends.catalogue import REFERENCE, parts
 from bench.config import Curve, RunConfig, Settings, UsageError, make_config
-from bench.study.definition import MAX_RUNS, OWNED_FIELDS, Study
+from bench.study.definition import Study
+from bench.study.limits import MAX_RUNS
+from bench.study.rules import OWNED_FIELDS
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 

@@ -72,11 +72,10 @@ class Trained:
 
     @property
     def means(self) -> list[float]:
-        """Mean accuracy after each epoch; none where a target ended some trainings before others,
-        as the mean of those that are left would be of other trainings.
+        """Mean accuracy after each epoch; none where a target ends some trainings before others, as
+        the mean of those that are left would be of other trainings.
         """
-        lengths = {len(t.accuracies) for t in self.trainings}
-        if len(lengths) > 1:
+        if self.target is not None:
             return []
         of_each = zip(*(t.accuracies for t in self.trainings), strict=True)
         return [float(np.mean(shares)) for shares in of_each]
