@@ -321,7 +321,8 @@ def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
         )
         assert look(run, job_is_running=False).state in STATES
     loaded = runs.load(folder)
-    assert len(loaded.runs) + len(loaded.pipelines) + len(loaded.unusable) == len(logs)
+    frames = loaded.runs, loaded.pipelines, loaded.observed, loaded.framework
+    assert sum(map(len, frames)) + len(loaded.unusable) == len(logs)
 
 
 def main() -> int:
