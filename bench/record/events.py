@@ -131,7 +131,7 @@ class Epoch(TypedDict):
     index: Count
     steps: Count
     seconds: Seconds
-    loss: float | str
+    loss: Number | Literal["nan", "inf", "-inf"]
     correct: Count
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     parameters_equal: bool

@@ -51,6 +51,14 @@ def endless(config: RunConfig) -> Endless:
     return Endless()
 
 
+def judged(config: RunConfig) -> Ramp:
+    return Ramp(config, held_out=Ramp(config, samples=5))
+
+
+def judged_by_others(config: RunConfig) -> Ramp:
+    return Ramp(config, held_out=Ramp(config, samples=5, classes=3))
+
+
 def transformed(config: RunConfig) -> object:
     """Holds an object of torchvision's, which a loading process must be able to take over."""
     from torchvision.transforms import v2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from bench.config import RunConfig, UsageError, make_config
 from bench.data.dataset import Digits
 from bench.launch.world import Launch
 from bench.record import Run, proof, read_run
+from bench.record.events import Damaged, parse
 from bench.train.device import Cpu
 from bench.train.loss import mean_loss
 from bench.train.target import Course, count_correct, training_seed
@@ -275,6 +277,15 @@ def test_a_log_that_contradicts_its_trainings_is_not_believed(change: Any, said:
     assert proof.missing(run.config, run.schema, found) is None
     change(found)
     assert proof.missing(run.config, run.schema, found) == said
+
+
+@pytest.mark.parametrize("loss", ["abc", None, "1.0"])
+def test_a_loss_that_is_no_number_is_damage(loss: Any) -> None:
+    (epoch, *_) = [event for event in learnt("single", 1).events if event["event"] == "epoch"]
+    assert parse(json.dumps(epoch).encode()) == epoch
+    assert parse(json.dumps({**epoch, "loss": "nan"}).encode())["loss"] == "nan"
+    with pytest.raises(Damaged, match="loss"):
+        parse(json.dumps({**epoch, "loss": loss}).encode())
 
 
 def test_trainings_that_ended_apart_fail_the_run() -> None:
