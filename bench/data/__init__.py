@@ -59,10 +59,10 @@ def load_images(config: RunConfig) -> Images:
 def load_held_out(config: RunConfig, images: Images) -> Images:
     """The samples that a training of `images` is judged by, never augmented. Raises UsageError."""
     if images.samples is None:
-        endless = (
-            f"dataset={config.dataset} is endless, and epochs={config.epochs} asks for its end"
+        endless = f"dataset={config.dataset} is endless"
+        raise UsageError(
+            f"{endless}, and epochs={config.epochs} asks for its end; leave epochs out"
         )
-        raise UsageError(f"{endless}; leave epochs out")
     if config.dataset in ON_DISK:
         from bench.data import on_disk
 
