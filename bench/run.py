@@ -25,7 +25,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.streams import say
-from bench.train import device
+from bench.train import checkpoint, device
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
 from bench.train.input import Input
@@ -38,6 +38,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
+    if config.checkpoint:
+        checkpoint.path_of(config)  # a log is not asked for before a run is started
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
     pulse.enter("loading data")

@@ -183,8 +183,6 @@ def _trainings(c: Fields) -> Iterator[str]:
     for name in _NOT_TRAINED:
         if (value := getattr(c, name)) != Fields.model_fields[name].default:
             yield f"{name}={value} has no place in a training to its end; leave it or epochs out"
-    if c.checkpoint and c.log_path is None:
-        yield "checkpoint=True is kept beside the log, and there is none; use --log-path"
     if c.dataset == "synthetic":
         why = "synthetic images are endless and hold nothing to learn"
         yield f"epochs={c.epochs}: {why}; use --dataset digits, or another"

@@ -35,8 +35,11 @@ class Checkpoint:
 
 
 def path_of(config: RunConfig) -> Path:
-    """Beside the log, whose name it has."""
-    assert config.log_path is not None, "the rules demand it"
+    """Beside the log, whose name it has. Raises UsageError where there is no log."""
+    if config.log_path is None:
+        raise UsageError(
+            "checkpoint=True is kept beside the log, and there is none; use --log-path"
+        )
     return config.log_path.with_suffix(".checkpoint")
 
 

@@ -122,6 +122,12 @@ def test_another_runs_checkpoint_is_refused(
     assert kept.exists()
 
 
+def test_without_a_log_there_is_no_place_for_one() -> None:
+    done = bench(1, *OPTIONS, "--checkpoint")
+    assert done.returncode == 2
+    assert "checkpoint=True is kept beside the log, and there is none" in done.stderr
+
+
 def test_a_torn_checkpoint_is_refused(ended: Path, tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     whole_file = ended.with_suffix(".checkpoint").read_bytes()
