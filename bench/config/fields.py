@@ -183,8 +183,12 @@ class Fields(BaseModel):
     label_smoothing: float = _field(
         _DISCLOSED, 0.0, "share of each label that is spread over all classes", ge=0, lt=1
     )
-    epochs: int | None = _count(
-        _WORK, None, "after the windows, train from new weights for this many epochs at most"
+    epochs: int | None = _field(
+        _WORK,
+        None,
+        "after the windows, train from new weights for this many epochs at most",
+        ge=1,
+        le=10_000,
     )
     target: float | None = _field(
         _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1

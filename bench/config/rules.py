@@ -171,7 +171,7 @@ def _knobs(c: Fields) -> Iterator[str]:
 
 
 # a training of many epochs would not be what these measure, or has nothing to be judged by
-_NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms")
+_NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms", "observe")
 
 
 def _trainings(c: Fields) -> Iterator[str]:

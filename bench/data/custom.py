@@ -52,8 +52,17 @@ class Own(Dataset[Batch]):
     def held_out(self) -> Own:
         """What trainings are judged by: the user's data set has another one as `held_out`."""
         made: Any = getattr(self._made, "held_out", None)
-        if made is None:
+        if made is None or made is self._made:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
+        try:
+            return self._judged(made)
+        except UsageError as error:
+            raise UsageError(f"held_out: {error}") from None
+        except Exception as error:
+            failed = f"dataset={self._config.dataset!r}: its held_out failed"
+            raise factory.OwnCodeError(failed, error) from None
+
+    def _judged(self, made: Any) -> Own:
         judged = Own(self._config, made)
         if not judged.samples or judged.classes != self.classes:
             found = f"{judged.samples} samples of {judged.classes} classes"

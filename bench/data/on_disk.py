@@ -110,7 +110,10 @@ def load(config: RunConfig, held_out: bool = False) -> Arrays | Folder:
 
 def _validation(config: RunConfig, trained: Path) -> Folder:
     """ImageNet's val/ beside its train/, with the same classes."""
-    folder = trained.parent / "val"
+    folder = trained.resolve().parent / "val"
+    if folder.resolve() == trained.resolve():
+        wrong = f"data_dir={trained} is what a training is judged by"
+        raise UsageError(f"{wrong}, so it cannot be trained on; use the train/ beside it")
     judged, names = Folder(config, folder, False), Folder(config, trained, False).names
     if judged.names != names:
         found = f"{len(judged.names)} classes, other than the {len(names)} of {trained}"

@@ -135,6 +135,7 @@ class Epoch(TypedDict):
     correct: Count
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     parameters_equal: bool
+    earlier: NotRequired[bool]  # another process trained it, whose checkpoint this one went on from
 
 
 class Error(TypedDict):

@@ -12,6 +12,7 @@ import torch
 
 from bench.backends.protocol import Backend
 from bench.config import Role, RunConfig, UsageError, fields_with
+from bench.launch import provenance
 from bench.train.loop import Loop
 
 # where a run is, and how it is looked at: it may go on elsewhere
@@ -108,5 +109,8 @@ def restore(kept: Checkpoint, loop: Loop, network: torch.nn.Module, rank: int) -
 
 
 def _asked(config: RunConfig) -> dict[str, Any]:
+    """Fields of the run, and the code and libraries that train it."""
     dumped = config.model_dump(mode="json")
-    return {name: value for name, value in dumped.items() if name not in _ELSEWHERE}
+    asked = {name: value for name, value in dumped.items() if name not in _ELSEWHERE}
+    made_by = provenance.shared({}, {})
+    return {**asked, "code_sha256": made_by["code_sha256"], "versions": made_by["versions"]}

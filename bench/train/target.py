@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
     """
     config, rank = course.config, course.launch.rank
     kept = checkpoint.read(config, course.backend, rank) if config.checkpoint else None
-    told = [] if kept is None else list(kept.epochs)
+    told = [] if kept is None else [{**event, "earlier": True} for event in kept.epochs]
     for event in told:
         log.write("epoch", **event)
     first = 0 if kept is None else kept.training
@@ -90,7 +91,8 @@ class _Training:
         begun = 0 if kept is None else 1 + int(kept.epochs[-1]["index"])
         rank, device = course.launch.rank, course.place.torch_device
         batches = data.batches(config, rank, course.trained, first=begun * steps)
-        samples = Input(config, batches, device)
+        # data-loading processes load torch before they give the first batch: not on this clock
+        samples = Input(config, chain([next(batches)], batches), device)
         assert config.epochs is not None
         whole = config.epochs * steps
         loop = Loop(

@@ -229,7 +229,8 @@ def _began_s(run: Run) -> float:
 def _start_seconds(run: Run) -> float | None:
     """Seconds of its launcher in which nothing was timed: start, warm-up, checks, end."""
     wall_s = run.exit.get("wall_s")
-    timed = sum(e["seconds"] for e in run.events if e["event"] in ("window", "epoch"))
+    own = (e for e in run.events if e["event"] in ("window", "epoch") and not e.get("earlier"))
+    timed = sum(e["seconds"] for e in own)
     return None if wall_s is None else max(0.0, float(wall_s) - timed)
 
 

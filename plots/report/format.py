@@ -76,6 +76,11 @@ def ms(x: float) -> str:
     return f"{1000 * x:,.1f}"
 
 
+def seconds(x: float) -> str:
+    """'0.304', '16.5', '1,234'."""
+    return f"{x:,.0f}" if x >= 999.5 else f"{x:.3g}"
+
+
 def p_value(x: float) -> str:
     return "<0.0001" if x < 1e-4 else f"{x:.4f}"
 

@@ -18,7 +18,7 @@ from plots.analyse.trainings import Trained
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
 from plots.report.answer import over, sentence
-from plots.report.format import Column, interval, ms, p_value, percent, rate, ratio, rule
+from plots.report.format import Column, interval, ms, p_value, percent, rate, ratio, rule, seconds
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
@@ -196,10 +196,6 @@ BOUNDS = (
 _OF_SAMPLES = "right at the end [95 %]"
 
 
-def _seconds(x: float) -> str:
-    return f"{x:,.3g}"
-
-
 def _plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: form(e.value) if e.low is None else interval(e, form)
 
@@ -211,11 +207,11 @@ TRAINED = (
     Column(lambda t: len(t.trainings), "trainings", key="trainings"),
     Column("reached", "reached it"),
     Column("epochs", "epochs, median [95 %]", _plain_median("{:g}".format)),
-    Column("seconds", "seconds, median [95 %]", _plain_median(_seconds)),
-    Column("mean", "mean s", _seconds, key="seconds_mean"),
-    Column("olympic", "Olympic mean s", _seconds, key="seconds_olympic_mean"),
-    Column("fastest", "fastest s", _seconds, key="seconds_min"),
-    Column("slowest", "slowest s", _seconds, key="seconds_max"),
+    Column("seconds", "seconds, median [95 %]", _plain_median(seconds)),
+    Column("mean", "mean s", seconds, key="seconds_mean"),
+    Column("olympic", "Olympic mean s", seconds, key="seconds_olympic_mean"),
+    Column("fastest", "fastest s", seconds, key="seconds_min"),
+    Column("slowest", "slowest s", seconds, key="seconds_max"),
     Column("accuracy", _OF_SAMPLES, _estimate(percent)),
     Column("lowest", "least", percent, key="accuracy_min"),
     Column("highest", "most", percent, key="accuracy_max"),

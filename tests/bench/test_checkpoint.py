@@ -100,6 +100,8 @@ def test_one_that_goes_on_equals_one_that_never_stopped(ended: Path, tmp_path: P
     timed = [e["seconds"] for e in run.events if e["event"] == "epoch"]
     earlier = [e["seconds"] for e in read_run(ended).events if e["event"] == "epoch"]
     assert timed[: len(earlier)] == earlier
+    marked = [e.get("earlier", False) for e in run.events if e["event"] == "epoch"]
+    assert marked == [True] * len(earlier) + [False] * (24 - len(earlier))
     assert not kept.exists()
 
 

@@ -75,6 +75,12 @@ def test_a_folders_validation_stands_beside_it(tmp_path: Path) -> None:
         both(config)
 
 
+def test_what_judges_is_never_trained_on(tmp_path: Path) -> None:
+    disk.write_folder(tmp_path / "val")
+    with pytest.raises(UsageError, match="is what a training is judged by"):
+        both(disk.config("imagefolder", tmp_path / "val", epochs=1, image_size=32))
+
+
 def own(name: str) -> RunConfig:
     return RunConfig(dataset=f"tests.bench.own_data:{name}", batch_per_rank=4, epochs=1)
 

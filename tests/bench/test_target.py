@@ -131,6 +131,7 @@ def test_smoothed_labels_spread_their_share_over_all_classes() -> None:
         ),
         ({"epochs": 2, "target": 1.5}, "target=1.5: Input should be less than or equal to 1"),
         ({"epochs": 0}, "epochs=0"),
+        ({"epochs": 2, "observe": "breakdown"}, "observe=breakdown has no place"),
     ],
 )
 def test_what_is_no_training_is_refused(fields: dict[str, Any], said: str) -> None:

@@ -114,6 +114,34 @@ def test_the_olympic_mean_leaves_the_fastest_and_the_slowest_out() -> None:
     assert olympic_mean([1.0, 2.0]) is None
 
 
+def test_one_that_failed_is_the_slowest_of_the_olympic_mean(tmp_path: Path) -> None:
+    never = [(9.0, 100)] * 3
+    run(tmp_path, "ddp/mpi", 0, [*FAST, never])
+    run(tmp_path, "ddp/mpi", 1, [*FAST, FAST[0]])
+    (trained,) = analyse(load(tmp_path)).trained
+    assert (trained.reached, len(trained.trainings)) == (5, 6)
+    assert trained.olympic == (4.0 + 4.0 + 6.5 + 6.5) / 4
+
+
+def test_a_training_of_the_same_seed_counts_once(tmp_path: Path) -> None:
+    run(tmp_path, "ddp/mpi", 0, FAST)
+    other = tmp_path / "runs" / "again.jsonl"
+    run(tmp_path / "made", "ddp/mpi", 0, FAST)
+    next((tmp_path / "made" / "runs").iterdir()).rename(other)
+    loaded = load(tmp_path)
+    assert len(loaded.runs) == 2
+    (trained,) = analyse(loaded).trained
+    assert len(trained.trainings) == 2
+
+
+def test_accuracies_that_are_all_low_are_drawn(tmp_path: Path) -> None:
+    low = [[(1.0, 16), (1.0, 20)], [(1.0, 24), (1.0, 30)]]
+    run(tmp_path, "ddp/mpi", 0, low, epochs=2, target=None)
+    for ax in figures.draw(analyse(load(tmp_path)))["accuracy"].axes:
+        bottom, top = ax.get_ylim()
+        assert bottom <= 8 < 15 <= top
+
+
 def test_the_training_of_median_time_is_one_that_reached_the_target(a: Analysis) -> None:
     assert [of(a, cell).usual.seconds[-1] for cell in ("ddp/mpi", "horovod/mpi")] == [4.0, 8.0]
 

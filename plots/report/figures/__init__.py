@@ -75,12 +75,13 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A page for each number of ranks of the frameworks; one plain process is on every one."""
     work = attrgetter("variant", "samples_per_step")
-    worlds = {(*work(t.point), t.point.world_size) for t in a.trained}
-    with_framework = {page for page in worlds if page[-1] > 1} or worlds
-    for page, name in file_names("accuracy", sorted(with_framework)):
-        there = [t for t in a.trained if work(t.point) == page[:-1]]
-        own = [t for t in there if t.point.cell == "single" or t.point.world_size == page[-1]]
-        yield name, trainings.accuracy(a, own)
+    pages = {(*work(t.point), t.point.settings, t.point.world_size) for t in a.trained}
+    of_frameworks = {page for page in pages if page[2] != NO_SETTINGS and page[3] > 1} or pages
+    for page, name in file_names("accuracy", sorted(of_frameworks)):
+        there = [t for t in a.trained if work(t.point) == page[:2]]
+        alone = [t for t in there if t.point.settings == NO_SETTINGS]
+        own = [t for t in there if (t.point.settings, t.point.world_size) == page[2:]]
+        yield name, trainings.accuracy(a, [*alone, *(t for t in own if t not in alone)])
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:

@@ -14,7 +14,7 @@ from plots.analyse.study import Analysis, workload
 from plots.analyse.trainings import Trained, Training
 from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend
-from plots.report.format import rule
+from plots.report.format import rule, seconds
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
@@ -39,11 +39,13 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
         for done in panels[2:]:
             _draw_done(done, row, style)
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
+    ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
+    cut = least - 2 < _FAR < ends
     for ax in panels[:2]:
         for target in targets:
             ax.axhline(100 * target, ls="--", **GUIDE)
         ax.set_xlim(left=0)
-        ax.set_ylim(bottom=max(least - 2, _FAR))
+        ax.set_ylim(bottom=_FAR if cut else max(0, least - 2))
     panels[0].set_xlabel("epochs")
     panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     panels[0].set_ylabel("held-out samples right (%)")
@@ -53,11 +55,12 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
         done.set_ylabel("trainings at the target (%)")
         done.set_xlim(left=0)
         done.set_ylim(-3, 103)
-    legend(panels[-1], {row.point.cell: _reached(row) for row in rows}, "trainings at the target")
+    heading = "trainings at the target" if targets else ""
+    legend(panels[-1], {row.point.cell: _reached(row) for row in rows}, heading)
     first, world = rows[0].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
     title = f"Training to {names} right: " if names else "Accuracy of trainings: "
-    below = f" Accuracies below {_FAR} % are not drawn." if least - 2 < _FAR else ""
+    below = f" Accuracies below {_FAR} % are not drawn." if cut else ""
     notes = [
         "A line a training, each from a seed of its own; with markers: the one of median time. "
         f"Seconds leave the judging out.{below}"
@@ -92,6 +95,7 @@ def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
 
 
 def _reached(row: Trained) -> str:
-    if row.seconds is None:
+    if row.target is None:
         return f"{len(row.trainings)} trainings"
-    return f"{row.reached} of {len(row.trainings)}, median {row.seconds.value:.3g} s"
+    said = f"{row.reached} of {len(row.trainings)}"
+    return said if row.seconds is None else f"{said}, median {seconds(row.seconds.value)} s"
