@@ -35,6 +35,7 @@ SITES = sorted(path.stem for path in (ROOT / "slurm/sites").glob("*.toml"))
 STEPS, BATCH, PART = 40, 8, 10
 SAME = (
     "model",
+    "model_width",
     "precision",
     "memory_format",
     "momentum",
@@ -56,15 +57,19 @@ def largest(name: str) -> Iterator[RunConfig]:
 
 
 def emulated(name: str) -> dict[tuple[tuple[str, Any], ...], float]:
-    """What these runs train in one process, digits in place of their data: settings -> the highest
-    learning rate.
+    """What these runs train in one process, digits in place of large data and in few images:
+    settings -> the highest learning rate.
     """
     rates: dict[tuple[tuple[str, Any], ...], float] = {}
     for config in largest(name):
-        settings = (
+        settings: tuple[tuple[str, Any], ...] = (
             *((field, getattr(config, field)) for field in SAME),
             ("batch_per_rank", min(BATCH, config.samples_per_step)),
+            ("dataset", "digits"),
         )
+        if config.model == "mlp":  # small enough for all that it is trained on
+            whole = {"batch_per_rank": config.samples_per_step, "dataset": config.dataset}
+            settings = tuple({**dict(settings), **whole, "image_size": config.image_size}.items())
         rates[settings] = max(rates.get(settings, 0.0), config.peak_learning_rate)
     return rates
 
@@ -74,7 +79,6 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
     """Loss of each of STEPS steps."""
     fields = {
         **dict(settings),
-        "dataset": "digits",
         "warmup_steps": STEPS - 1,
         "windows": 1,
         "steps_per_window": 1,
@@ -95,7 +99,8 @@ def losses(settings: tuple[tuple[str, Any], ...], rate: float) -> list[float]:
 def test_no_rate_of_the_largest_world_is_steep(name: str) -> None:
     configs = list(largest(name))
     assert steep(configs) == []
-    unheld = [config.model_copy(update={"max_lr": None, "base_lr": 100.0}) for config in configs]
+    steeper = {"max_lr": None, "base_lr": 100.0, "lr_warmup_steps": 0}
+    unheld = [config.model_copy(update=steeper) for config in configs]
     assert steep(unheld)[0].startswith(f"warning: {len(unheld)} runs, up to ")
 
 
