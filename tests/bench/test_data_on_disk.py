@@ -209,6 +209,8 @@ def test_an_unreadable_jpeg_fails_the_run_with_its_path(
     assert "\n" not in str(caught.value)
 
 
+# one that is ended while it makes its next batch may abort; what it made before is what counts
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("dataset", ["cifar10", "imagefolder"])
 def test_the_same_bits_whatever_the_ranks_and_loading_processes(
     dataset: str, tmp_path: Path
