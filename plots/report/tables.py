@@ -193,8 +193,6 @@ BOUNDS = (
     Column("hidden_efficiency", "efficiency, all hidden", percent),
 )
 
-_OF_SAMPLES = "right at the end [95 %]"
-
 
 def _plain_median(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: form(e.value) if e.low is None else interval(e, form)
@@ -212,7 +210,7 @@ TRAINED = (
     Column("olympic", "Olympic mean s", seconds, key="seconds_olympic_mean"),
     Column("fastest", "fastest s", seconds, key="seconds_min"),
     Column("slowest", "slowest s", seconds, key="seconds_max"),
-    Column("accuracy", _OF_SAMPLES, _estimate(percent)),
+    Column("accuracy", "right at the end [95 %]", _estimate(percent)),
     Column("lowest", "least", percent, key="accuracy_min"),
     Column("highest", "most", percent, key="accuracy_max"),
 )
@@ -260,19 +258,15 @@ GAPS = (
 )
 
 
-def _median(e: Estimate) -> str:
-    return ms(e.value) if e.low is None else interval(e, ms)
-
-
 TOO_FEW = "too few steps to judge"
 STEP_TIMES = (
     *_POINT,
     *_BATCH,
     Column("runs", "runs"),
     Column("steps_per_run", "steps per run"),
-    Column("median_seconds", "median ms", _median),
-    Column("p95_seconds", "p95 ms", _median),
-    Column("p99_seconds", "p99 ms", _median),
+    Column("median_seconds", "median ms", _plain_median(ms)),
+    Column("p95_seconds", "p95 ms", _plain_median(ms)),
+    Column("p99_seconds", "p99 ms", _plain_median(ms)),
     Column("outlier_steps", "outliers"),
     Column("not_steady_runs"),
     Column("judged_runs"),
