@@ -56,6 +56,12 @@ def _training() -> Run:
     return run
 
 
+def _serving() -> Run:
+    from bench.serve import serve
+
+    return serve
+
+
 def start(
     read: Callable[[], RunConfig], say_what: Callable[[RunConfig], str], load: Callable[[], Run]
 ) -> int:
@@ -104,7 +110,8 @@ def _live(
         ending.guard_exit()
         limit = config.stall_timeout_s
         Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
-        run = load()  # torch: after the threads are set and the input is known to be good
+        # torch: after the threads are set and the input is known to be good
+        run = _serving() if launch.rank >= config.world_size else load()
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
@@ -124,7 +131,7 @@ def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
     """Raise WrongWorld; recorded for a study's run, as one by hand leaves the way free."""
     try:
-        launching.require_world(launch, config.world_size, os.environ)
+        launching.require_world(launch, config.processes, os.environ)
     except launching.WrongWorld as error:
         if launch.rank == 0 and config.study is not None:
             # another of several worlds has written it, or it cannot be written

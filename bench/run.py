@@ -64,8 +64,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    checker = emulation or Parity(config, backend, network)
-    watching = Observers(*_observers(config, network, place), checker)
+    parity = Parity(config, backend, network) if config.averages else None
+    checkers = [one for one in (emulation or parity,) if one is not None]
+    watching = Observers(*_observers(config, network, place), *checkers)
     loop = None if config.loader_only else Loop(config, backend, network, samples, watching)
     step: Callable[[], object] = samples.step if loop is None else loop.step
     compiles = config.compile and loop is not None
@@ -80,14 +81,17 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         pulse.close()
     facts = check_samples(samples, backend, config)
     if loop is not None:
-        if isinstance(checker, Emulation):
-            more = check_emulation(checker, backend, config, network)
+        if emulation is not None:
+            more = check_emulation(emulation, backend, config, network)
         else:
-            more = check_training(loop, checker, backend, config, network, images.classes)
+            more = check_training(loop, parity, backend, config, network, images.classes)
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"], **alike}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
-        if config.observe == "framework":
-            facts["evidence"] = _log_evidence(log, backend, loop)
+    if config.server_processes:
+        facts["servers"], sent = backend.served()
+        facts["checks"]["updates_counted"] = sum(s["updates"] for s in facts["servers"]) == sent
+    if loop is not None and config.observe == "framework":
+        facts["evidence"] = _log_evidence(log, backend, loop)
     failed = [name for name, good in facts["checks"].items() if not good]
     _write_end(log, backend, place, facts, failed)
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
@@ -97,7 +101,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
     # they hold the wrapped model, which must be gone before its process group
-    del step, loop, checker, watching, emulation
+    del step, loop, checkers, parity, watching, emulation
     backend.close()
     return pulse.passed
 
@@ -150,8 +154,11 @@ def write_start(
         **place.describe(),
         **provenance.disturbance(),
     }
-    told = backend.gather((shared, own, provenance.placement(os.environ)))
-    if problem := disagreement([of_all for of_all, _, _ in told]):
+    told = [*backend.gather((shared, own, provenance.placement(os.environ))), *backend.servers]
+    # which a server does not know
+    work = {name: value for name, value in shared.items() if name.startswith("workload.")}
+    served = [{**work, **of_all} for of_all, _, _ in backend.servers]
+    if problem := disagreement([*(of_all for of_all, _, _ in told[: config.world_size]), *served]):
         raise UsageError(problem)
     ranks = [{**one, "env": provenance.changed(told[0][2], placed)} for _, one, placed in told]
     places = {(r["hostname"], r["local_rank"]) for r in ranks}
@@ -161,7 +168,9 @@ def write_start(
         raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
     device.require_own_gpus(ranks)
     if launch.rank == 0:
-        facts = {"ranks": ranks, **provenance.describe_run(os.environ, backend.versions)}
+        facts = {"ranks": ranks[: config.world_size]}
+        facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
+        facts |= provenance.describe_run(os.environ, backend.versions)
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
         log.write("start", schema=SCHEMA, **start)
 

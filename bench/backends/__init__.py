@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from bench.backends import catalogue
 
@@ -21,3 +22,17 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     if build := catalogue.gloo(config.cell, installed()):
         backend.versions["gloo"] = build
     return backend
+
+
+def serve(
+    config: RunConfig,
+    launch: Launch,
+    describe: Callable[[dict[str, str]], Any],
+    tick: Callable[[], object],
+) -> None:
+    """Be a server process until the run has ended; raises as `load`.
+
+    `describe` makes what it says of itself from the versions of its libraries; `tick` is called
+    while it waits.
+    """
+    catalogue.server(config.backend)(config, launch, describe, tick)

@@ -42,6 +42,7 @@ class BackendFacts:
     label: str  # in a title
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
+    server: str = ""  # module:function, what a server process does; none where all ranks train
     collectives: str = ""  # module:Class, a bench.backends.collectives.Collectives; none if alone
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
@@ -139,6 +140,24 @@ _ROWS = (
         packages=("mpi4py",),
         looks={"mpi": Look(colour="#117733", marker="*", marker_size=9.0, line_width=1.5)},
     ),
+    BackendFacts(
+        name="ps",
+        label="Parameter server",
+        short_label="parameter server",
+        implementation="bench.backends.ps:ParameterServer",
+        server="bench.backends.ps_server:serve",
+        transports=("mpi",),
+        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "servers", "mode")),
+        cuts_freely=True,
+        refused={
+            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
+            ("compression", "fp16"): "its keys travel as float32; leave it out",
+            ("compression", "bf16"): "its keys travel as float32; leave it out",
+            ("observe", "framework"): "it has no instruments of its own; use --observe breakdown",
+        },
+        packages=("mpi4py",),
+        looks={"mpi": Look(colour="#882255", marker="P", marker_size=7.5, line_width=1.5)},
+    ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
 # Libraries that each backend brings of its own: two compared runs differ in them by intent, and the
@@ -216,7 +235,16 @@ def look(cell: str) -> Look | None:
 
 def implementation(name: str) -> Any:
     """The class of a backend, loaded now."""
-    module, _, attribute = CATALOGUE[name].implementation.partition(":")
+    return _load(CATALOGUE[name].implementation)
+
+
+def server(name: str) -> Any:
+    """What a server process of a backend does, loaded now."""
+    return _load(CATALOGUE[name].server)
+
+
+def _load(place: str) -> Any:
+    module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 

@@ -70,10 +70,13 @@ class HandwrittenSession(Session):
         self._exchanging, self._finds_unused = True, config.unused_parameters
         self._parameters = trained = [p for p in model.parameters() if p.requires_grad]
         mib = MATCHED_BUCKET_MIB if config.bucket_cap_mib is None else config.bucket_cap_mib
-        self._buckets = [Bucket(group) for group in buckets(trained, int(mib * 2**20))]
+        self._buckets = self._make_buckets(list(buckets(trained, int(mib * 2**20))))
         for bucket in self._buckets if self._overlaps else ():
             for parameter in bucket.parameters:
                 parameter.register_post_accumulate_grad_hook(partial(self._arrived, bucket))
+
+    def _make_buckets(self, groups: Sequence[Sequence[torch.nn.Parameter]]) -> Sequence[Bucket]:
+        return [Bucket(group) for group in groups]
 
     def no_sync(self) -> AbstractContextManager[object]:
         return self._silent()
@@ -93,7 +96,7 @@ class HandwrittenSession(Session):
         bucket.missing -= 1
         self._start_full()
         for under_way in self._buckets[: self._next]:
-            under_way.request.Test()
+            under_way.progress()
 
     def _start_full(self) -> None:
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
@@ -145,22 +148,34 @@ class Bucket:
         kind = torch.float32 if parameters[0].dtype == torch.bfloat16 else parameters[0].dtype
         self.flat = torch.zeros(sum(p.numel() for p in parameters), dtype=kind)
         parts = self.flat.split([p.numel() for p in parameters])
-        self._views = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
-        self.request: Any = None
+        self.views = [part.view(p.shape) for part, p in zip(parts, parameters, strict=True)]
+        self._request: Any = None
 
     def start(self, comm: Any) -> None:
         """Begin to add all ranks' gradients, each divided by their number."""
-        for view, parameter in zip(self._views, self.parameters, strict=True):
-            if parameter.grad is None:
-                view.zero_()
-            else:
-                torch.div(parameter.grad.to(view), comm.Get_size(), out=view)
-        self.request = comm.Iallreduce(mpi_group.in_place(), self.flat.numpy())
+        self.fill(comm.Get_size())
+        self._request = comm.Iallreduce(mpi_group.in_place(), self.flat.numpy())
+
+    def progress(self) -> None:
+        """Let MPI go on with what was begun."""
+        self._request.Test()
 
     def finish(self) -> None:
         """Wait for the sums, and put them where the gradients were."""
-        self.request.Wait()
-        for view, parameter in zip(self._views, self.parameters, strict=True):
+        self._request.Wait()
+        self.hand_out()
+
+    def fill(self, ranks: int) -> None:
+        """This rank's gradients, each divided by the number of ranks; zeros for one without."""
+        for view, parameter in zip(self.views, self.parameters, strict=True):
+            if parameter.grad is None:
+                view.zero_()
+            else:
+                torch.div(parameter.grad.to(view), ranks, out=view)
+
+    def hand_out(self) -> None:
+        """Put what stands in the bucket where the gradients were."""
+        for view, parameter in zip(self.views, self.parameters, strict=True):
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)
             parameter.grad.copy_(view)

@@ -63,6 +63,11 @@ def operation(name: str) -> Any:
     return getattr(_import_mpi(), name.upper())
 
 
+def status() -> Any:
+    """MPI's record of a message: who sent it, with which tag."""
+    return _import_mpi().Status()
+
+
 def _import_mpi() -> Any:
     try:
         from mpi4py import MPI

@@ -92,6 +92,7 @@ class Backend:
 
     def __init__(self, *_: object) -> None:  # the config, launch and device of a run
         self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
+        self.servers: list[Any] = []  # what each server process says of itself, if there are any
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
@@ -109,6 +110,10 @@ class Backend:
 
     def barrier(self) -> None:
         """Return once every rank has called."""
+
+    def served(self) -> tuple[list[dict[str, Any]], int]:
+        """What each server process counted, and how many updates the ranks sent in all."""
+        return [], 0
 
     def close(self) -> None:
         """Leave the process group, once every session is gone; the backend is of no use then."""

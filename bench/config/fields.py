@@ -144,7 +144,9 @@ class Fields(BaseModel):
     image_size: int = _field(_WORK, 32, "edge of the square input image, pixels", ge=8, le=2**16)
     global_batch: int | None = _count(_SIZE, None, "images per step, all ranks (strong scaling)")
     batch_per_rank: int | None = _count(_SIZE, None, "images per step, each rank (weak scaling)")
-    world_size: int = _count(_SIZE, 1, "ranks this run must have; any other number is an error")
+    world_size: int = _count(
+        _SIZE, 1, "ranks that train; any other number, servers apart, is an error"
+    )
     device: Literal["cpu", "cuda"] = _field(_DISCLOSED, "cpu", "'cuda' is ROCm's name in torch too")
     precision: Precision = _field(
         _WORK,
@@ -232,6 +234,15 @@ class Fields(BaseModel):
     fusion_mib: float | None = _field(
         _KNOB, None, f"fusion threshold, MiB, of {takers('fusion_mib')}", ge=0, le=2**20
     )
+    servers: int | None = _count(
+        _KNOB, None, f"server processes beside the ranks, 1 by default, of {takers('servers')}"
+    )
+    mode: Literal["sync", "async"] = _field(
+        _KNOB,
+        "sync",
+        "'sync': a step by the mean of all gradients; 'async': each is applied as it comes, of "
+        f"{takers('mode')}",
+    )
     cycle_ms: float | None = _field(
         _KNOB, None, f"cycle time, ms, of {takers('cycle_ms')}", gt=0, le=10_000
     )
@@ -296,9 +307,24 @@ class Fields(BaseModel):
         return MATCHED_BUCKET_MIB if self.settings == "matched" else None
 
     @property
+    def server_processes(self) -> int:
+        """Processes that hold parameters and do not train."""
+        return (self.servers or 1) if CATALOGUE[self.backend].server else 0
+
+    @property
+    def processes(self) -> int:
+        """All that a launcher must start: ranks that train, and servers after them."""
+        return self.world_size + self.server_processes
+
+    @property
     def ranks_part(self) -> bool:
         """Whether every rank trains on its own, and so must end with other parameters."""
         return self.exchange == "off" and self.world_size > 1
+
+    @property
+    def averages(self) -> bool:
+        """Whether every step takes the mean of all ranks' gradients, or each rank its own."""
+        return self.mode == "sync"
 
     @property
     def is_throughput(self) -> bool:

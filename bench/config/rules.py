@@ -41,8 +41,9 @@ def require_text(name: str, value: str) -> None:
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
-    rules = (_world, _batch, _data, _device, _exchange, _knobs, _trainings, _emulation)
-    if broken := next(chain.from_iterable(rule(c) for rule in rules), None):
+    rules = (_world, _batch, _data, _device, _exchange, _knobs)
+    apart = (_asynchronous, _trainings, _emulation)
+    if broken := next(chain.from_iterable(rule(c) for rule in (*rules, *apart)), None):
         raise ValueError(broken)
 
 
@@ -158,7 +159,8 @@ def _exchange(c: Fields) -> Iterator[str]:
 
 def _knobs(c: Fields) -> Iterator[str]:
     """A knob that the framework lacks, or `matched` fixes, would be recorded without effect."""
-    given = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) is not None]
+    usual = Fields.model_fields
+    given = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
     taken = CATALOGUE[c.backend].knobs
     here = f"backend={c.backend} settings={c.settings}"
     for knob in given:
@@ -168,6 +170,17 @@ def _knobs(c: Fields) -> Iterator[str]:
     if not given and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
+
+
+# what needs all ranks' gradients or one state of the optimiser, and finds neither
+_NOT_ASYNC = ("clip_norm", "unused_parameters", "checkpoint", "emulate")
+
+
+def _asynchronous(c: Fields) -> Iterator[str]:
+    for name in _NOT_ASYNC if c.mode == "async" else ():
+        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+            why = "servers apply each gradient as it comes"
+            yield f"{name}={value} has no place with mode=async, where {why}; leave one out"
 
 
 # a training of many epochs would not be what these measure, or has nothing to be judged by

@@ -51,7 +51,8 @@ class Ending:
         board: Board,
         launcher: Launcher | None,
     ) -> None:
-        self._world_size, self._path = config.world_size, config.log_path
+        self._ranks, self._processes = config.world_size, config.processes
+        self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
         self._board, self._launcher = board, launcher
         self._identity = _identity(self._path)
@@ -160,8 +161,8 @@ class Ending:
             return
         here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
         silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
-        shared = self._board.shared or self._world_size == 1
-        causes = explain(reports, self._world_size, silent, shared)
+        shared = self._board.shared or self._processes == 1
+        causes = explain(reports, self._ranks, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]
         if not self._pulse.passed:
             for rank, message in causes:
@@ -185,7 +186,7 @@ class Ending:
 
     def _record_vanished(self, as_lowest: bool = False) -> list[str]:
         """Ranks of this host that ended without a record, one line each."""
-        if self._world_size == 1 or self._pulse.passed:
+        if self._processes == 1 or self._pulse.passed:
             return []
         gone = vanished(self._path, self._rank, as_lowest)
         for rank, message in gone:
@@ -204,7 +205,7 @@ class Ending:
 
     def _say(self, lines: list[str]) -> None:
         say("\n".join(f"error: {line}" for line in lines))
-        if self._rank == 0 and self._world_size > 1:
+        if self._rank == 0 and self._processes > 1:
             time.sleep(LAUNCHER_READS_S)
 
 

@@ -51,10 +51,9 @@ class Launcher:
 
 
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
-    """Rank, pid and hostname of every rank, from the log's start; [] without a start."""
-    start = next(iter(_events(log, "start")), {})
-    ranks: list[Mapping[str, Any]] = start.get("host", {}).get("ranks", [])
-    return ranks
+    """Rank, pid and hostname of every process, from the log's start; [] without a start."""
+    host = next(iter(_events(log, "start")), {}).get("host", {})
+    return [*host.get("ranks", []), *host.get("servers", [])]
 
 
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:

@@ -62,6 +62,7 @@ class Host(TypedDict):
     """Provenance of a run; a run that was refused for its world has no ranks."""
 
     ranks: NotRequired[list[Rank]]
+    servers: NotRequired[list[Rank]]
     started: NotRequired[Text]
     git: NotRequired[Git]
     code_sha256: NotRequired[Sha256]
@@ -135,6 +136,7 @@ class Epoch(TypedDict):
     correct: Count
     held_out: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     parameters_equal: bool
+    own_correct: NotRequired[list[Count]]  # of each rank by its own parameters, if they differ
     earlier: NotRequired[bool]  # another process trained it, whose checkpoint this one went on from
 
 
@@ -155,6 +157,13 @@ class Parity(TypedDict):
     holds: bool
 
 
+class Served(TypedDict):
+    """What one server counted: updates, and how many came 0, 1, 2, ... updates too late."""
+
+    updates: Count
+    staleness: list[Count]
+
+
 class End(TypedDict):
     event: Literal["end"]
     status: str
@@ -167,6 +176,7 @@ class End(TypedDict):
     parameters_sha256: NotRequired[Sha256]
     exchange_bytes: NotRequired[list[Count]]
     evidence: NotRequired[list[dict[Text, Wait]]]
+    servers: NotRequired[list[Served]]
     load_1min: NotRequired[list[Number]]  # by rank, as these
     steal_jiffies: NotRequired[list[Count | None]]
     busy_jiffies: NotRequired[list[Count | None]]

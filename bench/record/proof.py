@@ -13,7 +13,8 @@ from bench.record.events import PARTS
 CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
 EMULATED = ("samples_per_step", "parameters_equal", "gradients_averaged")
-TRAININGS_EQUAL = "trainings_equal"
+TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
+OF_A_MEAN = ("parameters_equal", "parity")  # where each gradient is applied alone there is neither
 # that demands the check; the others are as old as the log
 _FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5}
 
@@ -35,6 +36,8 @@ Event = Mapping[str, Any]
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
     """Why the ranks that recorded themselves are not the world that was asked for."""
     ranks, asked = [rank["rank"] for rank in host.get("ranks", ())], config.world_size
+    if len(servers := host.get("servers", ())) != config.server_processes:
+        return f"provenance of {len(servers)} servers, asked for {config.server_processes}"
     if len(ranks) != asked:
         return f"provenance of {len(ranks)} ranks, asked for {asked}"
     if ranks != list(range(asked)):
@@ -66,6 +69,7 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     checks |= end.get("checks", {})
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"
+    yield from served(config, events, end)
     asked = config.steps * config.samples_per_step
     if (found := end.get("samples")) != asked:
         steps = f"{config.steps} steps of {config.samples_per_step}"
@@ -78,8 +82,26 @@ def _demanded(config: RunConfig) -> list[str]:
         return list(CHECKS[:1])
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
     checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
+    checks = checks if config.averages else tuple(c for c in checks if c not in OF_A_MEAN)
     checks += () if config.epochs is None else (TRAININGS_EQUAL,)
+    checks += (UPDATES_COUNTED,) if config.server_processes else ()
     return [parted.get(name, name) for name in checks]
+
+
+def served(config: RunConfig, events: Sequence[Event], end: Event) -> Iterator[str]:
+    """Servers counted every key of every step of every rank; none was late where ranks waited."""
+    told = end.get("servers", [])
+    if len(told) != config.server_processes:
+        yield f"counts of {len(told)} servers of {config.server_processes}"
+    steps = config.steps + sum(event["steps"] for event in events if event["event"] == "epoch")
+    sent = steps * config.world_size * len(end.get("exchange_bytes", [])) if told else 0
+    if (counted := sum(server["updates"] for server in told)) != sent:
+        yield f"servers counted {counted} updates, where {sent} were sent"
+    for server in told:
+        if sum(server["staleness"]) != server["updates"]:
+            yield "staleness is not counted of every update"
+        if config.averages and len(server["staleness"]) > 1:
+            yield "an update was late, where all ranks wait for one another"
 
 
 def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
@@ -114,6 +136,9 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
                 yield f"an epoch of {name} is of another size"
             if event["correct"] > event["held_out"]:
                 yield f"an epoch of {name} has more right than there are"
+            own, ranks = event.get("own_correct", []), 0 if config.averages else config.world_size
+            if len(own) != ranks or max(own, default=0) > event["held_out"]:
+                yield f"an epoch of {name} lacks what each rank has right by itself"
             if not event["parameters_equal"]:
                 yield f"after an epoch of {name} ranks had other parameters"
         done = [config.reaches(event["correct"], event["held_out"]) for event in training]

@@ -29,7 +29,7 @@ def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str,
 
 def check_training(
     loop: Loop,
-    parity: Parity,
+    parity: Parity | None,
     backend: Backend,
     config: RunConfig,
     model: torch.nn.Module,
@@ -45,15 +45,15 @@ def check_training(
     checks = {
         "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
         "loss_bounded": on_all_ranks(loss_bounded(losses, config.steps_per_window, classes)),
-        **_parameters(config, len(set(digests))),
-        "parity": parity.holds,
+        **(_parameters(config, len(set(digests))) if config.averages else {}),
+        **({} if parity is None else {"parity": parity.holds}),
     }
     return {
-        "parity": parity.record(),
+        "parity": [] if parity is None else parity.record(),
         "checks": checks,
         "first_loss": backend.reduce_scalar(losses[0], "sum") / config.world_size,
         "last_loss": backend.reduce_scalar(losses[-1], "sum") / config.world_size,
-        "parameters_sha256": digests[0],
+        **({"parameters_sha256": digests[0]} if config.averages else {}),  # of all ranks
     }
 
 

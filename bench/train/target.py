@@ -117,6 +117,7 @@ class _Training:
         """Outside the clock: what the epoch was worth, told, logged and kept."""
         course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
         losses = loop.losses[epoch * steps : (epoch + 1) * steps]
+        own = {} if self._config.averages else {"own_correct": backend.gather(self._right_alone())}
         loop.session.sync_buffers()
         correct = count_correct(course, self._network, self._pulse.tick)
         loop.session.model.train()
@@ -130,6 +131,7 @@ class _Training:
             "correct": correct,
             "held_out": course.judged.samples,
             "parameters_equal": len(set(backend.gather(digest(self._network)))) == 1,
+            **own,
         }
         self._told.append(event)
         if self._config.checkpoint:
@@ -138,6 +140,12 @@ class _Training:
         self._log.write("epoch", **event)
         self._pulse.epoch(self._index, epoch, correct / event["held_out"])
         return _counts(event)
+
+    def _right_alone(self) -> int:
+        """Of all held-out samples, by this rank's own parameters, which no other rank has."""
+        course = self._course
+        assert course.judged.samples is not None
+        return _count(course, self._network, range(course.judged.samples), self._pulse.tick)
 
 
 def _counts(event: dict[str, Any]) -> tuple[int, int]:
@@ -151,9 +159,15 @@ def count_correct(
 
     It leaves the network in the mode of evaluation. `counted` is called for each batch.
     """
-    config, launch, judged = course.config, course.launch, course.judged
-    assert judged.samples is not None
-    mine = range(launch.rank, judged.samples, launch.size)
+    assert course.judged.samples is not None
+    mine = range(course.launch.rank, course.judged.samples, course.config.world_size)
+    return int(course.backend.reduce_scalar(_count(course, network, mine, counted), "sum"))
+
+
+def _count(
+    course: Course, network: torch.nn.Module, mine: range, counted: Callable[[], object]
+) -> int:
+    config, judged = course.config, course.judged
     # no more at once than a step holds, which fits into memory
     size, device = config.samples_per_microbatch, course.place.torch_device
     dtype, layout = precision.parameter_dtype(config), precision.memory_format(config)
@@ -165,4 +179,4 @@ def count_correct(
             output = network(images.to(device, dtype, memory_format=layout))
             correct += int((output.argmax(1).cpu() == labels).sum())
             counted()
-    return int(course.backend.reduce_scalar(correct, "sum"))
+    return correct

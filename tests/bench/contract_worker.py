@@ -258,6 +258,9 @@ def main() -> None:
     from bench.train import device
 
     torch.set_num_threads(1)
+    if launch.rank >= config.world_size:
+        backends.serve(config, launch, lambda _: None, lambda: None)
+        return
     backend = backends.load(config, launch, device.choose(config, launch))
     each = (config.model_copy(update={"settings": name}) for name in settings)
     result = {c.settings: outcome(c, backend, launch.rank) for c in each}

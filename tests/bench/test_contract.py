@@ -31,6 +31,8 @@ CELLS = [
     *[(cell, "matched", 2) for cell in OVER_GLOO],
     ("handwritten/mpi", "shipped", 3),
     ("handwritten/mpi", "matched", 2),
+    ("ps/mpi", "shipped", 3),
+    ("ps/mpi", "matched", 2),
     ("fourth/gloo", "shipped", 2),  # known to the tests alone
 ]
 
@@ -60,7 +62,8 @@ def launched(cell: str, settings: tuple[str, ...], ranks: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.pt"
         words = ["-m", WORKER, str(out), ",".join(settings), *options]
-        done = run(mpirun(ranks, *words), timeout_s=300)
+        servers = 1 if backend in CATALOGUE and CATALOGUE[backend].server else 0
+        done = run(mpirun(ranks + servers, *words), timeout_s=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return torch.load(out, weights_only=False)
 

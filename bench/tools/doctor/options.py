@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from bench.backends.catalogue import REFERENCE
+from bench.backends.catalogue import REFERENCE, facts
 from bench.backends.catalogue import cells as known_cells
 from bench.config import Parser, RunConfig, make_config
 
@@ -21,7 +21,8 @@ _FIELDS = {
     "rendezvous-dir": "folder that all ranks see; default: /tmp on one node",
     "threads": "compute threads of each rank (default: 1)",
 }
-_CELLS = [cell for cell in known_cells() if "/" in cell]
+# its trials start ranks alone, no servers
+_CELLS = [cell for cell in known_cells() if "/" in cell and not facts(cell).server]
 
 
 @dataclass(frozen=True, kw_only=True)
