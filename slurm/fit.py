@@ -122,26 +122,31 @@ def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
     made = []
     for (block, nodes), members in sorted(grouped.items()):
         # of all counts as wide as the widest run: what is left of a block may fit fewer nodes
-        width = max(_place(run, site)[1] for run in members)
+        sizes = {(run.config.world_size, run.config.server_processes) for run in members}
+        width = max(nodes_of(ranks, site, servers) for ranks, servers in sizes)
         made.append(Job(_job_id(block, nodes), width, block, tuple(members)))
     return made
 
 
 def _place(run: Run, site: Site) -> tuple[int, int]:
-    """Block and nodes of a run."""
+    """Block of a run, and nodes of its ranks: with those of other cells they are compared."""
     assert run.config.block is not None
     return run.config.block, nodes_of(run.config.world_size, site)
 
 
-def nodes_of(world_size: int, site: Site) -> int:
-    """Nodes that a world fills. Raises UsageError where one is half full, or they are too many."""
+def nodes_of(world_size: int, site: Site, servers: int = 0) -> int:
+    """Nodes that a world fills, with more for servers where they find no place beside it.
+
+    Raises UsageError where a node is half full of ranks, or they are too many.
+    """
     full, rest = divmod(world_size, site.ranks_per_node)
     if full and rest:
         rule = f"does not fill nodes of {site.ranks_per_node} ranks (site {site.name!r})"
         cure = f"use {world_size - rest} or {world_size - rest + site.ranks_per_node}"
         raise UsageError(f"world_size={world_size} {rule}; {cure}")
-    _check_nodes([full or 1], site)
-    return full or 1
+    nodes = math.ceil((world_size + servers) / site.ranks_per_node)
+    _check_nodes([nodes], site)
+    return nodes
 
 
 def expected_s(job: Job, study: Study) -> int:

@@ -75,7 +75,15 @@ def render_batch(
         early_s=EARLY_S,
         launch_args=directives.step_args(site),
         preflight=shlex.join(doctor),
-        cells=sorted({run.point.cell.partition("@")[0] for run in job.runs} - {"single"}),
+        cells=_exchanging(job.runs),
+    )
+
+
+def _exchanging(runs: Runs) -> list[str]:
+    """Cells that a look at the launch tries: it starts ranks alone, no servers."""
+    tried = (run for run in runs if run.config.transport != "none")
+    return sorted(
+        {run.point.cell.partition("@")[0] for run in tried if not run.config.server_processes}
     )
 
 
@@ -181,7 +189,9 @@ def _blocks(runs: Runs, fields: Sequence[str]) -> list[dict[str, Any]]:
     for run in runs:
         config, known = run.config, fixed[run.point]
         parts = (known[name] if name in known else config.to_words(name) for name in names)
-        words = [run.id, str(config.world_size), *(word for part in parts for word in part)]
+        # a launcher starts servers too; what the driver derives from that is then set right
+        ranks = config.to_words("world_size") if config.server_processes else []
+        words = [run.id, str(config.processes), *(w for part in parts for w in part), *ranks]
         empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "runs": []}
         blocks.setdefault(config.block, empty)["runs"].append(shlex.join(words))
     return list(blocks.values())

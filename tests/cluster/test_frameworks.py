@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
     """At two ranks all four cells agree bit for bit, as they do on one machine."""
     digests = set()
-    for backend, transport in CELLS:
+    for backend, transport in (*CELLS, ("handwritten", "mpi")):
         srun = ["-N2", "-n2", "-w", "n1,n2", f"--mpi={PLUG_IN[transport]}"]
         result = finish(
             tmp_path / f"{backend}-{transport}.jsonl", srun, [*SHORT, *cell(backend, transport, 2)]
@@ -28,6 +28,12 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
         assert {rank["source"] for rank in result.host["ranks"]} == {"srun"}
         assert result.host["job"]["SLURM_STEP_NODELIST"] == "n[1-2]"
         digests.add(result.end["parameters_sha256"])
+    srun = ["-N2", "-n4", "-w", "n1,n2", "--mpi=pmix", "--distribution=cyclic"]
+    served = [*SHORT, *cell("ps", "mpi", 2), "--servers", "2", "--bucket-mib", "0"]
+    result = finish(tmp_path / "ps.jsonl", srun, served)
+    assert [rank["hostname"] for rank in result.host["ranks"]] == ["n1", "n2"]
+    assert [server["hostname"] for server in result.host["servers"]] == ["n1", "n2"]
+    digests.add(result.end["parameters_sha256"])
     assert len(digests) == 1
     assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".out"}, (
         "nothing of the ranks' meeting is left"
