@@ -23,7 +23,7 @@ from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import repetition, stats
 from bench.study.definition import Study
-from plots.analyse import breakdown, comparability, steady_state, trainings
+from plots.analyse import breakdown, comparability, served, steady_state, trainings
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
 from plots.analyse.quiet import others_share
@@ -45,7 +45,7 @@ _OF_THE_CONFIG = (
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
-    *("sequence", "parts", "evidence", "trainings"),
+    *("sequence", "parts", "evidence", "trainings", "served"),
     *(*CLOCK, *fields_with(Role.APART)),
 )
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
@@ -211,6 +211,7 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "parts": breakdown.parts_of(run),
         "evidence": breakdown.evidence_of(run),
         "trainings": trainings.of_run(run),
+        "served": served.of_run(run),
     }
 
 

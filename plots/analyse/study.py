@@ -23,6 +23,7 @@ from plots.analyse import (
     quiet,
     repetition,
     scaling,
+    served,
 )
 from plots.analyse.bound import Bound, bounds
 from plots.analyse.comparability import EMULATE, usual
@@ -88,6 +89,7 @@ class Analysis:
     exchange: Exchange | None
     bounds: list[Bound]
     trained: list[Trained]
+    served: list[served.Served]
 
     @property
     def blocks(self) -> int:
@@ -193,6 +195,7 @@ def analyse(
         exchange=exchange,
         bounds=[x for x in found if isinstance(x, Bound)],
         trained=sorted(summarise(loaded.runs), key=lambda t: (t.point.cell != "single", t.point)),
+        served=sorted(served.summarise(loaded.runs), key=lambda s: s.point),
     )
 
 

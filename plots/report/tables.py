@@ -215,6 +215,20 @@ TRAINED = (
     Column("highest", "most", percent, key="accuracy_max"),
 )
 
+SERVED = (
+    *_POINT,
+    Column("point.samples_per_rank", "images per rank"),
+    Column("servers", "servers"),
+    Column("updates", "updates", "{:,}".format),
+    Column("mean_staleness", "staleness, mean", "{:.3g}".format),
+    Column("most_stale", "most"),
+    Column("slowest", "slowest rank, images/s [95 %]", _estimate(rate)),
+    Column("mean", "mean of ranks, images/s [95 %]", _estimate(rate)),
+    Column("least", "worst rank, right [95 %]", _estimate(percent), sparse=True),
+    Column("right", "mean of ranks, right [95 %]", _estimate(percent), sparse=True),
+    Column("staleness", key="staleness"),
+)
+
 _FIRST_EPOCHS = 10
 _LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 

@@ -145,6 +145,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "exchange": a.exchange and _exchange(a.exchange),
         "bounds": records(tables.BOUNDS, a.bounds),
         "trained": records(tables.TRAINED, a.trained),
+        "served": records(tables.SERVED, a.served),
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": records(tables.STEP_TIMES, a.step_times),
         "trends": records(tables.TRENDS, a.trends),
