@@ -1,212 +1,179 @@
-#!/usr/bin/env bash
-# Study 'local-transports' on this machine (site 'local'): 80 runs.
+#!/bin/bash
+#
+# Study 'local-transports' on this machine (site 'local'; not run yet):
+# 80 runs.
 # Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. A run whose log exists is
-# skipped, and a failed run does not stop the others, unless its input was wrong (exit code 2). Ctrl-C or SIGTERM ends the current run, records that, and stops.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
+# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
+# input was wrong. What happens around the runs is slurm/driver.
+# Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
-set -u -o pipefail
-
-STUDY_DIR=results/local-transports
-LIMIT_S=180  # time limit of one run, seconds
-TOTAL=80  # runs in this script
-
-if [ -z "${PYTHON:-}" ] && [ -d .venv/bin ]; then PATH="$PWD/.venv/bin:$PATH"; fi
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
 PYTHON=${PYTHON:-python}
-MPIRUN=${MPIRUN:-mpirun}
-
-# What the site asks for; the same for every run
 export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; run this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..." >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+seed = 2023426144  # drawn at the first run
+# Framework x transport on one machine: 80 runs.
+name = "local-transports"
+question = "Does the answer to DDP or Horovod depend on the wire, MPI or Gloo, and on how much there is to compute for each exchange?"
+
+cells = ["single", "ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]
+settings = "shipped"
+scaling = ["batch"]
+blocks = 8
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 19                            # on two cores; for an estimate before the first run has ended
+
+[batch]
+batch_per_rank = [4, 16]                       # the smaller the batch, the larger the share of communication
+world_sizes = [2]
+
+[run]
+model = "resnet50"
+dataset = "digits"
+image_size = 32
+threads = 1
+warmup_steps = 30                              # what is left of a warm-up would count against who warms up longest
+windows = 3
+steps_per_window = 7
+max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
+END_OF_STUDY
+
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study local-transports
+  --study-sha256 c96217b812b8cad79b4ff1f87f6a488f7b7b13b6c6199015a6063b67b23b2036
   --model resnet50
   --dataset digits
   --image-size 32
   --threads 1
-  --warmup-steps 10
-  --windows 4
-  --steps-per-window 5
+  --warmup-steps 30
+  --windows 3
+  --steps-per-window 7
+  --max-lr 0.001
 )
 
-give_up() {
-  echo "error: $1" >&2
-  exit 2
-}
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/mine/local-transports
+  --study="$STUDY"
+  --limit-s=180 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=mpirun
+  --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
+)
 
-[ -f bench/__main__.py ] || give_up "no bench/ in $PWD; run this script from the repository root"
-for tool in flock setsid timeout pkill; do
-  command -v "$tool" >/dev/null || give_up "$tool is not installed; it comes with util-linux, coreutils or procps"
-done
-for tool in "$PYTHON" "$MPIRUN"; do
-  command -v "$tool" >/dev/null || give_up "$tool is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
-done
-mkdir -p "$STUDY_DIR/runs" || give_up "cannot write $STUDY_DIR"
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# One job of a study at a time. The kernel frees the lock with the last process that has it open; mpirun inherits it on
-# purpose, so that a run which outlives a killed script still counts. `python -m slurm run` hands its own lock down.
-if [ -n "${STUDY_LOCK_FD:-}" ]; then exec 9<&"$STUDY_LOCK_FD"; else exec 9>>"$STUDY_DIR/jobs.jsonl"; fi
-flock -n 9 || give_up "another job of this study is running; wait for it or stop it"
+# Block 0: one randomised pass, every run with seed 2023426144
+run b00-00-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426144 --block 0 --position 0 --curves batch
+run b00-01-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426144 --block 0 --position 1 --curves batch
+run b00-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426144 --block 0 --position 2 --curves batch
+run b00-03-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426144 --block 0 --position 3 --curves batch
+run b00-04-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426144 --block 0 --position 4 --curves batch
+run b00-05-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426144 --block 0 --position 5 --curves batch
+run b00-06-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426144 --block 0 --position 6 --curves batch
+run b00-07-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426144 --block 0 --position 7 --curves batch
+run b00-08-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426144 --block 0 --position 8 --curves batch
+run b00-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426144 --block 0 --position 9 --curves batch
 
-pid=""      # the current run
-stopped=0   # the exit code once a signal asked us to stop
-started=0
-failed=0
+# Block 1: one randomised pass, every run with seed 2023426145
+run b01-00-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426145 --block 1 --position 0 --curves batch
+run b01-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426145 --block 1 --position 1 --curves batch
+run b01-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426145 --block 1 --position 2 --curves batch
+run b01-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426145 --block 1 --position 3 --curves batch
+run b01-04-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426145 --block 1 --position 4 --curves batch
+run b01-05-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426145 --block 1 --position 5 --curves batch
+run b01-06-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426145 --block 1 --position 6 --curves batch
+run b01-07-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426145 --block 1 --position 7 --curves batch
+run b01-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426145 --block 1 --position 8 --curves batch
+run b01-09-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426145 --block 1 --position 9 --curves batch
 
-stop() {  # EXIT_CODE: pass the signal on, once: mpirun gives its ranks no time to finish after a second one
-  if [ "$stopped" != 0 ]; then return; fi
-  stopped=$1
-  if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; fi
-}
-trap 'stop 129' HUP
-trap 'stop 130' INT
-trap 'stop 143' TERM
+# Block 2: one randomised pass, every run with seed 2023426146
+run b02-00-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426146 --block 2 --position 0 --curves batch
+run b02-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426146 --block 2 --position 1 --curves batch
+run b02-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426146 --block 2 --position 2 --curves batch
+run b02-03-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426146 --block 2 --position 3 --curves batch
+run b02-04-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426146 --block 2 --position 4 --curves batch
+run b02-05-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426146 --block 2 --position 5 --curves batch
+run b02-06-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426146 --block 2 --position 6 --curves batch
+run b02-07-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426146 --block 2 --position 7 --curves batch
+run b02-08-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426146 --block 2 --position 8 --curves batch
+run b02-09-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426146 --block 2 --position 9 --curves batch
 
-run() {  # ID RANKS OPTIONS...
-  local id=$1 ranks=$2 log="$STUDY_DIR/runs/$1.jsonl" out="$STUDY_DIR/runs/$1.out"
-  local began=$SECONDS code=0 timed_out=false interrupted=false
-  shift 2
-  started=$((started + 1))
-  if [ -e "$log" ]; then
-    if grep -q '"event": "end", "status": "ok"' "$log"; then
-      echo "[$started/$TOTAL] $id: done before, skipped"
-    else
-      failed=$((failed + 1))
-      echo "[$started/$TOTAL] $id: its log exists but is not ok; rename it to do the run again ('python -m slurm run' does)"
-    fi
-    return
-  fi
-  echo "[$started/$TOTAL] $id"
+# Block 3: one randomised pass, every run with seed 2023426147
+run b03-00-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426147 --block 3 --position 0 --curves batch
+run b03-01-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426147 --block 3 --position 1 --curves batch
+run b03-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426147 --block 3 --position 2 --curves batch
+run b03-03-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426147 --block 3 --position 3 --curves batch
+run b03-04-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426147 --block 3 --position 4 --curves batch
+run b03-05-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426147 --block 3 --position 5 --curves batch
+run b03-06-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426147 --block 3 --position 6 --curves batch
+run b03-07-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426147 --block 3 --position 7 --curves batch
+run b03-08-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426147 --block 3 --position 8 --curves batch
+run b03-09-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426147 --block 3 --position 9 --curves batch
 
-  # In the background, because a trap waits for a foreground command to end. In a session of its own, so that Ctrl-C at
-  # the terminal comes through `stop` only; `timeout --foreground` signals mpirun alone, once, and it ends the ranks.
-  setsid timeout --foreground -k 10 "$LIMIT_S" \
-    "$MPIRUN" --bind-to none --map-by :OVERSUBSCRIBE -n "$ranks" \
-    "$PYTHON" -m bench "${COMMON[@]}" --world-size "$ranks" "$@" --log-path "$log" </dev/null >"$out" 2>&1 &
-  pid=$!
-  if [ "$stopped" != 0 ]; then kill -TERM "$pid" 2>/dev/null; fi  # the signal came before there was a pid
-  while wait "$pid"; code=$?; kill -0 "$pid" 2>/dev/null; do :; done  # a trap ends `wait` early: wait again
-  pkill -KILL -s "$pid" 2>/dev/null  # ranks that outlived a killed mpirun would slow the next run
-  pid=""
+# Block 4: one randomised pass, every run with seed 2023426148
+run b04-00-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426148 --block 4 --position 0 --curves batch
+run b04-01-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426148 --block 4 --position 1 --curves batch
+run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426148 --block 4 --position 2 --curves batch
+run b04-03-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426148 --block 4 --position 3 --curves batch
+run b04-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426148 --block 4 --position 4 --curves batch
+run b04-05-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426148 --block 4 --position 5 --curves batch
+run b04-06-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426148 --block 4 --position 6 --curves batch
+run b04-07-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426148 --block 4 --position 7 --curves batch
+run b04-08-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426148 --block 4 --position 8 --curves batch
+run b04-09-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426148 --block 4 --position 9 --curves batch
 
-  # The launcher's view goes to the log's end; the newline closes a line torn by a kill. No log yet: this line makes one.
-  if [ "$code" != 0 ] && [ "$stopped" != 0 ]; then interrupted=true; fi
-  if [ $((SECONDS - began)) -ge "$LIMIT_S" ] && [ "$interrupted" = false ]; then
-    case $code in 124 | 137) timed_out=true ;; esac
-  fi
-  printf '\n{"event": "exit", "code": %d, "timed_out": %s, "limit_s": %d, "interrupted": %s, "wall_s": %d}\n' \
-    "$code" "$timed_out" "$LIMIT_S" "$interrupted" $((SECONDS - began)) >>"$log"
-  if [ "$code" != 0 ]; then
-    failed=$((failed + 1))
-    echo "[$started/$TOTAL] $id: exit code $code after $((SECONDS - began)) s, see $out"
-  fi
-  if [ "$code" = 2 ]; then give_up "$id: $(grep -m 1 '^error: ' "$out" | cut -c 8-)"; fi  # wrong input: all runs share it
-  if [ "$stopped" != 0 ]; then
-    echo "stopped; the same command goes on with the next run"
-    exit "$stopped"
-  fi
-}
+# Block 5: one randomised pass, every run with seed 2023426149
+run b05-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426149 --block 5 --position 0 --curves batch
+run b05-01-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426149 --block 5 --position 1 --curves batch
+run b05-02-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426149 --block 5 --position 2 --curves batch
+run b05-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426149 --block 5 --position 3 --curves batch
+run b05-04-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426149 --block 5 --position 4 --curves batch
+run b05-05-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426149 --block 5 --position 5 --curves batch
+run b05-06-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426149 --block 5 --position 6 --curves batch
+run b05-07-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426149 --block 5 --position 7 --curves batch
+run b05-08-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426149 --block 5 --position 8 --curves batch
+run b05-09-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426149 --block 5 --position 9 --curves batch
 
-# Block 0: one randomised pass over all points, every run with seed 2025
-run b00-00-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 0 --curves batch
-run b00-01-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 1 --curves batch
-run b00-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 2 --curves batch
-run b00-03-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 3 --curves batch
-run b00-04-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 4 --curves batch
-run b00-05-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 5 --curves batch
-run b00-06-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 6 --curves batch
-run b00-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2025 --block 0 --position 7 --curves batch
-run b00-08-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 8 --curves batch
-run b00-09-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2025 --block 0 --position 9 --curves batch
+# Block 6: one randomised pass, every run with seed 2023426150
+run b06-00-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426150 --block 6 --position 0 --curves batch
+run b06-01-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426150 --block 6 --position 1 --curves batch
+run b06-02-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426150 --block 6 --position 2 --curves batch
+run b06-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426150 --block 6 --position 3 --curves batch
+run b06-04-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426150 --block 6 --position 4 --curves batch
+run b06-05-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426150 --block 6 --position 5 --curves batch
+run b06-06-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426150 --block 6 --position 6 --curves batch
+run b06-07-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426150 --block 6 --position 7 --curves batch
+run b06-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426150 --block 6 --position 8 --curves batch
+run b06-09-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426150 --block 6 --position 9 --curves batch
 
-# Block 1: one randomised pass over all points, every run with seed 2026
-run b01-00-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 0 --curves batch
-run b01-01-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 1 --curves batch
-run b01-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 2 --curves batch
-run b01-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 3 --curves batch
-run b01-04-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 4 --curves batch
-run b01-05-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 5 --curves batch
-run b01-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 6 --curves batch
-run b01-07-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 7 --curves batch
-run b01-08-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2026 --block 1 --position 8 --curves batch
-run b01-09-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2026 --block 1 --position 9 --curves batch
-
-# Block 2: one randomised pass over all points, every run with seed 2027
-run b02-00-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 0 --curves batch
-run b02-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 1 --curves batch
-run b02-02-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 2 --curves batch
-run b02-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 3 --curves batch
-run b02-04-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 4 --curves batch
-run b02-05-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 5 --curves batch
-run b02-06-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 6 --curves batch
-run b02-07-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 7 --curves batch
-run b02-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2027 --block 2 --position 8 --curves batch
-run b02-09-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2027 --block 2 --position 9 --curves batch
-
-# Block 3: one randomised pass over all points, every run with seed 2028
-run b03-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 0 --curves batch
-run b03-01-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 1 --curves batch
-run b03-02-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 2 --curves batch
-run b03-03-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 3 --curves batch
-run b03-04-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 4 --curves batch
-run b03-05-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 5 --curves batch
-run b03-06-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 6 --curves batch
-run b03-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 7 --curves batch
-run b03-08-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2028 --block 3 --position 8 --curves batch
-run b03-09-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2028 --block 3 --position 9 --curves batch
-
-# Block 4: one randomised pass over all points, every run with seed 2029
-run b04-00-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 0 --curves batch
-run b04-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 1 --curves batch
-run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 2 --curves batch
-run b04-03-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 3 --curves batch
-run b04-04-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 4 --curves batch
-run b04-05-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 5 --curves batch
-run b04-06-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 6 --curves batch
-run b04-07-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2029 --block 4 --position 7 --curves batch
-run b04-08-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 8 --curves batch
-run b04-09-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2029 --block 4 --position 9 --curves batch
-
-# Block 5: one randomised pass over all points, every run with seed 2030
-run b05-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 0 --curves batch
-run b05-01-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 1 --curves batch
-run b05-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 2 --curves batch
-run b05-03-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 3 --curves batch
-run b05-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 4 --curves batch
-run b05-05-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 5 --curves batch
-run b05-06-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 6 --curves batch
-run b05-07-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 7 --curves batch
-run b05-08-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2030 --block 5 --position 8 --curves batch
-run b05-09-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2030 --block 5 --position 9 --curves batch
-
-# Block 6: one randomised pass over all points, every run with seed 2031
-run b06-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 0 --curves batch
-run b06-01-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 1 --curves batch
-run b06-02-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 2 --curves batch
-run b06-03-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 3 --curves batch
-run b06-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 4 --curves batch
-run b06-05-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 5 --curves batch
-run b06-06-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 6 --curves batch
-run b06-07-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 7 --curves batch
-run b06-08-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2031 --block 6 --position 8 --curves batch
-run b06-09-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2031 --block 6 --position 9 --curves batch
-
-# Block 7: one randomised pass over all points, every run with seed 2032
-run b07-00-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 0 --curves batch
-run b07-01-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 1 --curves batch
-run b07-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 2 --curves batch
-run b07-03-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 3 --curves batch
-run b07-04-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 4 --curves batch
-run b07-05-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 5 --curves batch
-run b07-06-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 6 --curves batch
-run b07-07-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 7 --curves batch
-run b07-08-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2032 --block 7 --position 8 --curves batch
-run b07-09-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2032 --block 7 --position 9 --curves batch
-
-echo "done: $TOTAL runs, $failed failed"
-[ "$failed" = 0 ]
+# Block 7: one randomised pass, every run with seed 2023426151
+run b07-00-ddp-gloo-w2-b16 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426151 --block 7 --position 0 --curves batch
+run b07-01-horovod-gloo-w2-b16 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 16 --seed 2023426151 --block 7 --position 1 --curves batch
+run b07-02-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426151 --block 7 --position 2 --curves batch
+run b07-03-horovod-mpi-w2-b16 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 16 --seed 2023426151 --block 7 --position 3 --curves batch
+run b07-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426151 --block 7 --position 4 --curves batch
+run b07-05-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2023426151 --block 7 --position 5 --curves batch
+run b07-06-single-w1-b16 1 --backend single --transport none --settings shipped --batch-per-rank 16 --seed 2023426151 --block 7 --position 6 --curves batch
+run b07-07-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 2023426151 --block 7 --position 7 --curves batch
+run b07-08-ddp-gloo-w2-b4 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426151 --block 7 --position 8 --curves batch
+run b07-09-horovod-gloo-w2-b4 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 4 --seed 2023426151 --block 7 --position 9 --curves batch
+END_OF_RUNS

@@ -28,7 +28,8 @@ def test_two_nodes_end_with_the_same_parameters(tmp_path: Path) -> None:
         assert {rank["source"] for rank in result.host["ranks"]} == {"srun"}
         assert result.host["job"]["SLURM_STEP_NODELIST"] == "n[1-2]"
         digests.add(result.end["parameters_sha256"])
-    srun = ["-N2", "-n4", "-w", "n1,n2", "--mpi=pmix", "--distribution=cyclic"]
+    srun = ["-N2", "-n4", "--ntasks-per-node=2", "-w", "n1,n2", "--mpi=pmix"]
+    srun += ["--distribution=cyclic"]
     served = [*SHORT, *cell("ps", "mpi", 2), "--servers", "2", "--bucket-mib", "0"]
     result = finish(tmp_path / "ps.jsonl", srun, served)
     assert [rank["hostname"] for rank in result.host["ranks"]] == ["n1", "n2"]
