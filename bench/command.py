@@ -131,7 +131,8 @@ def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:
 def _require_world(launch: launching.Launch, config: RunConfig) -> None:
     """Raise WrongWorld; recorded for a study's run, as one by hand leaves the way free."""
     try:
-        launching.require_world(launch, config.processes, os.environ)
+        servers = config.server_processes
+        launching.require_world(launch, config.world_size, os.environ, servers)
     except launching.WrongWorld as error:
         if launch.rank == 0 and config.study is not None:
             # another of several worlds has written it, or it cannot be written

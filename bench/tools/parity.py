@@ -29,6 +29,8 @@ def parse(argv: list[str]) -> RunConfig:
     config = parse_argv(argv)
     if config.loader_only:
         raise UsageError("loader_only=True exchanges no gradients to compare; leave it out")
+    if not config.averages:
+        raise UsageError(f"mode={config.mode} takes no mean to compare; use --mode sync")
     # at a rate of 0 nothing is learnt, so that every step is the same
     still = {"base_lr": 0.0, "max_lr": None, "windows": 1, "warmup_steps": 3}
     return config.model_copy(update={**still, "steps_per_window": STEPS - 3})

@@ -131,7 +131,8 @@ def test_more_servers_than_keys_are_refused_in_one_line(tmp_path: Path) -> None:
 def test_a_world_without_its_servers_is_refused() -> None:
     done = bench(2, *SERVED)
     assert done.returncode == 2
-    assert "world_size" in done.stderr
+    said = "world_size=2 and servers=1 were asked for, but mpirun started 2 processes; "
+    assert f"error: {said}use --world-size 1 or start 3 processes" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -12,7 +12,8 @@ from slurm.load import find_study, read_site
 from tests.slurm.studies import SHIPPED_SITES, SMALL, small, write
 
 CELLS = (
-    "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, handwritten/mpi"
+    "single, ddp/mpi, ddp/gloo, ddp/nccl, horovod/mpi, horovod/gloo, horovod/nccl, "
+    "handwritten/mpi, ps/mpi"
 )
 
 HUGE = "1" + "0" * 23
