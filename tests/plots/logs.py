@@ -124,6 +124,21 @@ def edit(path: Path, old: str, new: str, count: int = -1) -> None:
     path.write_bytes(resealed(path.read_text().replace(old, new, count).encode()))
 
 
+def add(
+    path: Path, name: str, events: Sequence[Mapping[str, Any]], workload: Mapping[str, Any]
+) -> None:
+    """Put events before a log's end, and what is derived of its work into its start."""
+    lines = path.read_text().splitlines(keepends=True)
+    lines[0] = lines[0].replace('"workload": {}', f'"workload": {json.dumps(workload)}')
+    place = next(i for i, line in enumerate(lines) if '"event": "end"' in line)
+    whole = path.with_suffix(".part")
+    whole.write_text("".join(lines[:place]))
+    for event in events:
+        append_event(whole, name, **event)
+    path.write_bytes(resealed(whole.read_bytes() + "".join(lines[place:]).encode()))
+    whole.unlink()
+
+
 def resealed(text: bytes) -> bytes:
     """The log with the digests of its `end` and `exit` made anew where it has any."""
     found = b""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bench.record import CHECKS, append_event
+from bench.record import CHECKS
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import Trained, dawnbench, olympic_mean
@@ -37,21 +37,13 @@ def run(
     path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{world_size}.jsonl"
     checks = {"checks": dict.fromkeys((*CHECKS, "trainings_equal"), True)}
     logs.write(path, config, 0.1, end=checks)
-    lines = path.read_text().splitlines(keepends=True)
-    work = f'"workload": {json.dumps({"steps_per_epoch": 4, "held_out": HELD_OUT})}'
-    lines[0] = lines[0].replace('"workload": {}', work)
-    place = next(i for i, line in enumerate(lines) if '"event": "end"' in line)
-    whole = path.with_suffix(".part")
-    whole.write_text("".join(lines[:place]))
-    for index, epochs in enumerate(trainings):
-        for epoch, (seconds, correct) in enumerate(epochs):
-            found: dict[str, Any] = {"training": index, "index": epoch, "steps": 4, "loss": 0.5}
-            found |= {"parameters_equal": True}
-            append_event(
-                whole, "epoch", **found, seconds=seconds, correct=correct, held_out=HELD_OUT
-            )
-    path.write_bytes(logs.resealed(whole.read_bytes() + "".join(lines[place:]).encode()))
-    whole.unlink()
+    common = {"steps": 4, "loss": 0.5, "parameters_equal": True, "held_out": HELD_OUT}
+    found = [
+        {**common, "training": index, "index": epoch, "seconds": seconds, "correct": correct}
+        for index, epochs in enumerate(trainings)
+        for epoch, (seconds, correct) in enumerate(epochs)
+    ]
+    logs.add(path, "epoch", found, {"steps_per_epoch": 4, "held_out": HELD_OUT})
 
 
 @pytest.fixture(scope="module")

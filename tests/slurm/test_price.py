@@ -160,7 +160,8 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
 def test_the_assumed_noise_is_what_shared_machines_have_shown() -> None:
     """Pooled over every comparison of real training that has enough blocks for a verdict."""
     squares, freedom = 0.0, 0
-    for name in ("local", "local-transports", "precision"):
+    studies = ("local", "local-transports", "precision", "exposed", "overlap", "handwritten")
+    for name in studies:
         summary = json.loads((ROOT / "results" / name / "summary.json").read_text())
         for row in summary["comparisons"]:
             squares += row["sd_log"] ** 2 * (row["n"] - 1)

@@ -27,6 +27,17 @@ RESULTS = Path("results/mine/overhead")
 LIMIT_S = 600  # of one launch
 CELLS = {"single": 1, "ddp/mpi": 2, "horovod/mpi": 2}  # ranks of each
 DESIGNS = ("turns", "apart")
+WORKS: dict[str, dict[str, Any]] = {
+    "resnet50": {},
+    # with the recipe of "CIFAR-10 in under 11 seconds": its rate changes in every step
+    "resnet9": {
+        "model": "resnet9",
+        "nesterov": True,
+        "label_smoothing": 0.1,
+        "lr_warmup_steps": 10,
+        "lr_decay": "linear",
+    },
+}
 STEPS, PAIRS = 3, 8  # of a turn; of turns in one launch
 MIN_LAUNCHES, MAX_LAUNCHES = 6, 24
 # fixed beforehand: the half-width of two equal things, about 1.5 % apart, is then about 1 %
@@ -49,6 +60,7 @@ def main() -> int:
     add = parser.add_argument
     add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
     add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
+    add("--work", choices=[*WORKS], default="resnet50", help="what is trained")
     add("--designs", type=partial(among, DESIGNS), default=[*DESIGNS], help="of turns, apart")
     try:
         given = parser.parse_args()
@@ -61,9 +73,11 @@ def main() -> int:
         folder.mkdir(parents=True)
         for cell in given.cells:
             if "turns" in given.designs:
-                good &= turns_hold(cell, take_turns(folder, cell))
+                good &= turns_hold(cell, take_turns(folder, cell, given.work))
             if "apart" in given.designs:
-                blocks = [run_apart(folder, cell, block) for block in range(BLOCKS_APART)]
+                blocks = [
+                    run_apart(folder, cell, given.work, block) for block in range(BLOCKS_APART)
+                ]
                 good &= apart_holds(cell, blocks)
     except (OSError, subprocess.SubprocessError) as error:
         print(f"error: {error}; run make setup, or look above", file=sys.stderr)
@@ -78,25 +92,25 @@ def among(known: Collection[str], text: str) -> list[str]:
     return text.split(",")
 
 
-def take_turns(folder: Path, cell: str) -> list[Turns]:
+def take_turns(folder: Path, cell: str, work: str) -> list[Turns]:
     """Fresh process groups, each with both loops, until the ratio is known well enough."""
     launches: list[Turns] = []
     while len(launches) < MIN_LAUNCHES or (
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        launch(cell, path, "bench.tools.overhead --rank turns", PAIRS, STEPS)
+        launch(cell, work, path, "bench.tools.overhead --rank turns", PAIRS, STEPS)
         launches.append(Turns(path))
     return launches
 
 
-def run_apart(folder: Path, cell: str, block: int) -> dict[str, Events]:
+def run_apart(folder: Path, cell: str, work: str, block: int) -> dict[str, Events]:
     """One block: every arm in fresh processes of its own, in an order drawn from its number."""
     logs = {}
     for arm in random.Random(block).sample(ARMS_APART, len(ARMS_APART)):
         path = folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl"
         module = "bench" if arm == "ours" else "bench.tools.overhead --rank bare"
-        launch(cell, path, module, 6, 6)
+        launch(cell, work, path, module, 6, 6)
         logs[arm] = read_events(path)
     return logs
 
@@ -105,12 +119,15 @@ def _slug(text: str) -> str:
     return text.replace("/", "-").replace(" ", "-")
 
 
-def launch(cell: str, log_path: Path, module: str, windows: int, steps_per_window: int) -> None:
+def launch(
+    cell: str, work: str, log_path: Path, module: str, windows: int, steps_per_window: int
+) -> None:
     """One fresh process group; what it says is shown only where it fails."""
     backend, _, transport = cell.partition("/")
     fields = {"backend": backend, "transport": transport or "none", "world_size": CELLS[cell]}
     fields |= {"windows": windows, "steps_per_window": steps_per_window, "warmup_steps": 5}
     fields |= {"batch_per_rank": 16, "dataset": "digits", "log_path": log_path}
+    fields |= WORKS[work]
     env = {**os.environ, **launcher.root_variables()}
     ranks = launcher.command("mpirun", CELLS[cell], args=launcher.ON_THIS_MACHINE)
     command = [*ranks, sys.executable, "-m", *module.split(), *make_config(fields).to_argv()]

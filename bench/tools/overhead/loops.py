@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bench.config import RunConfig
-from bench.models import import_torchvision
+from bench.models import build_model, import_torchvision
 
 Step = Callable[[], None]
 Batches = Iterator[tuple[torch.Tensor, torch.Tensor]]
@@ -37,7 +37,7 @@ def bare_batches(config: RunConfig, rank: int) -> Batches:
 def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
     """A step of plain torch, with the framework wrapped by hand as its tutorial does; its model."""
     torch.manual_seed(config.seed)
-    network = model = import_torchvision().models.resnet50(num_classes=CLASSES)
+    network = model = _network(config)
     optimizer: Any = _sgd(model, config)
     if config.backend == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model)
@@ -47,20 +47,33 @@ def bare_loop(config: RunConfig, rank: int) -> tuple[Step, torch.nn.Module]:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     model.train()
-    return bare_step(model, optimizer, bare_batches(config, rank)), network
+    return bare_step(model, optimizer, bare_batches(config, rank), config), network
 
 
-def bare_step(model: Any, optimizer: Any, data: Batches) -> Step:
+def bare_step(model: Any, optimizer: Any, data: Batches, config: RunConfig) -> Step:
     """One step as a tutorial writes it, on whatever wrapped model and optimiser."""
+    rates = map(config.learning_rate, range(config.steps))
+    fixed = config.lr_warmup_steps == 0 and config.lr_decay == "none"
 
     def step() -> None:
         images, labels = next(data)
+        if not fixed:
+            for group in optimizer.param_groups:
+                group["lr"] = next(rates)
         optimizer.zero_grad()
-        loss = cross_entropy(model(images), labels)
+        loss = cross_entropy(model(images), labels, label_smoothing=config.label_smoothing)
         loss.backward()
         optimizer.step()
 
     return step
+
+
+def _network(config: RunConfig) -> torch.nn.Module:
+    """torchvision's own where it has one: ours must build the same."""
+    if config.model == "resnet50":
+        network: torch.nn.Module = import_torchvision().models.resnet50(num_classes=CLASSES)
+        return network
+    return build_model(config, CLASSES)
 
 
 def recipe_loop(config: RunConfig) -> Step:
@@ -89,4 +102,6 @@ def recipe_loop(config: RunConfig) -> Step:
 
 def _sgd(model: torch.nn.Module, config: RunConfig) -> torch.optim.SGD:
     rate, decay = config.learning_rate(0), config.weight_decay
-    return torch.optim.SGD(model.parameters(), rate, config.momentum, weight_decay=decay)
+    return torch.optim.SGD(
+        model.parameters(), rate, config.momentum, weight_decay=decay, nesterov=config.nesterov
+    )

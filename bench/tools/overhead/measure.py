@@ -59,7 +59,8 @@ def _take_turns(config: RunConfig, rank: int, backend: Backend, images: Any, log
     for step in (loop.step, by_hand):
         _seconds(step, config.warmup_steps)
     equal = backend.reduce_scalar(float(digest(network) == digest(by_hand_network)), "min") == 1.0
-    bare = bare_step(loop.session.model, loop.session.optimizer, bare_batches(config, rank))
+    batches = bare_batches(config, rank)
+    bare = bare_step(loop.session.model, loop.session.optimizer, batches, config)
     steps: dict[str, Step] = {"ours": loop.step, "bare": bare}
     if config.backend == "horovod":
         steps["recipe"] = recipe_loop(config)
