@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, log_softmax
 
 from bench import data
 from bench.backends.protocol import Backend
-from bench.config import RunConfig, UsageError, make_config
+from bench.config import RunConfig, UsageError, make_config, parse_argv
 from bench.data.dataset import Digits
 from bench.launch.world import Launch
 from bench.record import Run, proof, read_run
@@ -191,7 +191,8 @@ def learnt(backend: str, ranks: int) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "run.jsonl"
         cell = ("--backend", backend, "--world-size", str(ranks), "--global-batch", "32")
-        done = bench(ranks, *LEARNT, *cell, "--log-path", str(log))
+        processes = parse_argv([*LEARNT, *cell]).processes
+        done = bench(processes, *LEARNT, *cell, "--log-path", str(log))
         assert done.returncode == 0, done.stderr
         return read_run(log)
 
@@ -225,15 +226,15 @@ def test_a_training_is_repeated_bit_for_bit() -> None:
 @pytest.mark.ranks
 def test_backends_that_average_the_same_gradients_learn_the_same() -> None:
     """At two ranks a mean has one order, so every epoch of every training is equal to the bit."""
-    found = {backend: epochs(learnt(backend, 2)) for backend in ("ddp", "horovod", "handwritten")}
-    assert found["horovod"] == found["ddp"]
-    assert found["handwritten"] == found["ddp"]
-    assert len(found["ddp"]) >= 2
+    backends = ("ddp", "horovod", "handwritten", "ps")
+    ddp, *others = (epochs(learnt(backend, 2)) for backend in backends)
+    assert others == [ddp] * len(others)
+    assert len(ddp) >= 2
     # without BatchNorm two halves of a batch teach what the whole does, but for rounding, which a
     # training magnifies epoch by epoch
     two, one = (
         {index: loss for index, epoch, _, loss in rows if epoch == 0}
-        for rows in (found["ddp"], epochs(learnt("single", 1)))
+        for rows in (ddp, epochs(learnt("single", 1)))
     )
     assert two == pytest.approx(one, rel=1e-3)
 
