@@ -13,61 +13,48 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.backends import mpi_group, ps_server
-from bench.backends.handwritten import Bucket, HandwrittenSession, broadcast
-from bench.backends.protocol import Backend, Reduction, Session
+from bench.backends import ps_server
+from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
+from bench.backends.protocol import Session
 from bench.backends.ps_server import CONTROL, Begin, Count, Pull, Stop, tag_of
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
-from bench.train.device import Device
 
 
-class ParameterServer(Backend):
+class ParameterServer(Handwritten):
     """Workers are ranks 0 to world_size - 1 of MPI's world, servers come after them."""
 
-    def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
-        super().__init__()
-        self._everybody, self._workers = ps_server.split(config, launch)
-        self.versions = mpi_group.versions()
+    def _join(self, config: RunConfig, launch: Launch) -> Any:
+        self._everybody, workers = ps_server.split(config, launch)
         self.servers = ps_server.introduce(self._everybody)
         self._pushed: Counter[str] = Counter()
+        return workers
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        broadcast(self._workers, model.state_dict().values())
+        broadcast(self._comm, model.state_dict().values())
         if config.exchange == "off":
             return Session(model, optimizer)
-        return ServedSession(self._everybody, self._workers, model, optimizer, config, self._pushed)
-
-    def reduce_scalar(self, value: float, op: Reduction) -> float:
-        found = np.array([value], np.float64)
-        self._workers.Allreduce(mpi_group.in_place(), found, op=mpi_group.operation(op))
-        return float(found[0])
-
-    def gather(self, value: Any) -> list[Any]:
-        return list(self._workers.allgather(value))
-
-    def barrier(self) -> None:
-        self._workers.Barrier()
+        return ServedSession(self._everybody, self._comm, model, optimizer, config, self._pushed)
 
     def served(self) -> tuple[list[dict[str, Any]], int]:
         told = None
-        if self._workers.Get_rank() == 0:
+        if self._comm.Get_rank() == 0:
             told = [self._ask(server, Count()) for server in self._of_servers()]
-        return self._workers.bcast(told), sum(self._workers.allgather(self._pushed.total()))
+        return self._comm.bcast(told), sum(self._comm.allgather(self._pushed.total()))
 
     def close(self) -> None:
-        self._workers.Barrier()
-        if self._workers.Get_rank() == 0:
+        self._comm.Barrier()
+        if self._comm.Get_rank() == 0:
             for server in self._of_servers():
                 self._everybody.send(Stop(), dest=server, tag=CONTROL)
-        self._workers.Free()
+        self._comm.Free()
         self._everybody.Barrier()
         self._everybody.Free()
 
     def _of_servers(self) -> Iterable[int]:
-        return range(self._workers.Get_size(), self._everybody.Get_size())
+        return range(self._comm.Get_size(), self._everybody.Get_size())
 
     def _ask(self, server: int, what: object) -> Any:
         self._everybody.send(what, dest=server, tag=CONTROL)
