@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from bench.config import UsageError
 
@@ -84,8 +86,8 @@ def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
     """A row for each match, a column of texts for each named group."""
     names = list(pattern.groupindex)
     rows = pattern.findall(text)
-    rows = rows if len(names) > 1 else [(row,) for row in rows]
-    return pd.DataFrame(rows, columns=names, dtype=object)
+    texts = np.array(rows, dtype=object).reshape(len(rows), len(names))
+    return pd.DataFrame(texts, columns=names, dtype=object)
 
 
 def long(texts: pd.DataFrame) -> pd.DataFrame:
@@ -101,9 +103,10 @@ def long(texts: pd.DataFrame) -> pd.DataFrame:
         if name not in places:
             there = texts[name] != ""
             quantity, unit = in_seconds(name)
-            values = floats(texts[name][there]) * unit
-            own = {place: column[there] for place, column in places.items()}
-            parts.append(pd.DataFrame({"quantity": quantity, "value": values, **own}))
+            own = pd.DataFrame({"value": texts[name], **places})
+            own = own if there.all() else own[there]  # of a million rows a copy takes its time
+            values = floats(own["value"].rename(name)) * unit
+            parts.append(own.assign(quantity=constant(quantity, own), value=values))
     return together(parts)
 
 
@@ -118,8 +121,18 @@ def floats(texts: pd.Series[Any]) -> pd.Series[float]:
 def together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Tables under one another, with every column."""
     there = [part for part in parts if len(part)]
-    whole = pd.concat(there, ignore_index=True) if there else pd.DataFrame(columns=["quantity"])
-    return whole.reindex(columns=list(COLUMNS))
+    if not there:
+        return pd.DataFrame(columns=list(COLUMNS))
+    named = union_categoricals([part["quantity"].astype("category") for part in there])
+    whole = pd.concat([part.drop(columns="quantity") for part in there], ignore_index=True)
+    return whole.assign(quantity=named).reindex(columns=list(COLUMNS))
+
+
+def constant(text: str, rows: pd.DataFrame) -> pd.Categorical[Any]:
+    """A column of one text, which a million rows hold once."""
+    return pd.Categorical.from_codes(
+        np.zeros(len(rows), dtype="int8"), dtype=pd.CategoricalDtype([text])
+    )
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

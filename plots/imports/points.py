@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.observation import COLUMNS, Format, decode
+from plots.imports.observation import COLUMNS, Format, constant, decode
 
 MOST_RANKS = 10_000_000
 _RATE = "images_per_s"
@@ -71,7 +71,8 @@ def read(form: Format, name: str, files: Sequence[Path], given: Given) -> Import
 def _completed(found: pd.DataFrame, path: Path, given: Given) -> tuple[pd.DataFrame, list[str]]:
     """With what the user gave, and what follows from the file, of which a warning tells."""
     warnings = []
-    told = found.reindex(columns=list(COLUMNS)).assign(file=path.name, source=given.source)
+    told = found.reindex(columns=list(COLUMNS)).astype({"quantity": "category"})
+    told = told.assign(file=constant(path.name, told), source=constant(given.source, told))
     for column in ("backend", "world_size", "batch_per_rank"):
         if (value := getattr(given, column)) is not None:
             if other := sorted({str(x) for x in told[column].dropna().unique() if x != value}):

@@ -87,9 +87,12 @@ def main() -> None:
     print(f"{asked.inputs} inputs: {dict(ends)}, 0 tracebacks")
     line = "INFO:root:Epoch[{}] Batch [{}]\tSpeed: 1764.83 samples/sec\tTrain-accuracy=0.400000\n"
     text = "".join(line.format(i // 1000, i % 1000) for i in range(asked.lines))
-    began = time.monotonic()
-    rows = len(FORMATS["mxnet"].read(text))
-    print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_text(text)
+        began = time.monotonic()
+        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Given(world_size=4)).values)
+        print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
 
 
 if __name__ == "__main__":
