@@ -117,8 +117,9 @@ def _require_possible(told: pd.DataFrame) -> None:
 
 
 def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator[dict[str, object]]:
-    finite = values[np.isfinite(values["value"].astype(float))]
-    grouped: Any = finite.groupby([*_POINT, "quantity"], dropna=False, sort=True)
+    finite = np.isfinite(values["value"].astype(float))
+    kept = values if finite.all() else values[finite]
+    grouped: Any = kept.groupby([*_POINT, "quantity"], dropna=False, sort=True)
     for key, rows in grouped:
         *point, quantity = key
         place = {k: None if pd.isna(v) else v for k, v in zip(_POINT, point, strict=True)}
