@@ -16,6 +16,7 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
+from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.format import clean, count, escape, interval, percent, rate, ratio, rule
 
@@ -303,13 +304,17 @@ def lines(a: Analysis) -> list[str]:
         f"compares these settings as well."
         for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
     ]
+    trained = list(learned.lines(a))
+    taught = trained[:_MOST_ANSWERS]
+    if more := trained[_MOST_ANSWERS:]:
+        taught.append(f"{len(more)} more: see [Training to a target](#training-to-a-target).")
     compared = _each(a)
-    if len(compared) != 1:
-        found.append(f"**{headline(a)}**" if compared else headline(a))
-    found += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
-    if more := compared[_MOST_ANSWERS:]:
-        rest = count(len(more), "comparison") if len(more) > 1 else "comparison"
-        found.append(f"The other {rest}: see the table below.")
+    verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
+    verdicts += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
+    if others := compared[_MOST_ANSWERS:]:
+        rest = count(len(others), "comparison") if len(others) > 1 else "comparison"
+        verdicts.append(f"The other {rest}: see the table below.")
+    found += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
     gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
     tried = attempts(a)
     return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from bench.study.stats import Estimate
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis
-from plots.report import answer
+from plots.report import answer, learned
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 
 _EQUAL = 2  # comparisons that the sentence tells of
@@ -43,6 +44,12 @@ def lead(a: Analysis) -> Lead:
         said = clean(answer.headline(a), _MOST)
         return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figures=())
     c = compared[0]
+    numbers = list(_numbers(a, _sides(a, c), c.curves[0]))
+    if learned.answers(a):
+        text = clean(" ".join(islice(learned.lines(a), _EQUAL)), _MOST)
+        return Lead(
+            text, clean(f"Images/s: {answer.headline(a)}", _MOST), numbers, figures=("accuracy",)
+        )
     # several of equal weight: one alone would be a choice
     equal = [x for x in compared if answer.weight(x) == answer.weight(c)][:_EQUAL]
     text = clean(
@@ -55,7 +62,7 @@ def lead(a: Analysis) -> Lead:
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
-    return Lead(text, clean(" ".join(others), _MOST), list(_numbers(a, _sides(a, c), c.curves[0])))
+    return Lead(text, clean(" ".join(others), _MOST), numbers)
 
 
 def _sentence(a: Analysis, c: Comparison) -> str:

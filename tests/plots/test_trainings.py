@@ -14,7 +14,9 @@ from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import Trained, dawnbench, olympic_mean
 from plots.imports import dawnbench as imported
-from plots.report import figures
+from plots.report import answer, figures
+from plots.report.format import seconds, short
+from plots.report.lead import lead
 from plots.report.write import make
 from tests.plots import logs
 from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
@@ -161,6 +163,44 @@ def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) ->
     assert [row["seconds_olympic_mean"] for row in told] == [5.25, None]
     assert len(list((tmp_path / "dawnbench").glob("*.tsv"))) == 2
     assert "Training to a target" in (tmp_path / "report.html").read_text()
+
+
+def test_without_a_verdict_trainings_are_the_answer(a: Analysis) -> None:
+    first, second, *_ = answer.lines(a)
+    where = "Median seconds to 90 % held-out accuracy at 2 ranks (16 images per rank)"
+    assert first == (
+        f"{where}: ddp/mpi {_seconds(a, 'ddp/mpi')}, horovod/mpi {_seconds(a, 'horovod/mpi')}; "
+        "6 of 8 trainings reached it."
+    )
+    assert "no verdict below 6 blocks" in second
+    assert lead(a).sentence == first
+    assert lead(a).figures == ("accuracy",)
+
+
+def _seconds(a: Analysis, cell: str) -> str:
+    found = of(a, cell).seconds
+    assert found is not None
+    return short(found, seconds)
+
+
+def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
+    for block in range(6):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            run(tmp_path, cell, block, [FAST[1], SLOW[1]], target=None)
+    a = analyse(load(tmp_path))
+    assert [c.verdict for c in a.comparisons] == ["equivalent"]
+    first, second, *_ = answer.lines(a)
+    assert "equivalent within 2 %" in first
+    assert second.startswith("Held-out accuracy after the last epoch at 2 ranks (16 images per ")
+    assert second.endswith("; 24 trainings.")
+    assert "accuracy" not in lead(a).figures
+
+
+def test_a_target_that_nobody_reached_is_said(tmp_path: Path) -> None:
+    for cell in ("ddp/mpi", "horovod/mpi"):
+        run(tmp_path, cell, 0, [[(4.0, 100)] * 3])
+    first, *_ = answer.lines(analyse(load(tmp_path)))
+    assert first.endswith("ddp/mpi never, horovod/mpi never; 0 of 2 trainings reached it.")
 
 
 def test_a_study_without_trainings_says_nothing_of_them(tmp_path: Path) -> None:
