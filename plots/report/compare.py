@@ -14,7 +14,8 @@ from plots.analyse.points import NotCompared, describe
 from plots.analyse.study import Analysis, machine
 from plots.report import tables
 from plots.report.answer import over
-from plots.report.format import Column, escape, interval, markdown_table, rate, ratio, table
+from plots.report.columns import Column, markdown_table
+from plots.report.format import escape, interval, rate, ratio, table
 from plots.report.markdown import told
 from plots.report.write import analysed
 

@@ -19,7 +19,8 @@ from plots.analyse.points import NotCompared, Table, ranks
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables
-from plots.report.format import count, escape, interval, markdown_table, percent, ratio, rule, table
+from plots.report.columns import markdown_table
+from plots.report.format import count, escape, interval, percent, ratio, rule, table
 
 _SETTINGS = {
     "shipped": "each framework's own defaults",

@@ -19,17 +19,9 @@ from plots.imports import FORMATS
 from plots.imports.efficiency import Row, scaled
 from plots.imports.points import Given, Imported, by_epoch, read
 from plots.report import figures
+from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
-from plots.report.format import (
-    Column,
-    clean,
-    escape,
-    interval,
-    markdown_table,
-    percent,
-    rate,
-    table,
-)
+from plots.report.format import clean, escape, interval, percent, rate, table
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")

@@ -21,8 +21,9 @@ from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.read import calibrations, collectives
 from plots.report import answer, figures, tables
+from plots.report.columns import csv, plain, records
 from plots.report.figures import Picture, presets
-from plots.report.format import csv, file_names, plain, records
+from plots.report.format import file_names
 from plots.report.html import html
 from plots.report.markdown import markdown
 
