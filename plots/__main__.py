@@ -243,7 +243,7 @@ def import_logs(
     if batch is not None and global_batch is not None:
         raise UsageError("batch and global-batch are two ways of scaling; give one")
     from plots.imports.points import Given
-    from plots.report.published import bring_in
+    from plots.report.imported import bring_in
 
     given = Given(
         backend=backend,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from csv import QUOTE_NONE
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ NUMBER = r"[-+.\dainfeE]+"
 PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
 WORDS = ("backend",)  # places that are no numbers
 COLUMNS = ("quantity", "value", *PLACES, *WORDS)
+_PIECE = 1 << 20  # characters
 _MILLI = "_ms"  # a quantity in milliseconds becomes one in seconds
 
 Reader = Callable[[str], pd.DataFrame]
@@ -56,10 +59,19 @@ def matched(*patterns: str) -> Reader:
     compiled = [re.compile(pattern, re.MULTILINE) for pattern in patterns]
 
     def read(text: str) -> pd.DataFrame:
-        found = [wide(pattern, text) for pattern in compiled]
-        return together(long(one) for one in found)
+        found = (wide(pattern, piece) for piece in _pieces(text) for pattern in compiled)
+        return together(long(one) for one in found if len(one))
 
     return read
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Of whole lines: what is made of a million at once fits into no cache."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 def stating(read: Reader, **patterns: str) -> Reader:
@@ -93,7 +105,7 @@ def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
 def long(texts: pd.DataFrame) -> pd.DataFrame:
     """A row for each quantity of each match. Raises UsageError where one is no number."""
     places = {
-        name: texts[name].where(texts[name] != "", "nan").astype(float)
+        name: floats(texts[name].where(texts[name] != "", "nan"))
         for name in texts
         if name in PLACES
     }
@@ -112,6 +124,14 @@ def long(texts: pd.DataFrame) -> pd.DataFrame:
 
 def floats(texts: pd.Series[Any]) -> pd.Series[float]:
     """Its numbers. Raises UsageError for a text that is none."""
+    lines = StringIO("\n".join(map(str, texts.to_list())))
+    alone: Any = {"header": None, "quoting": QUOTE_NONE, "skip_blank_lines": False}
+    try:  # in a third of the time that Python takes, and as exact
+        fast = pd.read_csv(lines, sep="\t", dtype=float, na_filter=False, **alone)[0].to_numpy()
+        if len(fast) == len(texts):
+            return pd.Series(fast, texts.index, name=texts.name)
+    except ValueError:  # no number, or one that only Python reads: nan
+        pass
     try:
         return texts.astype(float)
     except ValueError as error:

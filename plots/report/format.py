@@ -81,6 +81,13 @@ def p_value(x: float) -> str:
     return "<0.0001" if x < 1e-4 else f"{x:.4f}"
 
 
+def number(value: Any) -> str:
+    """Of somebody else's table: six digits, '-' for nothing, texts as they are."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else escape(str(value))
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]

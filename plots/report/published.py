@@ -12,78 +12,16 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.stats import Estimate
-from plots.analyse.points import ranks
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
-from plots.imports import FORMATS
 from plots.imports.efficiency import Row, scaled
-from plots.imports.points import Given, Imported, by_epoch, read
 from plots.report import figures
 from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
-from plots.report.format import clean, escape, interval, percent, rate, table
+from plots.report.format import clean, escape, interval, number, percent, rate
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
 _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
-
-
-def bring_in(
-    form: str,
-    files: Sequence[Path],
-    given: Given,
-    out: Path,
-    *,
-    values: bool,
-    epochs: bool,
-    force: bool,
-) -> Iterator[str]:
-    """Import files of one format: NAME.csv with points; `values`: NAME-values.csv, every number.
-
-    `epochs`: a Markdown table of the epochs instead of what was written.
-    """
-    if form not in FORMATS:
-        raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
-    name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
-    found = read(FORMATS[form], form, files, given if given.source else replace(given, source=name))
-    tables = {f"{name}.csv": found.points}
-    if values:
-        tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
-    written = {out / at: _csv(frame) for at, frame in tables.items()}
-    for path, data in written.items():
-        if path in files or (path.exists() and path.read_bytes() != data and not force):
-            raise UsageError(f"{path} is there already; choose another --out, or --force")
-    out.mkdir(parents=True, exist_ok=True)
-    for path, data in written.items():
-        write_whole(path, data)
-    if epochs:
-        yield _epochs(found.values)
-        return
-    yield from _told(found, FORMATS[form].notes)
-    if not given.source:
-        yield f"note: the source is {name}; baselines are looked for in one --source"
-    yield " and ".join(map(str, written))
-
-
-def _epochs(values: pd.DataFrame) -> str:
-    rows = by_epoch(values)
-    if rows.empty:
-        return "No number names an epoch."
-    cells: Any = zip(rows.index, rows.itertuples(index=False), strict=True)
-    lines = [[f"{epoch:.0f}", *map(_cell, numbers)] for epoch, numbers in cells]
-    return table(["epoch", *rows.columns], lines)
-
-
-def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
-    rows: Any = found.points.itertuples()
-    for row in rows:
-        size = f"{row.backend}, {ranks(int(row.world_size))}: {row.quantity} {row.value:.6g}"
-        yield f"{size} (n = {row.n}; {row.reducer}; no interval)"
-    yield from (f"note: {note}" for note in notes)
-    yield from (f"warning: {warning}" for warning in found.warnings)
-
-
-def _csv(frame: pd.DataFrame) -> bytes:
-    return frame.to_csv(index=False, lineterminator="\n").encode()
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
@@ -180,15 +118,9 @@ def _ours(folder: Path) -> Iterator[Row]:
         yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
 
 
-def _cell(value: Any) -> str:
-    if pd.isna(value):
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else escape(str(value))
-
-
 def _others(rows: pd.DataFrame) -> str:
     columns = [
-        Column(name, title, _cell)
+        Column(name, title, number)
         for name, title in (
             ("source", "source"), ("backend", "backend"), ("world_size", "ranks"),
             ("batch_per_rank", "images per rank"), ("global_batch", "images per step"),
