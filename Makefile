@@ -52,7 +52,8 @@ check: setup ## check format, lint and types
 	$(RUN) mypy
 
 report: setup ## make the reports of results/ again, and fail where one is not what the logs say
-	@$(RUN) && export PATH && for study in results/*/study.toml; do python -m plots report "$${study%/study.toml}" || exit; done
+	@$(RUN) && export PATH && for study in results/*/study.toml; do python -m plots report "$${study%/study.toml}" || exit; done; \
+python -m plots published results/published --study results/emulated
 	git diff --exit-code --stat -- results
 
 overhead: setup ## compare our loop with a bare hand-written one

@@ -19,6 +19,9 @@ def show(value: Any) -> str:
     return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
 
 
+_FEW = 3  # rows, from which on what all say alike is said once
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a table, of rows of any type."""
@@ -27,7 +30,7 @@ class Column:
     title: str = ""  # on the page; '' where the page does not have it
     form: Callable[[Any], str] = show  # how the page writes a value that is not None
     key: str | None = None  # in CSV and JSON; '' where only the page has it; None: the attribute's
-    sparse: bool = False  # the page leaves it out where no row says anything in it
+    each: bool = False  # stands in every row, even where all say the same
 
     @property
     def name(self) -> str:
@@ -40,11 +43,29 @@ class Column:
 
 
 def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
-    """The table on the page."""
+    """The table on the page: without what no row says, and with what all say alike above it."""
     found = [(c, c.values(rows)) for c in columns if c.title]
-    there = [(c, v) for c, v in found if not c.sparse or any(x not in (None, ()) for x in v)]
-    cells = [["-" if v is None else c.form(v) for v in values] for c, values in there]
-    return table([c.title for c, _ in there], zip(*cells, strict=True))
+    there = [(c, v) for c, v in found if not all(map(_says_nothing, v))]
+    alike = [(c, v[0]) for c, v in there if not c.each and _alike(v)]
+    once = {c.title for c, _ in alike}
+    shown = [(c, v) for c, v in there if c.title not in once]
+    cells = [["-" if v is None else c.form(v) for v in values] for c, values in shown]
+    whole = table([c.title for c, _ in shown], zip(*cells, strict=True))
+    above = "; ".join(f"*{c.title}*: {c.form(value)}" for c, value in alike)
+    return f"In every row: {above}.\n\n{whole}" if above else whole
+
+
+def _says_nothing(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple) and not value)
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    """Whether three rows or more have one name or count; of measurements that is chance."""
+    return (
+        len(values) >= _FEW
+        and isinstance(values[0], str | int | tuple)
+        and all(v == values[0] for v in values)
+    )
 
 
 def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
 _CHANGES = (
     Column("point.cell", "cell"),
     Column("point.settings", "settings"),
-    Column("point.variant", "variant", sparse=True),
+    Column("point.variant", "variant"),
     Column("point.world_size", "ranks"),
     Column("point.samples_per_rank", "images per rank"),
     Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
@@ -84,7 +84,7 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
         Column(lambda row: over(row.reference, row.candidate), "ratio of images/s"),
         Column("transport", "transport"),
         Column("settings", "settings"),
-        Column("variant", "variant", sparse=True),
+        Column("variant", "variant"),
         Column("world_size", "ranks"),
         Column("samples_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),

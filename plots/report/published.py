@@ -35,7 +35,9 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
     )
     out.mkdir(parents=True, exist_ok=True)
     figures.save({"published": figure.draw(found)}, out)
-    rest = [] if others.empty else ["## Other quantities", "", _others(others), ""]
+    sources = list(dict.fromkeys([*(row.source for row in found), *others["source"]]))
+    source = Column(lambda row: 1 + sources.index(row.source), "source")
+    rest = [] if others.empty else ["## Other quantities", "", _others(source, others), ""]
     text = "\n".join([
         "# Published and imported numbers",
         "",
@@ -45,9 +47,13 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         "",
         "![Efficiency against ranks](published.svg)",
         "",
-        markdown_table(_COLUMNS, found),
+        markdown_table([source, *_COLUMNS], found),
         "",
         *rest,
+        "## Sources",
+        "",
+        *(f"{i}. {escape(source)}" for i, source in enumerate(sources, 1)),
+        "",
     ])  # fmt: skip
     return write_whole(out / "published.md", text.encode())
 
@@ -62,7 +68,6 @@ def _said(form: Callable[[float], str]) -> Callable[[Estimate], str]:
 
 
 _COLUMNS = (
-    Column("source", "source", escape),
     Column("curve", "curve"),
     Column("backend", "backend", escape),
     Column("world_size", "ranks"),
@@ -118,13 +123,13 @@ def _ours(folder: Path) -> Iterator[Row]:
         yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)
 
 
-def _others(rows: pd.DataFrame) -> str:
+def _others(source: Column, rows: pd.DataFrame) -> str:
     columns = [
         Column(name, title, number)
         for name, title in (
-            ("source", "source"), ("backend", "backend"), ("world_size", "ranks"),
+            ("backend", "backend"), ("world_size", "ranks"),
             ("batch_per_rank", "images per rank"), ("global_batch", "images per step"),
             ("quantity", "quantity"), ("value", "value"), ("reducer", "how"),
         )
     ]  # fmt: skip
-    return markdown_table(columns, list(rows.itertuples()))
+    return markdown_table([source, *columns], list(rows.itertuples()))

@@ -29,7 +29,7 @@ def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
 _POINT = (
     Column("point.cell", "cell"),
     Column("point.settings", "settings", lambda said: "-" if said == NO_SETTINGS else said),
-    Column("point.variant", "variant", sparse=True),
+    Column("point.variant", "variant"),
     Column("point.world_size", "ranks"),
 )
 _BATCH = (Column("point.samples_per_rank", "images per rank"), Column("point.samples_per_step"))
@@ -42,8 +42,8 @@ THROUGHPUT = (
     *_BATCH,
     Column("images_per_s", "images/s [95 %]", _estimate(rate)),
     Column("step_seconds", "step ms [95 %]", _estimate(ms)),
-    Column("input_share", "waiting for input", percent, sparse=True),
-    Column("busy_share", "cores busy", percent, sparse=True),
+    Column("input_share", "waiting for input", percent),
+    Column("busy_share", "cores busy", percent),
     Column("images_per_s.n", "n", key=""),
     Column("runs", "runs"),
     _FLAGS,
@@ -73,7 +73,7 @@ _WHERE = (
     Column("samples_per_step"),
     Column("transport", "transport"),
     Column("settings", "settings"),
-    Column("variant", "variant", sparse=True),
+    Column("variant", "variant"),
 )
 
 
@@ -101,7 +101,7 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         Column(lambda c: margin, key="margin"),
         Column("verdict"),
         Column(said, key="verdict_text"),
-        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict"),
+        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict", each=True),
         Column("unequal", key="unequal_environments"),
         Column("of_one_arm"),
         Column("primary"),
@@ -141,7 +141,7 @@ CHECKS = (
 GAINS = (
     *_POINT,
     *_BATCH,
-    Column("of_the_arm", "with", sparse=True),
+    Column("of_the_arm", "with"),
     Column("over", "over", key=""),
     Column("baseline.cell", key="baseline_cell"),
     Column("baseline.variant", key="baseline_variant"),
@@ -225,8 +225,8 @@ SERVED = (
     Column("most_stale", "most"),
     Column("slowest", "slowest rank, images/s [95 %]", _estimate(rate)),
     Column("mean", "mean of ranks, images/s [95 %]", _estimate(rate)),
-    Column("least", "worst rank, right [95 %]", _estimate(percent), sparse=True),
-    Column("right", "mean of ranks, right [95 %]", _estimate(percent), sparse=True),
+    Column("least", "worst rank, right [95 %]", _estimate(percent)),
+    Column("right", "mean of ranks, right [95 %]", _estimate(percent)),
     Column("staleness", key="staleness"),
 )
 
@@ -251,7 +251,7 @@ PIPELINES = (
     Column("dataset", "data set"),
     Column("samples_per_rank", "images per batch"),
     Column("num_workers", "data-loading processes"),
-    Column("variant", "variant", sparse=True),
+    Column("variant", "variant"),
     Column("images_per_s", "images/s [95 %]", _estimate(rate)),
     Column("images_per_s.n", "n", key=""),
     Column("runs", "runs"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -271,3 +272,14 @@ def page(folder: Path, out: Path | None = None) -> str:
 
     _, details = markdown(analysed(folder), [])
     return f"{((out or folder) / 'report.md').read_text()}\n{details}"
+
+
+def rows(text: str, heading: str) -> list[dict[str, str]]:
+    """Of the first table under a heading: what each row says, and what all say above the table."""
+    lines = text.split(f"## {heading}\n")[1].splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    table = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
+    head, _, *cells = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table)
+    above = [line for line in lines[:start] if line.startswith("In every row: ")]
+    once = dict(re.findall(r"\*([^*]+)\*: (.+?)(?=; \*|\.$)", "".join(above)))
+    return [once | dict(zip(head, row, strict=True)) for row in cells]

@@ -335,7 +335,7 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
         "Keep them out with `--exclude=r4,r6`: an option of sbatch, or `extra = "
         '["--exclude=r4,r6"]` under [access]' in text
     )
-    assert "| r6 | 16 | 133.3 | 83.7 % |" in text
+    assert "| r6 | 133.3 | 83.7 % |" in text
     assert "| n006-b00 | job 77, restart 1 | 6 | 1.000 |" in text
     assert "calibration" in drawn(tmp_path)
     svg = (tmp_path / "figures" / "calibration.svg").read_text()

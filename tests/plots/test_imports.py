@@ -17,6 +17,7 @@ from bench.config import UsageError
 from plots.__main__ import main
 from plots.imports import FORMATS
 from plots.imports.observation import COLUMNS, decode
+from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
 Wanted = Sequence[tuple[str, float, dict[str, int]]]  # quantity, value, places
@@ -432,9 +433,11 @@ def test_the_direct_ancestors_efficiencies(tmp_path: Path) -> None:
             assert main([*words, *common]) == 0
     assert main(["published", str(out)]) == 0
     page = (out / "published.md").read_text()
-    table = page.split("## Other quantities")[0].splitlines()
-    at_four = [line.split(" | ") for line in table if " | 4 | " in line]
-    found = {cells[2]: (cells[6], cells[7]) for cells in at_four}
+    found = {
+        row["backend"]: (row["efficiency, own"], row["efficiency, common"])
+        for row in logs.rows(f"## All\n{page}", "All")
+        if row["ranks"] == "4"
+    }
     assert found == {"horovod": ("84.5 %", "63.7 %"), "ddp": ("66.8 %", "62.0 %")}
 
 
@@ -474,8 +477,6 @@ def test_a_varying_number_of_ranks_warns(
 
 
 def test_ours_beside_theirs(tmp_path: Path) -> None:
-    from tests.plots import logs
-
     study = logs.study(tmp_path / "study")
     logs.study_toml(study)
     shipped = str(ROOT / "results" / "published")

@@ -136,6 +136,15 @@ def test_shipped_figures_and_pages_are_made_again_byte_by_byte(
         assert again.read_bytes() == path.read_bytes(), f"run make report: {path} is another now"
 
 
+def test_the_shipped_published_page_is_made_again_byte_by_byte(tmp_path: Path) -> None:
+    folder, ours = ROOT / "results" / "published", ROOT / "results" / "emulated"
+    command = [sys.executable, "-m", "plots", "published", str(folder), "--study", str(ours)]
+    subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    for name in ("published.md", "published.svg"):
+        again = (tmp_path / name).read_bytes()
+        assert again == (folder / name).read_bytes(), f"run make report: {name} is another now"
+
+
 def started(path: Path, moment: str, pid: int = 7) -> None:
     """Give a synthetic log a beginning, as real ones have it."""
     text = re.sub('"pid": [0-9]+', f'"pid": {pid}', path.read_text())

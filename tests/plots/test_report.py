@@ -1,6 +1,5 @@
 """The report and its command: numbers agree with summary.json, reasons are said, without torch."""
 
-import itertools
 import json
 import math
 import re
@@ -8,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -16,6 +16,7 @@ import pytest
 from bench.record import append_event
 from bench.study.files import salvage_study
 from plots.__main__ import main
+from plots.report.columns import Column, markdown_table
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
@@ -50,14 +51,6 @@ def report(folder: Path) -> str:
     return page(folder)
 
 
-def rows(text: str, heading: str) -> list[list[str]]:
-    """Cells of the first table under a heading."""
-    lines = text.split(f"## {heading}\n")[1].splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("|"))
-    table = itertools.takewhile(lambda line: line.startswith("|"), lines[start:])
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in [*table][2:]]
-
-
 def test_the_answer_comes_first(study: Path) -> None:
     text = page(study)
     head = "# test: Horovod against PyTorch DDP\n\n> Which is faster?\n\n## Answer\n\n"
@@ -73,26 +66,27 @@ def test_the_answer_comes_first(study: Path) -> None:
 
 def test_numbers_agree_with_the_summary(study: Path) -> None:
     text, values = page(study), summary(study)
-    printed = rows(text, "Throughput")
+    printed = logs.rows(text, "Throughput")
     assert len(printed) == len(values["throughput"]) == 10
     for row, t in zip(printed, values["throughput"], strict=True):
         e = t["images_per_s"]
-        assert row[:2] == [t["curve"], t["cell"]]
-        assert row[5] == f"{e['value']:.1f} [{e['low95']:.1f}, {e['high95']:.1f}]"
-        assert row[7] == str(e["n"]) == "6"
-    printed = rows(text, "Scaling")
+        assert (row["curve"], row["cell"]) == (t["curve"], t["cell"])
+        assert row["images/s [95 %]"] == f"{e['value']:.1f} [{e['low95']:.1f}, {e['high95']:.1f}]"
+        assert row["n"] == str(e["n"]) == "6"
+    printed = logs.rows(text, "Scaling")
     assert len(printed) == len(values["scaling"]) == 12
     for row, s in zip(printed, values["scaling"], strict=True):
         e = s["efficiency"]
         value, low, high = (f"{100 * e[end]:.1f}" for end in ("value", "low95", "high95"))
-        assert row[6] == f"{value} % [{low}, {high}]"
-        assert row[4] == s["baseline_kind"]
-    printed = rows(text, "Step times")
+        assert row["efficiency [95 %]"] == f"{value} % [{low}, {high}]"
+        assert row["baseline"] == s["baseline_kind"]
+    printed = logs.rows(text, "Step times")
     # settings do not split what exchanges nothing
-    assert [row[1] for row in printed if row[0] == "single"] == ["-", "-"]
+    assert [row["settings"] for row in printed if row["cell"] == "single"] == ["-", "-"]
     for row, s in zip(printed, values["step_times"], strict=True):
         e = s["median_seconds"]
-        assert row[6] == f"{1e3 * e['value']:.1f} [{1e3 * e['low95']:.1f}, {1e3 * e['high95']:.1f}]"
+        low, high = (f"{1e3 * e[end]:.1f}" for end in ("low95", "high95"))
+        assert row["median ms"] == f"{1e3 * e['value']:.1f} [{low}, {high}]"
 
 
 def test_tables_for_other_programs_hold_what_the_summary_does(study: Path) -> None:
@@ -193,7 +187,8 @@ def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) ->
     report(tmp_path)
     said = f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"
     unusable = page(tmp_path).split("Unusable logs:")[1]
-    assert rows(f"## Logs\n{unusable}", "Logs") == [
+    told = logs.rows(f"## Logs\n{unusable}", "Logs")
+    assert [[*row.values()] for row in told] == [
         ["`a.jsonl`", "node lost", said],
         ["`b.jsonl`", "out of memory", ends["b"][0]],
         ["`c.jsonl`", "failed", "exit code 3: rank 0,1: Exited with exit code 3"],
@@ -210,7 +205,9 @@ def test_the_primary_comparison_comes_first_and_is_named(study: Path, tmp_path: 
     text = report(tmp_path)
     second = text.split("## Answer\n")[1].splitlines()[2]
     assert second.startswith("- **Primary: 1 rank, 16 images per rank, mpi (")
-    marked = [row[-1].startswith("primary: ") for row in rows(text, "Horovod against DDP")]
+    marked = [
+        row["verdict"].startswith("primary: ") for row in logs.rows(text, "Horovod against DDP")
+    ]
     assert marked == [True, False, False]
     assert "the primary one, which the study named before the first run" in text
     assert "primary" not in page(study)
@@ -237,7 +234,7 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
     assert "- **2 ranks, 16 images per rank, mpi (weak; shipped; compile=True):** " in text
     assert "(16 images per rank; shipped; compile=True): ddp/mpi" in text
     assert "takes away the overlap of the backward pass" in text
-    labels = [row[3] for row in rows(text, "Throughput")]
+    labels = [row["variant"] for row in logs.rows(text, "Throughput")]
     assert labels == ["compile=False"] * 5 + ["compile=True"] * 5
     by_size = ["ratio-by-size-compile-false", "ratio-by-size-compile-true"]
     assert values["figures"][:4] == [*by_size, "ratio-compile-false", "ratio-compile-true"]
@@ -247,10 +244,9 @@ def test_variants_are_labelled_wherever_their_numbers_stand(variants: Path) -> N
 
 
 def test_what_a_variant_gains_stands_in_a_table_of_its_own(variants: Path, study: Path) -> None:
-    printed = rows(page(variants), "Variants")
-    assert [(row[2], *row[5:7]) for row in printed] == [
-        ("compile=True", "compile=False", "1.000 (n=1, no interval)")
-    ] * 5
+    printed = logs.rows(page(variants), "Variants")
+    said = [(row["variant"], row["over"], row["images/s, ratio [95 %]"]) for row in printed]
+    assert said == [("compile=True", "compile=False", "1.000 (n=1, no interval)")] * 5
     assert {g["ratio"]["value"] for g in summary(variants)["gains"]} == {1.0}
     assert "## Variants" not in page(study)
 
@@ -281,23 +277,24 @@ def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -
     text = report(tmp_path)
     assert "Training: resnet50, synthetic data, 32 px, float32, compression=fp16." in text
     assert "`compression=fp16` rounds gradients on the way" in text
-    assert [row[6] for row in rows(text, "Scaling")] == ["80.0 % (n=1, no interval)"] * 2
+    assert [row["efficiency [95 %]"] for row in logs.rows(text, "Scaling")] == [
+        "80.0 % (n=1, no interval)"
+    ] * 2
     assert "| variant |" not in text
     assert "not checked" in text.split("## Data quality")[1]
 
 
 def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
     # windows of five steps: 0.5 s on one rank, 1 s on two
-    printed = rows(page(variants), "Throughput")
-    assert [row[8] for row in printed if row[4] == "1"] == ["25.0 %"] * 6
-    assert [row[8] for row in printed if row[4] == "2"] == ["12.5 %"] * 4
+    printed = logs.rows(page(variants), "Throughput")
+    waited = [(row["ranks"], row["waiting for input"]) for row in printed]
+    assert sorted(waited) == [("1", "25.0 %")] * 6 + [("2", "12.5 %")] * 4
     assert "for input" not in page(study)
 
 
 def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
-    assert rows(page(variants), "Input pipeline alone") == [
-        ["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]
-    ]
+    (pipeline,) = logs.rows(page(variants), "Input pipeline alone")
+    assert [*pipeline.values()] == ["synthetic", "16", "0", "8,000 (n=1, no interval)", "1", "1"]
     assert summary(variants)["pipelines"][0]["images_per_s"]["value"] == pytest.approx(8000)
     counted = "10 usable runs in 1 block; 1 of the input pipeline alone; 0 unusable logs"
     assert counted in page(variants)
@@ -321,8 +318,8 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
     said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"
     first = f"- **The environments are not equal:** {said}, as the site asks; every ratio"
     assert text.split("## Answer\n\n")[1].startswith(first)
-    for row in rows(text, "Horovod against DDP"):
-        assert row[-1].endswith("; in unequal environments")
+    for row in logs.rows(text, "Horovod against DDP"):
+        assert row["verdict"].endswith("; in unequal environments")
     assert "agrees on everything but the framework, and the environment where it says so." in text
     assert all(c["unequal_environments"] == [said] for c in summary(folder)["comparisons"])
     assert "unequal" not in page(study)
@@ -369,7 +366,9 @@ def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
     text = report(tmp_path)
     assert "n=1, no interval, no verdict" in text
     assert "margin of 2 % is an assumption" in text
-    assert all("(n=1, no interval)" in row[5] for row in rows(text, "Throughput"))
+    assert all(
+        "(n=1, no interval)" in row["images/s [95 %]"] for row in logs.rows(text, "Throughput")
+    )
 
 
 def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
@@ -507,3 +506,23 @@ def test_runs_of_too_few_steps_are_not_called_steady(tmp_path: Path, study: Path
     said = "Not judged, for fewer than 10 timed steps or 3 windows: 1 run."
     assert said in report(tmp_path)
     assert "Not judged" not in page(study).split("## Data quality")[1].split("##")[0]
+
+
+def test_a_table_says_once_what_every_row_would() -> None:
+    columns = [Column("cell", "cell"), Column("n", "n"), Column("rate", "images/s")]
+    columns += [Column("flags", "flags"), Column("verdict", "verdict", each=True)]
+    same = {"n": 6, "rate": 2.0, "flags": (), "verdict": "equal"}
+    points = [SimpleNamespace(cell=cell, **same) for cell in ("a", "b", "c")]
+    text = markdown_table(columns, points)
+    assert text.splitlines() == [
+        "In every row: *n*: 6.",
+        "",
+        "| cell | images/s | verdict |",
+        "| --- | --- | --- |",
+        "| a | 2.0 | equal |",
+        "| b | 2.0 | equal |",
+        "| c | 2.0 | equal |",
+    ]
+    assert logs.rows(f"## All\n{text}", "All")[0]["n"] == "6"
+    two = markdown_table(columns, points[:2])
+    assert two.startswith("| cell | n | images/s | verdict |"), "two rows say little twice"
