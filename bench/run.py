@@ -64,8 +64,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     samples = Input(config, batches, place.torch_device)
     # a loop that trains nothing still wraps the model's framework around its ranks, whose barriers
     # it needs
-    parity = Parity(config, backend, network) if config.averages else None
-    checkers = [one for one in (emulation or parity,) if one is not None]
+    compared = config.averages and emulation is None
+    parity = Parity(config, backend, network) if compared else None
+    checkers = (one for one in (emulation, parity) if one is not None)
     watching = Observers(*_observers(config, network, place), *checkers)
     loop = None if config.loader_only else Loop(config, backend, network, samples, watching)
     step: Callable[[], object] = samples.step if loop is None else loop.step
@@ -101,7 +102,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
     # they hold the wrapped model, which must be gone before its process group
-    del step, loop, checkers, parity, watching, emulation
+    del step, loop, parity, watching, emulation
     backend.close()
     return pulse.passed
 

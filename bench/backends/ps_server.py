@@ -20,6 +20,7 @@ from bench.backends import mpi_group
 from bench.config import RunConfig
 from bench.launch.world import Launch
 
+Tick = Callable[[], object]
 CONTROL = 0  # tag of what is no push
 _POLL_S = 5e-5  # waiting servers sleep, so that workers have the cores
 
@@ -85,14 +86,10 @@ def serve(
     everybody.Free()
 
 
-Tick = Callable[[], object]
-
-
 @dataclass
 class _Key:
     """One key on its server."""
 
-    workers: int
     parameter: torch.nn.Parameter  # a vector
     optimizer: torch.optim.Optimizer
     arrived: list[torch.Tensor]  # of each worker, as it travelled
@@ -152,7 +149,6 @@ class Server:
         parameter = torch.nn.Parameter(begin.values[key])
         one = 1 if self._async else self._workers
         return _Key(
-            workers=self._workers,
             parameter=parameter,
             optimizer=torch.optim.SGD([parameter], lr=0.0, **begin.optimizer),
             arrived=[torch.empty(len(parameter), dtype=begin.wire[key]) for _ in range(one)],
@@ -170,9 +166,9 @@ class Server:
             self._answer(key, [worker], held.parameter.detach().clone())
             return
         held.there.add(worker)
-        if len(held.there) == held.workers:
+        if len(held.there) == self._workers:
             held.there.clear()
-            self._answer(key, range(held.workers), held.mean())
+            self._answer(key, range(self._workers), held.mean())
 
     def _answer(self, key: int, workers: Sequence[int], values: torch.Tensor) -> None:
         held = self._keys[key]
