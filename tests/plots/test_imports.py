@@ -194,6 +194,24 @@ def test_a_file_that_holds_nothing_of_the_format_is_an_error(
     assert not (tmp_path / "out").exists()
 
 
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.from_regex(
+            r"[-+]?[0-9]{1,25}(\.[0-9]{0,25})?(e[-+]?[0-9]{1,3})?|nan|-?inf", fullmatch=True
+        ),
+        min_size=1,
+    )
+)
+def test_a_number_is_what_python_reads(texts: list[str]) -> None:
+    """To the last bit, however fast it is read."""
+    lines = [f"Epoch[0] Train-accuracy={text}\n" for text in texts]
+    found = FORMATS["mxnet"].read("".join(lines))
+    assert found["value"].tolist() == pytest.approx(
+        [float(t) for t in texts], rel=0, abs=0, nan_ok=True
+    )
+
+
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, text, _ in CASES])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
