@@ -78,7 +78,7 @@ def _completed(found: pd.DataFrame, path: Path, given: Given) -> tuple[pd.DataFr
             if other := sorted({str(x) for x in told[column].dropna().unique() if x != value}):
                 said = f"it says {column} {', '.join(other)} itself"
                 raise UsageError(f"{said}; leave out --{_OPTIONS[column]} {value}")
-            told[column] = value
+            told[column] = constant(value, told) if isinstance(value, str) else value
     named = told["rank"].notna()
     if named.any() and not named.all():
         raise UsageError(f"{int((~named).sum())} numbers name no rank, others do; part the file")
