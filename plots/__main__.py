@@ -97,7 +97,7 @@ def bundle(
 
 @app.command()
 def simulate(
-    folders: Annotated[list[Path], typer.Argument(metavar="STUDY...", help=_HELP)],
+    folders: Annotated[list[Path], typer.Argument(metavar="STUDY", help=_HELP)],
     out: Annotated[Path, typer.Option(help="folder to write to")],
 ) -> None:
     """Draw studies of known truth with the noise of measured ones: what do the statistics keep?"""
@@ -111,7 +111,7 @@ def simulate(
 
 @app.command()
 def collectives(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="one log of each cell")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG", help="one log of each cell")],
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path(),
 ) -> None:
     """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
@@ -155,7 +155,10 @@ def watch(
 
 @app.command()
 def export(
-    form: Annotated[Literal["mllog", "extra-p"], typer.Argument(help="of MLPerf, or of Extra-P")],
+    form: Annotated[
+        Literal["mllog", "extra-p"],
+        typer.Argument(metavar="FORMAT", help="MLPerf's log lines, or Extra-P's text"),
+    ],
     folder: Annotated[Path, _FOLDER],
     out: Annotated[Path, typer.Option("--out", "-o", help="file to write")],
     curve: Annotated[
@@ -172,7 +175,7 @@ def export(
 
 @app.command()
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="STUDY...", help=_HELP)],
+    folders: Annotated[list[Path], typer.Argument(metavar="STUDY", help=_HELP)],
     cells: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -218,7 +221,7 @@ def import_logs(
     form: Annotated[
         str, typer.Argument(metavar="FORMAT", help="mxnet, csv, ...; see plots/README")
     ],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="logs of that format")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="logs of that format")],
     backend: Annotated[
         str | None, typer.Option(help="what made them, for all lines that do not say")
     ] = None,
