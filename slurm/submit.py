@@ -60,7 +60,8 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
                 yield f"{job.id}  not submitted"
             else:
                 try:
-                    after.append(_submit(work, lock, job, texts[job.id]))
+                    waits_for = after if work.site.policy.one_at_a_time else ()
+                    after.append(_submit(work, lock, job, texts[job.id], waits_for))
                 except UsageError as error:
                     refused = error
                     yield f"{job.id}  not submitted"
@@ -133,13 +134,13 @@ def _at_work(job: Job, work: Work, known: Mapping[str, JobState]) -> list[str]:
     return [name for name in ids if name in known and known[name].in_progress]
 
 
-def _submit(work: Work, lock: IO[str], job: Job, text: str) -> str:
+def _submit(work: Work, lock: IO[str], job: Job, text: str, after: Sequence[str]) -> str:
     states = {status.run.id: status.state for status in work.statuses}
     for run in job.runs:
         if states[run.id] != "planned":
             work.folder.set_aside(run.log)
     script = work.folder.add_script(text, job.id)
-    job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock)
+    job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
     _record(work, lock, script, job.id, job_id, len(job.runs))
     return job_id
 

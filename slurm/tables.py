@@ -88,6 +88,9 @@ class Paths(Table):
 class Policy(Table):
     layout: Layout = Field("blocks", description="a job per node count of a block, or a single one")
     exclusive: Bool = Field(True, description="ask for whole nodes: a neighbour is noise")
+    one_at_a_time: Bool = Field(
+        False, description="a study's jobs share wires or cores: no two run"
+    )
     requeue: Bool = Field(False, description="start again after a preemption or a dead node")
     no_kill: Bool = Field(False, description="outlive a lost node: do the runs that need it not")
     signal_lead_s: Int = Field(120, ge=30, le=86_400, description="a job's warning before its end")

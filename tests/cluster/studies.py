@@ -63,7 +63,7 @@ class Tiny:
     site: Path
     name: str = "tiny"
     cells: tuple[str, ...] = ("ddp", "horovod")
-    nodes: int = 2
+    nodes: int | str = 2  # "1, 2": two jobs
     model: str = "waits"
 
     @property

@@ -4,6 +4,7 @@ finished by resuming.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,17 @@ def test_two_studies_at_once_on_one_node(tmp_path: Path) -> None:
         assert tiny.states() == ["ok"] * 2
         assert {run.hosts for run in tiny.logs()} == {("n1",)}
         assert len(list((tmp_path / "results" / tiny.name / "calibration").glob("*.jsonl"))) == 2
+
+
+def test_one_job_at_a_time(tmp_path: Path) -> None:
+    """Two jobs of a study that have room beside each other, where the site lets none of it."""
+    alone = site(tmp_path, requeue="false\none_at_a_time = true")
+    tiny = Tiny(tmp_path, alone, nodes="1, 2")
+    said = tiny.do("submit", "--no-report", env={"PREFLIGHT": "no"})
+    first, second = re.findall(r"submitted as job (\d+)", said)
+    assert jobs.facts(second)["Dependency"].startswith(f"afterany:{first}")
+    assert "tiny: 4 runs: 4 ok" in tiny.wait()
+    assert jobs.facts(second)["StartTime"] >= jobs.facts(first)["EndTime"]
 
 
 def test_a_node_lost_in_the_middle_of_a_run(tmp_path: Path, node_to_lose: None) -> None:
