@@ -1,0 +1,115 @@
+#!/bin/bash
+#SBATCH --job-name=emulated-cluster-n001-b05
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=1
+#SBATCH --time=00:15:00
+#SBATCH --exclusive
+#SBATCH --signal=B:USR1@30
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.out
+#SBATCH --requeue
+#
+# Study 'emulated-cluster' on four emulated nodes on one machine, one rank each, links of 1 Gbit/s (site 'shaped'; last run there on 2026-11-23):
+# block 5 at 1 node(s), 3 runs, about 4 min.
+# How do the exchanges of DDP and Horovod scale from one to four nodes, when accelerators compute?
+#
+# Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Delete or
+# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
+# input was wrong. What happens around the runs is slurm/driver.
+# One job is one block: every framework and setting in a random but recorded order on the same nodes.
+# No run starts that cannot end before the job must. Slurm's warning before the time limit and
+# `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
+# Another Python, or no look at the launch beforehand: PYTHON=... PREFLIGHT=no sbatch THIS_FILE
+
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export SLURM_EXPORT_ENV=ALL # steps see what is exported here, also where sbatch was told --export=NONE
+export SLURM_PMIX_FENCE=ring
+export OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+seed = 1374796447  # drawn at the first run
+# Study 'emulated-cluster' as it was fitted to its site: counts, transports and devices filled in.
+name = "emulated-cluster"
+question = "How do the exchanges of DDP and Horovod scale from one to four nodes, when accelerators compute?"
+cells = ["single", "ddp/gloo", "horovod/gloo"]
+settings = ["shipped"]
+scaling = ["weak", "strong"]
+world_sizes = [1, 2, 4]
+blocks = 6
+margin = 0.02
+time_limit_s = 240
+expected_run_s = 30
+site = "four emulated nodes on one machine, one rank each, links of 1 Gbit/s"
+
+[weak]
+batch_per_rank = 2048
+
+[strong]
+global_batch = 2048
+
+[run]
+threads = 1
+model = "resnet50"
+image_size = 32
+emulate = "bench/instrument/timelines/resnet50-p100-32px.json"
+warmup_steps = 4
+windows = 5
+steps_per_window = 2
+max_lr = 0.001
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study emulated-cluster
+  --study-sha256 26cd43a22a5c51af7538efa93080c66a5097c3312357362b017620065018ad5e
+  --threads 1
+  --model resnet50
+  --image-size 32
+  --emulate bench/instrument/timelines/resnet50-p100-32px.json
+  --warmup-steps 4
+  --windows 5
+  --steps-per-window 2
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/mine/emulated-cluster
+  --study="$STUDY"
+  --limit-s=240 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=srun
+  --launch-args='--kill-on-bad-exit=1 --mpi=pmix'
+  --job=n001-b05
+  --nodes=1
+  --ranks-per-node=1
+  --cpus-per-rank=1 # as Slurm counts CPUs
+  --minutes=15
+  --lead-s=90 # kept free at the end: --signal above, which may come a minute early
+  --requeue # the same job again for what is left, three times at most
+  --cells='ddp/gloo horovod/gloo' # tried before the first run
+  --preflight='--threads 1 --dataset synthetic'
+  --calibration='--backend single --batch-per-rank 2048 --world-size 1 --seed 1374796452 --block 5' # a plain process on every node, before and after
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 5: one randomised pass, every run with seed 1374796452
+run b05-04-ddp-gloo-w1-b2048 1 --backend ddp --transport gloo --settings shipped --batch-per-rank 2048 --seed 1374796452 --block 5 --position 4 --curves weak,strong
+run b05-05-horovod-gloo-w1-b2048 1 --backend horovod --transport gloo --settings shipped --batch-per-rank 2048 --seed 1374796452 --block 5 --position 5 --curves weak,strong
+run b05-10-single-w1-b2048 1 --backend single --transport none --settings shipped --batch-per-rank 2048 --seed 1374796452 --block 5 --position 10 --curves weak,strong
+END_OF_RUNS
