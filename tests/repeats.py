@@ -1,15 +1,16 @@
 """Many short studies of the instrument itself, really run: equal arms, then a known slowdown.
 
 python -m tests.repeats --results results/mine/repeats: `aa` again and again, each with a seed of
-its own, then `injected` with a sleep of three half-widths of those. Counts the verdicts, every
-study's; the same command goes on where it was stopped. Wants a quiet machine, for hours.
+its own and shorter runs, then `injected` with a sleep of three half-widths of those. Counts the
+verdicts, every study's; the same command goes on where it was stopped. Wants a quiet machine for
+an hour and a half. With --count it runs nothing and derives the table from the logs again.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
+import math
 import statistics
 import subprocess
 import sys
@@ -19,9 +20,15 @@ from pathlib import Path
 
 import tomlkit
 
+from plots.report.write import analysed
+
 ROOT = Path(__file__).parents[1]
+KINDS = ("aa", "injected")
+TABLE = "repeats.csv"
 CALLED = ("different", "small difference")
 TIMES = 3  # half-widths that are injected
+SHORTER = {"warmup_steps": 12, "steps_per_window": 4}  # of a run: 28 steps instead of 70
+SHORTER_BATCH = 4  # images per rank
 ATTEMPTS = 3  # at the runs of a study that failed
 MOST_FALSE, LEAST_FOUND = 0.15, 0.9  # of the studies: 3 and 18 of 20
 
@@ -36,7 +43,7 @@ class Told:
     half_width: float  # relative
     step_ms: float  # of the first arm
     inject_ms: float
-    seed: int
+    seed: int  # of the first block
 
     @property
     def called(self) -> bool:
@@ -47,6 +54,8 @@ def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
     """A study file like the shipped one of this kind, with a name and a seed of its own."""
     text = tomlkit.parse((ROOT / "slurm/studies" / f"{kind}.toml").read_text())
     text["name"], text["seed"] = f"{kind}-{index:02d}", 1000 * index
+    text["run"].update(SHORTER)
+    text["weak"]["batch_per_rank"], text["expected_run_s"] = SHORTER_BATCH, 10
     if inject_ms:
         text["arms"] = {"slow": {"inject_ms": inject_ms}}
     path = results / "studies" / f"{kind}-{index:02d}.toml"
@@ -56,7 +65,7 @@ def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
 
 
 def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
-    """Run what is missing of a study, and read its report; earlier attempts are kept beside it."""
+    """Run what is missing of a study; earlier attempts are kept beside it."""
     words = [
         "slurm",
         "run",
@@ -67,10 +76,8 @@ def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
         *blocks,
     ]
     folder = results / path.stem
-    if not any(_does(words) for _ in range(ATTEMPTS)) or not _does(
-        ["plots", "report", str(folder)]
-    ):
-        sys.exit(f"{folder}: not all runs are ok, or no report; see above, then go on with this")
+    if not any(_does(words) for _ in range(ATTEMPTS)):
+        sys.exit(f"{folder}: not all runs are ok; see above, then go on with this command")
     return told(folder)
 
 
@@ -79,24 +86,28 @@ def _does(words: Sequence[str]) -> bool:
 
 
 def told(folder: Path) -> Told:
-    """The answer in a study's folder."""
-    summary = json.loads((folder / "summary.json").read_text())
-    study = tomlkit.parse((folder / "study.toml").read_text()).unwrap()
-    (compared,) = summary["comparisons"]
-    (first,) = [
-        row["step_seconds"]["value"]
-        for row in summary["throughput"]
-        if row["cell"] == compared["reference"]
-    ]
+    """The answer that the logs in a study's folder give."""
+    found = analysed(folder)
+    study = found.loaded.study
+    (compared,) = found.comparisons
+    (first,) = [row for row in found.throughput if row.point.cell == compared.reference]
     return Told(
-        study=study["name"],
-        verdict=compared["verdict"],
-        ratio=compared["ratio"],
-        half_width=compared["half_width_ratio"],
-        step_ms=1000 * first,
-        inject_ms=study.get("arms", {}).get("slow", {}).get("inject_ms", 0.0),
-        seed=study["seed"],
+        study=study.name,
+        verdict=compared.verdict,
+        ratio=compared.paired.ratio,
+        half_width=compared.half_width or math.nan,
+        step_ms=1000 * first.step_seconds.value,
+        inject_ms=next((arm["inject_ms"] for arm in study.arms.values()), 0.0),
+        seed=int(found.loaded.runs["seed"].min()),
     )
+
+
+def counted(results: Path) -> tuple[list[Told], list[Told]]:
+    """What the logs of the studies of either kind say."""
+    equal, injected = (
+        [told(folder) for folder in sorted(results.glob(f"{kind}-*"))] for kind in KINDS
+    )
+    return equal, injected
 
 
 def sleep_ms(equal: Sequence[Told]) -> float:
@@ -121,15 +132,19 @@ def main() -> None:
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--studies", type=int, default=20, help="of each kind")
     parser.add_argument("--blocks", help="of each study, instead of the shipped number")
+    parser.add_argument("--count", action="store_true", help="run nothing; read the logs there are")
     asked = parser.parse_args()
-    blocks = ["--blocks", asked.blocks] if asked.blocks else []
     results = asked.results.resolve()
-    every = range(1, asked.studies + 1)
-    equal = [run(study("aa", i, results, 0.0), results, blocks) for i in every]
-    sleep = sleep_ms(equal)
-    injected = [run(study("injected", i, results, sleep), results, blocks) for i in every]
-    with (results / "repeats.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, list(Told.__annotations__))
+    if asked.count:
+        equal, injected = counted(results)
+    else:
+        blocks = ["--blocks", asked.blocks] if asked.blocks else []
+        every = range(1, asked.studies + 1)
+        equal = [run(study("aa", i, results, 0.0), results, blocks) for i in every]
+        sleep = sleep_ms(equal)
+        injected = [run(study("injected", i, results, sleep), results, blocks) for i in every]
+    with (results / TABLE).open("w", newline="") as file:
+        table = csv.DictWriter(file, list(Told.__annotations__), lineterminator="\n")
         table.writeheader()
         table.writerows(vars(one) for one in (*equal, *injected))
     print("\n".join(count(equal, injected)))
