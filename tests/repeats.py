@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
     words = [
         "slurm",
         "run",
-        str(path.resolve()),
+        str(path),
         "--results",
         str(results),
         "--no-verdict",
@@ -82,7 +83,7 @@ def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
 
 
 def _does(words: Sequence[str]) -> bool:
-    return subprocess.run([sys.executable, "-m", *words], cwd=ROOT).returncode == 0
+    return subprocess.run([sys.executable, "-m", *words]).returncode == 0
 
 
 def told(folder: Path) -> Told:
@@ -134,7 +135,9 @@ def main() -> None:
     parser.add_argument("--blocks", help="of each study, instead of the shipped number")
     parser.add_argument("--count", action="store_true", help="run nothing; read the logs there are")
     asked = parser.parse_args()
-    results = asked.results.resolve()
+    # from here, so that no log holds a path of this machine
+    results = Path(os.path.relpath(asked.results, ROOT))
+    os.chdir(ROOT)
     if asked.count:
         equal, injected = counted(results)
     else:
