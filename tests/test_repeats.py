@@ -1,0 +1,27 @@
+"""The repeated studies that ship: their table is what their logs say, and the instrument holds."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests import repeats
+
+SHIPPED = Path(__file__).parents[1] / "results" / "repeats"
+
+
+def test_the_shipped_table_is_what_the_logs_say() -> None:
+    equal, injected = repeats.counted(SHIPPED)
+    with (SHIPPED / repeats.TABLE).open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["study"] for row in table] == [one.study for one in (*equal, *injected)]
+    for row, one in zip(table, (*equal, *injected), strict=True):
+        assert (row["verdict"], int(row["seed"])) == (one.verdict, one.seed)
+        for name in ("ratio", "half_width", "step_ms", "inject_ms"):
+            assert float(row[name]) == pytest.approx(getattr(one, name), rel=1e-12)
+    assert (len(equal), len(injected)) == (20, 20)
+    assert sum(one.called for one in equal) <= 3
+    assert sum(one.called and one.ratio < 1 for one in injected) >= 18
+    assert {one.inject_ms for one in injected} == {repeats.sleep_ms(equal)}
