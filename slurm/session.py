@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +15,8 @@ from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.limits import MAX_BLOCKS, MAX_SECONDS
-from bench.study.plan import Pairs, Run, check_balance, group_of, plan
-from bench.study.status import RunStatus, duration, look, seconds_left
+from bench.study.plan import Run, check_balance, plan
+from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
 from slurm.load import find_study, read_site
@@ -181,22 +180,3 @@ def short(path: Path, follow: bool = True) -> Path:
     """Relative if it lies below us, so that scripts name no path of this machine."""
     whole = path.resolve() if follow else path.absolute()
     return whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else path
-
-
-def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[Run]:
-    """Runs to do: those not ok, and with each those of its block that it is compared with.
-
-    Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
-    without: another has other nodes, or meets them in another state.
-    """
-    groups: dict[object, list[RunStatus]] = {}
-    for status in statuses:
-        together = group_of(status.run.point, pairs)
-        groups.setdefault((status.run.config.block, together), []).append(status)
-    again = {
-        status.run.id
-        for members in groups.values()
-        if any(s.state != "ok" or s.place != members[0].place for s in members)
-        for status in members
-    }
-    return [status.run for status in statuses if status.run.id in again]

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
-from bench.study.plan import Point, Run
+from bench.study.plan import Pairs, Point, Run, group_of
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
@@ -72,6 +72,25 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
         if name not in ignored and getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"
     return ""
+
+
+def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[Run]:
+    """Runs to do: those not ok, and with each those of its block that it is compared with.
+
+    Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
+    without: another has other nodes, or meets them in another state.
+    """
+    groups: dict[object, list[RunStatus]] = {}
+    for status in statuses:
+        together = group_of(status.run.point, pairs)
+        groups.setdefault((status.run.config.block, together), []).append(status)
+    again = {
+        status.run.id
+        for members in groups.values()
+        if any(s.state != "ok" or s.place != members[0].place for s in members)
+        for status in members
+    }
+    return [status.run for status in statuses if status.run.id in again]
 
 
 def count(statuses: Iterable[RunStatus]) -> str:

@@ -14,8 +14,9 @@ import pytest
 
 from bench.config import RunConfig, UsageError
 from bench.study.plan import Run
+from bench.study.status import not_comparable
 from slurm.fit import Job
-from slurm.session import Asked, Work, not_comparable, open_work
+from slurm.session import Asked, Work, open_work
 from slurm.slurm_commands import queue
 from slurm.states import job_states, look_at_jobs
 from slurm.submit import cancel_all, submit_missing
