@@ -98,11 +98,8 @@ class Work:
 
     @property
     def todo(self) -> list[Run]:
-        """What is not ok; without a scheduler, with what it is compared with."""
-        if self.site.scheduler == "none":
-            return not_comparable(self.statuses, self.study.pairs)
-        # a job that Slurm starts again goes on where it was: its runs are ok, if not all compared
-        return [status.run for status in self.statuses if status.state != "ok"]
+        """What is not ok, with what it is compared with."""
+        return not_comparable(self.statuses, self.study.pairs)
 
     @property
     def estimate(self) -> str:
@@ -111,7 +108,7 @@ class Work:
     @property
     def jobs(self) -> list[Job]:
         """The jobs of what is left to do, at a site with a scheduler."""
-        return jobs(not_comparable(self.statuses, self.study.pairs), self.site)
+        return jobs(self.todo, self.site)
 
     def script(self) -> str:
         """The job script of what is left to do, at a site without a scheduler."""

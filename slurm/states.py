@@ -91,8 +91,9 @@ def no_report(work: Work, report: JobState) -> str:
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs; an unfinished one is running only while its own job is."""
     found = []
+    may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
     for status in work.statuses:
-        if status.state != "ok":
+        if status.run.id in may_change:
             names = ids_with(status.run, work.site)
             known = [states[name] for name in names if name in states]
             last = max(known, key=lambda job: int(job.id), default=JobState(""))

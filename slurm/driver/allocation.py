@@ -16,6 +16,9 @@ from typing import Any
 
 from bench.config import UsageError
 from bench.launch import launcher
+from bench.study.folder import StudyFolder
+from bench.study.plan import plan
+from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
 from slurm.driver.job import Job, Line, Settings, complain, first_error
 from slurm.driver.steps import Ended, Step
@@ -45,6 +48,7 @@ class SlurmJob(Job):
         self.hosts, self.end_s = _hosts(self.asked.nodes), _end_s(self.asked.minutes)
         self._preflight()
         self._calibrate("start")
+        self._set_parted_aside()
         self.run_all()
         self._calibrate("end")
         counts = f"{self.failed} failed, {self.left} left for the next job"
@@ -96,6 +100,21 @@ class SlurmJob(Job):
         if self.steps.stopped is None:
             return otherwise or self.reason
         return f"stopped by {self.steps.stopped.name.removeprefix('SIG')}"
+
+    def _set_parted_aside(self) -> None:
+        """Of a job that Slurm starts again, what was done before without what it is compared with.
+
+        It is done again beside that: a pair counts only inside one start of a job.
+        """
+        study = StudyFolder(self.folder.parent, self.folder.name).kept() if self.restart else None
+        if study is None:
+            return
+        blocks, ids = 1 + max(line.block for line in self.lines), {line.id for line in self.lines}
+        planned = (run for block in plan(study, blocks, self.folder / "runs") for run in block)
+        looked_at = [look(run, job_is_running=False) for run in planned if run.id in ids]
+        parted = not_comparable(looked_at, study.pairs)
+        for log in (run.log for run in parted if is_ok(run.log)):
+            StudyFolder.set_aside(log)
 
     def _has_time(self) -> bool:
         """Whether another run can end before the job must: half as long again as the longest."""

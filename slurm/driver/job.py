@@ -30,7 +30,15 @@ class Line(NamedTuple):
 
     @property
     def backend(self) -> str:
-        return dict(zip(self.options, self.options[1:], strict=False)).get("--backend", "")
+        return self._option("--backend", "")
+
+    @property
+    def block(self) -> int:
+        index = self._option("--block", "")
+        return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
+
+    def _option(self, name: str, otherwise: str) -> str:
+        return dict(zip(self.options, self.options[1:], strict=False)).get(name, otherwise)
 
 
 def read_lines(text: str) -> list[Line]:

@@ -182,20 +182,26 @@ def test_a_warning_before_the_time_limit_ends_the_run_and_asks_for_another_start
     assert (tmp_path / "scontrol.said").read_text() == "requeue 77\n"
 
 
-def test_a_restart_does_again_what_was_not_finished(tmp_path: Path) -> None:
-    job = BatchJob(tmp_path, {1: "hang"})
-    process = job.start()
-    wait_for(lambda: job.runs[1].log.exists() and "start" in job.runs[1].log.read_text())
+@pytest.mark.parametrize(("hangs", "kept"), [(1, 0), (2, 2), (3, 2)])
+def test_a_restart_keeps_whole_pairs(tmp_path: Path, hangs: int, kept: int) -> None:
+    """What was not finished is done again, and so is what it is compared with."""
+    job = BatchJob(tmp_path, {hangs: "hang"})
+    process, stopped = job.start(), job.runs[hangs].log
+    wait_for(lambda: stopped.exists() and "start" in stopped.read_text())
     process.terminate()
     process.communicate(timeout=60)
     assert not job.requeued()  # somebody wanted it to end
-    before = job.runs[0].log.read_text()
+    before = [run.log.read_text() for run in job.runs[:hangs]]
     code, out, _ = job.finish(SLURM_RESTART_COUNT="1", STAND_IN="{}")
     assert code == 0
     assert job.states() == ["ok"] * 4
-    assert job.runs[0].log.read_text() == before
-    assert '"interrupted": true' in job.runs[1].log.with_suffix(".attempt-1.jsonl").read_text()
-    assert "done before, skipped" in out
+    assert out.count("done before, skipped") == kept
+    assert [run.log.read_text() for run in job.runs[:kept]] == before[:kept]
+    again = [run.log.with_suffix(".attempt-1.jsonl") for run in job.runs[kept : hangs + 1]]
+    assert [log.read_text() for log in again[:-1]] == before[kept:]
+    assert '"interrupted": true' in again[-1].read_text()
+    for pair in (job.runs[:2], job.runs[2:]):
+        assert len({read_run(run.log).allocation for run in pair}) == 1
 
 
 def test_no_run_starts_that_cannot_end(tmp_path: Path) -> None:
