@@ -13,10 +13,10 @@ from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared, describe
 from plots.analyse.study import Analysis, machine
 from plots.report import tables
-from plots.report.answer import over
 from plots.report.columns import Column, markdown_table
 from plots.report.format import escape, interval, rate, ratio, table
 from plots.report.markdown import told
+from plots.report.verdicts import over
 from plots.report.write import analysed
 
 Changes = Sequence[Change | NotCompared]

@@ -11,7 +11,7 @@ from bench.study.stats import Estimate
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis
-from plots.report import answer, learned
+from plots.report import answer, learned, verdicts
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 
 _EQUAL = 2  # comparisons that the sentence tells of
@@ -72,8 +72,8 @@ def _sentence(a: Analysis, c: Comparison) -> str:
     where = f"At {ranks(c.world_size)} with {c.samples_per_rank} images per rank"
     where += f" over {c.transport}" if c.transport else ""
     where += f" ({conditions})" if conditions else ""
-    found = f"{answer.over(c.reference, c.candidate)} = {interval(e, ratio)}"
-    said = answer.sentence(c, a.loaded.study.margin, a.tests)
+    found = f"{verdicts.over(c.reference, c.candidate)} = {interval(e, ratio)}"
+    said = verdicts.sentence(c, a.loaded.study.margin, a.tests)
     return f"{where}: {said}. {found}"
 
 

@@ -18,7 +18,7 @@ from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, 
 from plots.analyse.points import NotCompared, Table, ranks
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
-from plots.report import answer, methods, tables
+from plots.report import answer, methods, tables, verdicts
 from plots.report.columns import markdown_table
 from plots.report.format import count, escape, interval, percent, ratio, rule, table
 
@@ -47,7 +47,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
     a: Analysis = told(analysis)
-    reference, candidate = answer.sides(a.reference, a.candidate)
+    reference, candidate = verdicts.sides(a.reference, a.candidate)
     said: dict[str, Any] = {
         "a": a,
         "study": a.loaded.study,

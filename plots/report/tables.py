@@ -17,9 +17,9 @@ from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
-from plots.report.answer import over, sentence
 from plots.report.columns import Column
 from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule, seconds
+from plots.report.verdicts import over, sentence
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:

@@ -14,7 +14,7 @@ from plots.analyse import comparison, scaling
 from plots.analyse.points import Point
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.report import answer
+from plots.report import answer, verdicts
 from tests.plots import logs
 
 
@@ -62,7 +62,7 @@ def test_the_true_ratio_comes_back(study: Analysis) -> None:
     assert c.half_width is not None
     assert c.half_width < 0.01
     assert (c.paired.n, c.verdict, c.curves) == (8, "different", ("weak", "strong"))
-    assert answer.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
+    assert verdicts.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
     gain, low, high = c.gain
     assert low < gain < high
     assert low < 0.1 < high
@@ -109,7 +109,7 @@ def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
     c = compared(a)
     assert c.verdict == "too few blocks"
     assert not any((c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p))
-    assert answer.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
+    assert verdicts.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
     assert all(
         (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
         for t in a.throughput
@@ -121,7 +121,7 @@ def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) ->
     a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
     c = compared(a)
     assert c.paired.ci95 is not None
-    assert answer.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
+    assert verdicts.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
 
 
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
@@ -422,9 +422,9 @@ def test_a_verdict_names_the_look_it_was_read_at(
     logs.study_toml(folder, blocks=first, more=more)
     for c in analysed(folder).comparisons:
         assert c.level == pytest.approx(level, abs=5e-4)
-        words = answer.sentence(c, 0.02, 3).split("; ")
+        words = verdicts.sentence(c, 0.02, 3).split("; ")
         assert [w for w in words if re.search("look|off plan|early", w)] == said
-        assert c.off_plan == ("(off plan)" in answer.label(c)) == (blocks == 8)
+        assert c.off_plan == ("(off plan)" in verdicts.label(c)) == (blocks == 8)
         assert c.paired.t_p is not None
         assert c.holm_p is not None
         over_looks = looks.overall_level(c.looks, c.paired.t_p)
@@ -519,6 +519,6 @@ def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Compa
 )
 def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     c = paired(ratios)
-    assert re.sub(r"\d+ blocks", "N blocks", answer.sentence(c, 0.02, 1)) == said
-    assert answer.label(c) == label
-    assert "no difference" not in answer.sentence(c, 0.02, 1)
+    assert re.sub(r"\d+ blocks", "N blocks", verdicts.sentence(c, 0.02, 1)) == said
+    assert verdicts.label(c) == label
+    assert "no difference" not in verdicts.sentence(c, 0.02, 1)

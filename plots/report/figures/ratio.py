@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import label, marked, over, sides, tally
+from plots.report.answer import marked, tally
 from plots.report.axes import apart, look, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
@@ -23,6 +23,7 @@ from plots.report.figures.style import (
     spread,
 )
 from plots.report.format import ratio, rule, short
+from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
 
