@@ -6,39 +6,23 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from bench import version
-from bench.missing import explain_missing, give_up
+from bench.missing import give_up
 
 try:
     import typer
 
     from bench.config import UsageError
+    from bench.shell import Version, call, new_app
 except ImportError as missing:
     give_up(missing)
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = new_app("Run logs to statistics, figures and a report; needs no torch.")
 _HELP = "a study's folder, results/STUDY, with runs/*.jsonl in it"
 _FOLDER = typer.Argument(metavar="STUDY", help=_HELP)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(version())
-        raise typer.Exit
-
-
-_VERSION = typer.Option(
-    "--version", help="print the version and stop", callback=_show_version, is_eager=True
-)
-
-
 @app.callback()
-def _plots(show_version: Annotated[bool, _VERSION] = False) -> None:
-    """Run logs to statistics, figures and a report; needs no torch."""
+def _plots(version: Version = False) -> None: ...
 
 
 @app.command()
@@ -283,22 +267,7 @@ def _require(folder: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code; the user's mistakes are one line on stderr and 2, Ctrl-C is 130."""
-    try:
-        return app(argv, standalone_mode=False) or 0
-    except typer.Exit as done:
-        return done.exit_code
-    except typer.Abort:
-        return 130
-    except ImportError as error:
-        message = explain_missing(error)
-    except UsageError as error:
-        message = str(error)
-    except OSError as error:
-        message = f"{error.filename or 'standard output'}: {error.strerror}"
-    except typer.TyperException as error:
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    return call(app, "python -m plots", argv)
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from bench import version
 from bench.missing import give_up
 
 try:
     import typer
 
     from bench.config import UsageError
+    from bench.shell import Version, call, new_app
     from bench.study.disk import write_whole
     from bench.study.status import count, table
     from slurm import here, states, submit
@@ -34,7 +34,6 @@ except ModuleNotFoundError as absent:
 # in the environment: the command that goes on with a study, where it is not this one
 GO_ON = "STUDY_GO_ON"
 _COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # else red
-_MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
 _RUNS = ("study", "site", "blocks", "results", "nodes", "time_limit_s")
 _JOBS = (*_RUNS, "minutes", "account", "layout", "noise")
@@ -60,29 +59,13 @@ def _options(*names: str, cluster: bool = False) -> Callable[[Command], Command]
     return decorate
 
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Turn a study into job scripts; run or submit them, follow and resume them.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-site_app = typer.Typer(add_completion=False, rich_markup_mode=None, help="Describe a cluster.")
+app = new_app("Turn a study into job scripts; run or submit them, follow and resume them.")
+site_app = new_app("Describe a cluster.")
 app.add_typer(site_app, name="site")
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        typer.echo(version())
-        raise typer.Exit
-
-
-_VERSION = typer.Option(
-    "--version", help="print it and stop", callback=_show_version, is_eager=True
-)
-
-
 @app.callback()
-def _slurm(show_version: Annotated[bool, _VERSION] = False) -> None: ...
+def _slurm(version: Version = False) -> None: ...
 
 
 @app.command()
@@ -321,27 +304,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    try:
-        return app(standalone_mode=False) or 0
-    except typer.Abort:  # Ctrl-C before a job was started: nothing has been changed
-        return 130
-    except ModuleNotFoundError as absent:  # some are loaded only where they are needed
-        give_up(absent)
-    except (UsageError, OSError, typer.TyperException) as error:
-        _say(f"error: {_one_line(error)}")
-        return 2
-
-
-def _one_line(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, OSError) and error.filename:
-        text = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, typer.TyperException):
-        message = error.format_message() if hasattr(error, "format_message") else text
-        text = message.replace("Value error, ", "").rstrip(". \n") + "; see python -m slurm --help"
-    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
-    half = _MOST_CHARACTERS // 2
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:half]} ... {line[-half:]}"
+    return call(app, "python -m slurm")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
-GROUND = {"bench.version", "bench.missing", "bench.config", "bench.record", "bench.study"}
+GROUND = {
+    "bench.version",
+    "bench.missing",
+    "bench.shell",
+    "bench.config",
+    "bench.record",
+    "bench.study",
+}
 GROUND |= {"bench.backends.catalogue"}
 STARTS_RANKS = {"bench.launch.launcher"}
 ALLOWED = {

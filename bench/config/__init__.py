@@ -117,6 +117,9 @@ def explain(error: ValidationError) -> str:
     return f"{where}={first['input']!r}: {message}" if where else message
 
 
+COMMANDS = ("doctor", "parity", "collectives", "timeline")  # of python -m bench, beside a run
+
+
 class Parser(argparse.ArgumentParser):
     """Says in one line what it does not take, without its usage before it."""
 
@@ -128,7 +131,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m bench",
         usage="python -m bench [--config FILE] [options]    "
-        "or: python -m bench {doctor,parity,collectives,timeline} [options]",
+        f"or: python -m bench {{{','.join(COMMANDS)}}} [options]",
         description="Measure one configuration, alone or under a launcher; write one run log.",
         epilog="example: mpirun -n 2 --bind-to none python -m bench --backend "
         f"{REFERENCE} --world-size 2 --batch-per-rank 16",
@@ -214,9 +217,12 @@ def parse_argv(argv: list[str]) -> RunConfig:
     parser = _parser()
     given, unknown = parser.parse_known_args(argv)
     if unknown:
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        hint = near(unknown[0], flags) or "; see --help"
-        raise UsageError(f"unknown option {unknown[0]!r}{hint}")
+        word, flags = unknown[0], [flag for x in parser._actions for flag in x.option_strings]
+        if not word.startswith("-"):
+            rule = "a run is measured by options alone"
+            hint = near(word, COMMANDS) or f"; {rule}, and other commands are {', '.join(COMMANDS)}"
+            raise UsageError(f"unknown command {word!r}{hint}")
+        raise UsageError(f"unknown option {word!r}{near(word, flags) or '; see --help'}")
     fields = vars(given)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")

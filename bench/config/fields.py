@@ -195,7 +195,7 @@ class Fields(BaseModel):
     target: float | None = _field(
         _WORK, None, "held-out accuracy, 0 to 1, at which such a training is done", gt=0, le=1
     )
-    trainings: int = _count(_WORK, 1, "how many of them, each from a seed of its own")
+    trainings: int = _count(_METHOD, 1, "how many of them, each from a seed of its own")
     checkpoint: bool = _field(
         _BOOK,
         False,

