@@ -34,7 +34,8 @@ def secure() -> None:
 def say(text: str) -> None:
     """Print lines for people, control characters as their codes: a terminal would obey them."""
     safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-    print(safe, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{safe}\n")  # in one write: other ranks say things on the same pipe
+    sys.stderr.flush()
 
 
 def show_cursor() -> None:

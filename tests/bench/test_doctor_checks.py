@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.launch.world import Launch
-from bench.tools.doctor import exchange, machine, ranks
+from bench.tools.doctor import exchange, machine, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, ok
 from bench.tools.doctor.mailbox import Meeting
 
@@ -250,3 +252,12 @@ def test_a_meeting_survives_what_an_earlier_one_left(tmp_path: Path) -> None:
     assert new.hear("facts", [1], 1) == {1: {"rank": 1}}, "it was said again"
     new.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_of_unbuffered_ranks_on_one_pipe_stay_apart() -> None:
+    answers = "from bench.tools.doctor import process\n"
+    answers += "for step in range(2000): process.answer({'step': step})"
+    two = '"$0" -u -c "$1" & "$0" -u -c "$1" & wait'  # as torchrun starts its ranks
+    found, problem = process.run(["bash", "-c", two, sys.executable, answers], os.environ, 60)
+    assert problem is None
+    assert sorted(answer["step"] for answer in found) == sorted([*range(2000)] * 2)

@@ -23,7 +23,9 @@ def python(*words: str) -> list[str]:
 
 def answer(value: Mapping[str, Any]) -> None:
     """What a child says to the doctor."""
-    print(_MARK + json.dumps(value), flush=True)
+    # one write: torchrun's ranks are unbuffered and share a pipe; print writes the line end apart
+    sys.stdout.write(f"{_MARK}{json.dumps(value)}\n")
+    sys.stdout.flush()
 
 
 def first_line(error: Exception) -> str:
