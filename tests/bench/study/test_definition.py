@@ -272,8 +272,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "'locl' is neither a shipped study (aa, batch, batch-lr, cifar10, demo, emulated, "
         "emulated-cluster, emulated-short, emulated-strong, exercise, exposed, handwritten, "
-        "handwritten-emulated, injected, local, local-transports, overlap, precision, smoke, "
-        "strong, svhn, sync-async, time-to-accuracy, weak) "
+        "handwritten-emulated, idle-engine, injected, local, local-transports, overlap, precision, "
+        "smoke, strong, svhn, sync-async, time-to-accuracy, weak) "
         "nor the path of a .toml file; did you mean 'local'?"
     )
 
