@@ -27,14 +27,14 @@ _MOST_ANSWERS = 3  # comparisons at the head of the page; all are in its tables
 def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = None) -> str:
     """All in one line: 'A faster at 22 of 26 points, equivalent at 4'; by how much with `sizes`.
 
-    Of more than `most` verdicts the rarer ones are counted together.
+    What is settled stands first. Of more than `most` verdicts the last ones are counted together.
     """
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in rows:
         groups[label(c)].append(c)
     total = count(len(rows), "point")
     said: list[str] = []
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    ordered = sorted(groups.items(), key=lambda item: (_open(item[1]), -len(item[1])))
     if most is not None and len(ordered) > most:
         rest = [c for _, group in ordered[most - 1 :] for c in group]
         ordered = [*ordered[: most - 1], ("other verdicts", rest)]
@@ -44,6 +44,11 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
             where = total if len(rows) == 1 else f"all {total}"
         said.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
     return ", ".join(said)
+
+
+def _open(rows: Sequence[Comparison]) -> bool:
+    """Whether verdicts of one kind say neither which is faster nor that the two are equivalent."""
+    return rows[0].verdict not in ("different", "equivalent", "small difference")
 
 
 def _sizes(rows: Sequence[Comparison]) -> str:

@@ -20,12 +20,12 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
     ),
     "different": ("{side} faster", "{faster} faster by {gain} {interval}"),
     "not after Holm": (
-        "not after Holm",
+        "undecided after Holm",
         "{faster} faster by {gain} {interval} (not after Holm's correction over {tests} "
         "comparisons)",
     ),
     "equivalence not after Holm": (
-        "not after Holm",
+        "undecided after Holm",
         "equivalent within {margin} (not after Holm's correction over {tests} comparisons)",
     ),
     "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),

@@ -137,7 +137,7 @@ def test_one_verdict_is_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said in page(tmp_path)
     assert said in capsys.readouterr().out
     figure = (tmp_path / "figures" / "ratio.svg").read_text()
-    assert "not after Holm" in figure
+    assert "undecided after Holm" in figure
     assert "Horovod faster" not in page(tmp_path) + figure
 
 
