@@ -28,7 +28,7 @@ def secure() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
     raw, errors = _Forgiving(2, "w", closefd=False), "backslashreplace"
-    sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, write_through=True)
+    sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors=errors, line_buffering=True)
 
 
 def say(text: str) -> None:

@@ -161,17 +161,17 @@ def test_two_launches_of_one_launcher_record_the_same(
     launcher: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     script = tmp_path / "show.py"
-    script.write_text(
-        "import json, os; from bench.launch.provenance import recorded\n"
-        "print('env', json.dumps(recorded(os.environ)))"
+    script.write_text(  # a file for each rank: a launcher may mix what two ranks print
+        "import json, os, sys; from bench.launch.provenance import recorded\n"
+        "with open(f'{sys.argv[1]}/{os.getpid()}.json', 'x') as file:\n"
+        "    json.dump(recorded(os.environ), file)"
     )
-    seen: list[Any] = []
     extra = {"PYTHONPATH": str(ranks.ROOT), "MALLOC_ARENA_MAX": "2"}
-    for _ in range(2):
-        done = ranks.run(launcher(2, str(script)), extra)
+    for launch in range(2):
+        (tmp_path / str(launch)).mkdir()
+        done = ranks.run(launcher(2, str(script), str(tmp_path / str(launch))), extra)
         assert done.returncode == 0, done.stderr
-        lines = [line for line in done.stdout.splitlines() if "env " in line]
-        seen += [json.loads(line.split("env ", 1)[1]) for line in lines]
+    seen = [json.loads(file.read_text()) for file in tmp_path.glob("*/*.json")]
     assert len(seen) == 4
     assert all(env == seen[0] for env in seen)
     assert seen[0]["MALLOC_ARENA_MAX"] == "2"
