@@ -20,8 +20,11 @@ def others_share(run: Run) -> float | None:
     """What other processes and a hypervisor's other guests took, of the node where it was largest.
 
     From counters: the load average lags by a minute, and counts the run's own ranks, which poll
-    while they wait. None for a log that lacks a counter, as older ones do.
+    while they wait. None for a log that lacks a counter, as older ones do, and for a run with
+    parameter servers, whose own time no log holds.
     """
+    if run.host.get("servers"):
+        return None
     nodes: dict[str, list[dict[str, int]]] = defaultdict(list)
     for index, rank in enumerate(run.host.get("ranks", ())):
         spent: dict[str, int] = {}
@@ -35,10 +38,14 @@ def others_share(run: Run) -> float | None:
 
 
 def _share(ranks: Sequence[dict[str, int]]) -> float:
-    """Of one node: its counters, which each of its ranks has read, without the ranks' own time."""
+    """Of one node: its counters, which each of its ranks has read, without the ranks' own time.
+
+    A node counts whom its clock tick meets, a process what it has run: threads that wake often and
+    shortly, as Gloo's do, add up to more than their node. That must not hide what was stolen.
+    """
     busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
-    others = busy - sum(rank[_OWN] for rank in ranks) + stolen
-    return max(0.0, others / max(1, busy + idle + stolen))
+    others = max(0, busy - sum(rank[_OWN] for rank in ranks))
+    return (others + stolen) / max(1, busy + idle + stolen)
 
 
 def note(runs: pd.DataFrame) -> list[str]:
@@ -50,7 +57,7 @@ def note(runs: pd.DataFrame) -> list[str]:
         return []
     most = noisy.iloc[-1]
     return [
-        f"The machine was not quiet in {len(noisy)} of {len(told)} runs: others took more than "
-        f"{100 * NOISY:g} % of a node's processor time, at most {100 * most['others_share']:.0f} % "
-        f"({most['log']})"
+        f"The machine was not quiet in {len(noisy)} of {len(told)} runs: other processes, or other "
+        f"guests of its host, took more than {100 * NOISY:g} % of a node's processor time, at most "
+        f"{100 * most['others_share']:.0f} % ({most['log']})"
     ]

@@ -133,6 +133,7 @@ class Analysis:
             if t.changes and t.over_first
         ]
         found += map(pauses.sentence, self.pauses)
+        found += pauses.one_session(self.loaded.runs)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property

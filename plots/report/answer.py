@@ -76,7 +76,7 @@ def _emulation(a: Analysis) -> list[str]:
     timelines = " and ".join(map(escape, a.timelines))
     which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
     said = [
-        f"**Emulated:** {which} compute slept as recorded in {timelines}, in proportion to the "
+        f"**Emulated:** {which} compute slept as {timelines} says, in proportion to the "
         "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
         "exchanged gradients were checked, and there is no loss."
     ]

@@ -43,7 +43,8 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         "",
         "Other people's numbers as they stand in their sources: mostly one run a point, so without "
         "an interval. *Own*: against the same backend's one rank. *Common*: against one process "
-        "without a framework. Hollow markers are theirs, filled ones ours with 95 % intervals.",
+        "without a framework. Hollow markers are theirs, filled ones ours with 95 % intervals. "
+        "Machines, wires and batches differ: compare the shapes of curves, not their heights.",
         "",
         "![Efficiency against ranks](published.svg)",
         "",

@@ -46,7 +46,7 @@ def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     page = logs.page(folder)
     answer = page.split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
     assert answer[0].startswith(
-        "- **Emulated:** in all runs compute slept as recorded in k80.json aaaaaaaaaaaa, in"
+        "- **Emulated:** in all runs compute slept as k80.json aaaaaaaaaaaa says, in"
     )
     assert answer[1].startswith(
         "- Cores busy, of the busiest host and cell: 25.0 % at 1 rank, 93.0 % at 2 ranks: from "

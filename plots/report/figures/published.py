@@ -55,7 +55,8 @@ def draw(rows: Sequence[Row]) -> Figure:
             "Scaling as published (hollow) and as measured here (filled)", x=0.01, ha="left"
         )
         foot = (
-            "Solid: weak scaling; dotted: strong scaling. Published points: one run, no interval."
+            "Solid: weak scaling; dotted: strong scaling. Published points: one run, no interval. "
+            "Machines, wires and batches differ."
         )
         figure.supxlabel(foot, x=0.01, ha="left", fontsize=7, color=GREY)
         return figure
