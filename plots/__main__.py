@@ -99,14 +99,11 @@ def collectives(
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path(),
 ) -> None:
     """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
-    from bench.study.collectives import read
+    from bench.study.collectives import read_each
     from plots.report.figures import collectives as figure
     from plots.report.figures import save
 
-    found = {(m.cell, m.ranks): m for m in map(read, logs)}
-    if len(found) < len(logs):
-        raise UsageError(f"{len(logs)} logs of {len(found)} cells; give one of each")
-    for path in save({"collectives": figure.draw(list(found.values()))}, out):
+    for path in save({"collectives": figure.draw(read_each(logs))}, out):
         typer.echo(path)
 
 

@@ -116,6 +116,18 @@ def slowest(seconds: Sequence[Sequence[float]]) -> tuple[float, ...]:
     return tuple(max(ranks) for ranks in zip(*seconds, strict=True))
 
 
+def read_each(paths: Sequence[Path]) -> list[Measured]:
+    """One log of each cell and number of ranks.
+
+    Raises UsageError on a log that cannot be read, and on two of one cell at equally many ranks.
+    """
+    found = {(m.cell, m.ranks): m for m in map(read, paths)}
+    if len(found) < len(paths):
+        there = f"{paths[0].parent}: {len(paths)} logs of {len(found)} cells and numbers of ranks"
+        raise UsageError(f"{there}; leave one of each")
+    return list(found.values())
+
+
 def read(path: Path) -> Measured:
     """Read a log; raises UsageError where it is none, or has not ended well."""
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,7 +180,3 @@ def _derive(config: RunConfig, images_per_s: float, source: str) -> Timeline:
         ),
         provenance={"date": datetime.now(UTC).isoformat()},
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

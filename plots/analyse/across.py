@@ -30,13 +30,7 @@ class Change:
 class Both:
     """One comparison in several studies: each one's ratio and, where blocks may be pooled, all."""
 
-    reference: str
-    candidate: str
-    transport: str
-    world_size: int
-    samples_per_rank: int
-    settings: str
-    variant: tuple[str, ...]
+    first: Comparison
     ratios: Sequence[Estimate | None]  # by study; None where it has none
     pooled: Estimate | None
     not_pooled: str  # why
@@ -76,7 +70,7 @@ def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
 
 def both(studies: Sequence[Analysis]) -> Iterator[Both]:
     """Every comparison that at least one study makes."""
-    found = [{_key(c): c for c in a.comparisons} for a in studies]
+    found = [{c.points: c for c in a.comparisons} for a in studies]
     apart = _apart(studies)
     for key in dict.fromkeys(key for one in found for key in one):
         rows = [one.get(key) for one in found]
@@ -84,24 +78,12 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         pooled = None
         if not apart and len(there) > 1:
             pooled = stats.geometric_mean([r for row in there for r in row.paired.ratios])
-        first = there[0]
         yield Both(
-            reference=first.reference,
-            candidate=first.candidate,
-            transport=first.transport,
-            world_size=first.world_size,
-            samples_per_rank=first.samples_per_rank,
-            settings=first.settings,
-            variant=first.variant,
+            first=there[0],
             ratios=[None if row is None else row.paired.estimate for row in rows],
             pooled=pooled,
             not_pooled=apart or ("" if len(there) > 1 else "in one study alone"),
         )
-
-
-def _key(c: Comparison) -> tuple[object, ...]:
-    point = c.world_size, c.samples_per_rank, c.settings, c.variant
-    return c.reference, c.candidate, *point
 
 
 def _apart(studies: Sequence[Analysis]) -> str:

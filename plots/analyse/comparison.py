@@ -48,6 +48,13 @@ class Comparison:
     blocks_to_settle: int | None = None
 
     @property
+    def points(self) -> tuple[Point, Point]:
+        """Reference and candidate."""
+        where = self.world_size, self.samples_per_rank, self.variant
+        a, b = (Point(self.settings, cell, *where) for cell in (self.reference, self.candidate))
+        return a, b
+
+    @property
     def transport(self) -> str:
         """What both sides travel on, else each side's."""
         both = (parts(cell).transport for cell in (self.reference, self.candidate))

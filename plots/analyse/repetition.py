@@ -26,15 +26,11 @@ class Repetition:
 
 def advise(runs: pd.DataFrame, comparisons: Iterable[Comparison]) -> Repetition | None:
     """From the runs of every comparison that has a spread between blocks; None without one."""
-    points = {
-        (p.settings, p.variant, p.world_size, p.samples_per_rank, p.cell): rows
-        for p, rows in by_point(runs)
-    }
+    rows_of = dict(by_point(runs))
     squares = inside = freedom = seconds = starts = 0.0
     used: list[pd.DataFrame] = []
     for c in comparisons:
-        where = c.settings, c.variant, c.world_size, c.samples_per_rank
-        arms = [points[*where, cell] for cell in (c.reference, c.candidate)]
+        arms = [rows_of[point] for point in c.points]
         within = sum(float(arm["mean_log_variance"].mean()) for arm in arms)
         if not c.paired.sd_log or np.isnan(within):
             continue

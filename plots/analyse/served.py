@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,4 @@ def summarise(runs: pd.DataFrame) -> Iterator[Served]:
 
 def _sum(rows: list[list[int]]) -> list[int]:
     """Column by column; shorter rows end in zeros."""
-    total = [0] * max(map(len, rows), default=0)
-    for row in rows:
-        for index, count in enumerate(row):
-            total[index] += count
-    return total
+    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]

@@ -81,12 +81,12 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
         return f"{interval(row.pooled, ratio)}, n = {row.pooled.n}"
 
     return (
-        Column(lambda row: over(row.reference, row.candidate), "ratio of images/s"),
-        Column("transport", "transport"),
-        Column("settings", "settings"),
-        Column("variant", "variant"),
-        Column("world_size", "ranks"),
-        Column("samples_per_rank", "images per rank"),
+        Column(lambda row: over(row.first.reference, row.first.candidate), "ratio of images/s"),
+        Column("first.transport", "transport"),
+        Column("first.settings", "settings"),
+        Column("first.variant", "variant"),
+        Column("first.world_size", "ranks"),
+        Column("first.samples_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),
         Column(pooled, "all blocks"),
     )

@@ -44,7 +44,7 @@ def lead(a: Analysis) -> Lead:
         said = clean(answer.headline(a), _MOST)
         return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figures=())
     c = compared[0]
-    numbers = list(_numbers(a, _sides(a, c), c.curves[0]))
+    numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
     if learned.answers(a):
         text = clean(" ".join(islice(learned.lines(a), _EQUAL)), _MOST)
         return Lead(
@@ -84,19 +84,6 @@ def _counted(a: Analysis, rows: Sequence[Comparison]) -> str:
     shown = all(c.paired.estimate.shown for c in rows)
     interval_of = f"95 % interval{'s' * (len(rows) > 1)} of " if shown else ""
     return f"{interval_of}{blocks}, margin {rule(a.loaded.study.margin)}"
-
-
-def _sides(a: Analysis, c: Comparison) -> list[Point]:
-    def same(p: Point) -> bool:
-        size = p.world_size, p.samples_per_rank, p.settings, p.variant
-        return size == (c.world_size, c.samples_per_rank, c.settings, c.variant)
-
-    return [
-        p
-        for cell in (c.reference, c.candidate)
-        for p in a.table.blocks
-        if p.cell == cell and same(p)
-    ]
 
 
 def _largest(a: Analysis) -> list[Point]:

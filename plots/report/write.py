@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from bench.config import UsageError
+from bench.study.collectives import read_each
 from bench.study.disk import write_whole
 from plots.analyse import comparability
 from plots.analyse.exchange import Exchange
@@ -19,7 +20,7 @@ from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import OF_THE_ANALYSIS, Loaded, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
-from plots.read import calibrations, collectives
+from plots.read import calibrations
 from plots.report import answer, figures, tables
 from plots.report.columns import csv, plain, records
 from plots.report.figures import Picture, presets
@@ -28,6 +29,7 @@ from plots.report.html import html
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json
+_COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
 
 
@@ -61,7 +63,7 @@ def analysed(folder: Path) -> Analysis:
     if loaded.runs.empty:
         raise UsageError(f"{folder}: {_nothing_trained(loaded)}")
     jobs = calibrations.read(folder, comparability.facts)
-    return analyse(loaded, jobs, collectives.read(folder))
+    return analyse(loaded, jobs, read_each(sorted((folder / _COLLECTIVES).glob("*.jsonl"))))
 
 
 def draw_one(name: str, folder: Path, out: Path, preset: str) -> Path:

@@ -52,5 +52,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["collectives", str(good), str(good)]) == 2
     assert main(["collectives", str(bad)]) == 2
     twice, failed = capsys.readouterr().err.splitlines()
-    assert twice == "error: 2 logs of 1 cells; give one of each"
+    assert twice == f"error: {tmp_path}: 2 logs of 1 cells and numbers of ranks; leave one of each"
     assert failed.endswith("has not ended well (failed: 1 result); measure again")

@@ -63,7 +63,7 @@ def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> N
         logs.edit(path, "Test CPU @ 2 GHz", "Another CPU")
     apart = list(across.both([analyses[0], analyse(load(studies[1]))]))
     assert {row.not_pooled for row in apart} == {"other cpu"}
-    assert {row.transport for row in pooled} == {"mpi"}
+    assert {row.first.transport for row in pooled} == {"mpi"}
     names = dict(across.differences([analyses[0], analyse(load(studies[1]))]))
     assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from bench import command
@@ -167,7 +167,7 @@ def run(options: Options, config: RunConfig, launch: Launch, log: RunLog, pulse:
         pulse.enter(f"timing {kind}")
         for size in sizes:
             found = time_one(offered, kind, size, options.repetitions, backend, place, launch.rank)
-            log.write("collective", **found.record())
+            log.write("collective", **asdict(found))
             wrong += found.wrong
             timed.setdefault(kind, []).append(found.timed)
             pulse.tick()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -26,11 +25,6 @@ class Outcome:
     def timed(self) -> Timed:
         ranks, seconds = len(self.seconds), slowest(self.seconds)
         return Timed(kind=self.kind, bytes=self.bytes, ranks=ranks, seconds=seconds)
-
-    def record(self) -> dict[str, Any]:
-        """As the log has it."""
-        own = {"kind": self.kind, "bytes": self.bytes, "seconds": self.seconds}
-        return {**own, "wrong": self.wrong}
 
 
 def time_one(

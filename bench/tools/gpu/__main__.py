@@ -47,8 +47,8 @@ def main() -> int:
 def carry(folder: Path, python: str) -> int:
     """Wheels of what is needed, and Horovod's sources: 10 MB."""
     folder.mkdir(parents=True, exist_ok=True)
-    tags = ("2_28", "2_27", "2_17", "2_12", "2014")
-    platforms = [word for tag in tags for word in ("--platform", _platform(tag))]
+    tags = ("_2_28", "_2_27", "_2_17", "_2_12", "2014")
+    platforms = [w for tag in tags for w in ("--platform", f"manylinux{tag}_x86_64")]
     wheels = ("--only-binary=:all:", "--no-deps", "--python-version", python, *platforms)
     extra = ("pydantic-core", "annotated-types", "typing-inspection", "typing-extensions")
     for words in (
@@ -59,10 +59,6 @@ def carry(folder: Path, python: str) -> int:
         if code := subprocess.run(command).returncode:
             return code
     return 0
-
-
-def _platform(tag: str) -> str:
-    return f"manylinux_{tag}_x86_64" if "_" in tag else f"manylinux{tag}_x86_64"
 
 
 def measure(given: argparse.Namespace) -> int:
@@ -100,16 +96,8 @@ def _command(step: Step, out: Path) -> list[str]:
 def _install(carried: Path, site: Path) -> list[str]:
     """The carried wheels, beside what the machine has, and not into it."""
     wheels = map(str, sorted(carried.glob("*.whl")))
-    return [
-        sys.executable,
-        *_PIP,
-        "install",
-        "--no-index",
-        "--no-deps",
-        "--target",
-        str(site),
-        *wheels,
-    ]
+    options = ("--no-index", "--no-deps", "--target", str(site))
+    return [sys.executable, *_PIP, "install", *options, *wheels]
 
 
 def _build(carried: Path, site: Path, env: dict[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
+from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import marked, tally
 from plots.report.axes import apart, look, ratio_ticks, reach, transport_order
@@ -70,7 +71,9 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
 
 def curves_of(rows: Sequence[Comparison]) -> list[str]:
     """The curves along which a ratio is known at several sizes."""
-    sizes = {curve: {_size(curve, c) for c in rows if curve in c.curves} for curve in CURVES}
+    sizes = {
+        curve: {size(curve, c.points[0]) for c in rows if curve in c.curves} for curve in CURVES
+    }
     return [curve for curve, found in sizes.items() if len(found) > 1]
 
 
@@ -87,9 +90,9 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
         ax.axhline(1, **GUIDE)
         there = sorted((c for c in rows if curve in c.curves), key=_order)
         lines = list(dict.fromkeys(_line(curve, c) for c in there))
-        values = [_size(curve, c) for c in there]
+        values = [size(curve, c.points[0]) for c in there]
         for i, line in enumerate(lines):
-            own = {_size(curve, c): c for c in there if _line(curve, c) == line}
+            own = {size(curve, c.points[0]): c for c in there if _line(curve, c) == line}
             at = sorted(own)
             name = _line_name(curve, line, len({fixed for _, fixed in lines}) > 1)
             style = {**look(own[at[0]].candidate, [own[at[0]].candidate]), "label": name}
@@ -116,14 +119,9 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     return figure
 
 
-def _size(curve: str, c: Comparison) -> int:
-    return c.samples_per_rank if curve == "batch" else c.world_size
-
-
 def _line(curve: str, c: Comparison) -> tuple[str, int]:
     """Transport, and what stays along the curve."""
-    fixed = {"weak": c.samples_per_rank, "strong": c.samples_per_step, "batch": c.world_size}
-    return c.transport, fixed[curve]
+    return c.transport, c.points[0].fixed(curve)
 
 
 def _line_name(curve: str, line: tuple[str, int], several: bool) -> str:
