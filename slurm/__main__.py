@@ -197,13 +197,16 @@ def submit_jobs(
 
     work = open_work(asked)
     submit.scripts(work)  # a missing account or a forbidden option comes out before the price
+    not_shared = submit.not_shared(work.site, work.folder.path)
+    if not_shared and not dry_run:
+        raise UsageError(not_shared)
     if work.jobs:
         print(*lines(work, asked.noise), sep="\n")
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
-        if why := reach.hopeless(work, asked.noise):
+        for why in filter(None, (not_shared, reach.hopeless(work, asked.noise))):
             print(f"it would be refused: {why}")
         if work.preview:
             print(PREVIEW)
@@ -291,8 +294,9 @@ def new_site(
     """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
     from slurm.new_site import write_skeleton
 
-    path = write_skeleton(name)
-    print(f"{path} written; correct it, then: python -m slurm submit weak --site {path} --dry-run")
+    path, source = write_skeleton(name)
+    print(f"{path} written: {source}")
+    print(f"correct it, then: python -m slurm submit smoke --site {path} --dry-run")
 
 
 def _say(line: str) -> None:

@@ -23,8 +23,11 @@ from slurm.slurm_commands import ask_cluster
 _COLUMNS = "%P|%D|%X|%Y|%Z|%l|%G"
 
 
-def write_skeleton(name: str) -> Path:
-    """Write NAME.toml in this folder; raises UsageError if it is there or the name will not do."""
+def write_skeleton(name: str) -> tuple[Path, str]:
+    """Write NAME.toml in this folder; it, and where its values are from.
+
+    Raises UsageError if it is there, or the name will not do.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
         raise UsageError(f"{name!r} also names a file; use lower-case letters, digits, '-' and '_'")
     path = Path(f"{name}.toml")
@@ -35,7 +38,13 @@ def write_skeleton(name: str) -> Path:
     except FileExistsError:
         cure = "choose another name, or remove it"
         raise UsageError(f"{path} exists and is never overwritten; {cure}") from None
-    return path
+    return path, _source(facts)
+
+
+def _source(facts: Mapping[str, Any]) -> str:
+    if facts:
+        return f"filled in from sinfo and scontrol on {date.today()}"
+    return "sinfo did not answer, so its cores, nodes and transport are examples"
 
 
 def read_cluster(sinfo: str, config: str) -> dict[str, Any]:
@@ -85,10 +94,9 @@ def _minutes(limit: str) -> int | None:
 def skeleton(name: str, facts: Mapping[str, Any]) -> str:
     """The text of a valid site file; what is not known is commented out with its default."""
     values = {"name": name, "scheduler": "slurm", "launch": "srun", "title": f"the cluster {name}"}
-    guesses = {"node.cores": 64, "limits.max_nodes": 1, "transport": "gloo"}
-    filled = f"filled in from sinfo and scontrol on {date.today()}"
-    source = filled if facts else "Slurm was not here to fill it in"
-    head = f"# Site {name!r}: {source}. Correct what is wrong, take out the '# ' of what you need."
+    guesses = {"node.cores": 64, "limits.max_nodes": 4, "transport": "gloo"}
+    head = f"# Site {name!r}: {_source(facts)}."
+    head += " Correct what is wrong, take out the '# ' of what you need."
     text = "\n".join([head, *_keys(Site, "", {**values, **guesses, **facts})]) + "\n"
     Site(**tomllib.loads(text))  # ours to get right, whatever the cluster answers
     return text

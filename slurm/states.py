@@ -107,7 +107,8 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
 def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
     """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
 
-    A job that Slurm starts again is followed on; a controller that does not answer is waited for.
+    A job that Slurm starts again is followed on; a controller that does not answer is waited for,
+    but not where no job is known: UsageError.
     """
     work = open_work(asked)
     require_scheduler(work)
@@ -117,6 +118,9 @@ def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
             queue = slurm_commands.queue(work.site.access.clusters)
             states = job_states(work, queue)
             work = replace(work, statuses=look_at_jobs(work, states))
+            if queue is None and not states:
+                none = f"{work.folder.path} names no job to wait for"
+                raise UsageError(f"squeue does not answer, and {none}; submit the study first")
             counts = Counter(known.state for known in states.values() if known.in_progress)
             if queue is not None and not counts:
                 return work
@@ -133,5 +137,5 @@ def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str,
     parts += [f"{failed} runs failed"] if failed else []
     parts += [] if answered else ["squeue does not answer"]
     left_s = seconds_left(coming, work.statuses, work.study.expected_run_s)
-    left_s = None if left_s is None else left_s / max(1, jobs["running"])
+    left_s = None if left_s is None or not answered else left_s / max(1, jobs["running"])
     return done, f"jobs: {', '.join(parts)}", left_s

@@ -30,6 +30,7 @@ def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     scripts(work := open_work(asked))  # every mistake comes out before anything is made
+    check_shared(work.site, work.folder.path)
     unseeded = work.preview
     slurm_commands.find("sbatch")
     _require_queue(work)
@@ -83,13 +84,18 @@ def scripts(work: Work) -> dict[str, str]:
     """The script of every job left to do, by id. Raises UsageError where the site will not do."""
     states.require_scheduler(work)
     work.folder.check_own()
-    check_shared(work.site, work.folder.path)
     return {job.id: work.batch_script(job) for job in work.jobs}
 
 
 def check_shared(site: Site, results: Path) -> None:
-    """Raise UsageError where checkout, results or environment lie where every node has its own."""
-    needed = {"the checkout": Path.cwd(), "the results folder": results}
+    """Raise UsageError where this folder, results or environment lie where no node sees them."""
+    if why := not_shared(site, results):
+        raise UsageError(why)
+
+
+def not_shared(site: Site, results: Path) -> str:
+    """What lies where every node of the site has a folder of its own; '' if nothing does."""
+    needed = {"this folder": Path.cwd(), "the results folder": results}
     if site.setup.venv:
         needed["the environment"] = Path(site.setup.venv)
     shared = [Path(name) for name in os.environ.get(SHARED, "").split(os.pathsep) if name]
@@ -97,11 +103,12 @@ def check_shared(site: Site, results: Path) -> None:
         whole = path.resolve()
         below = [top for top in site.paths.node_local if whole.is_relative_to(Path(top).resolve())]
         if below and not any(whole.is_relative_to(folder.resolve()) for folder in shared):
-            raise UsageError(
+            return (
                 f"{what} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
                 "has its own: its jobs would not find it; move it to a folder that all nodes see, "
                 "or correct paths.node_local of the site file"
             )
+    return ""
 
 
 def cancel_all(asked: Asked) -> list[str]:

@@ -624,6 +624,15 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
     assert process.returncode == 0
 
 
+def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> None:
+    """It would be for ever."""
+    (cluster.top / "squeue.down").touch()
+    code, out, err = cluster.cli("wait")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: squeue does not answer, and ")
+    assert err.endswith("names no job to wait for; submit the study first\n")
+
+
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     submitted(cluster.asked)
     cluster.finish("n001-b00")

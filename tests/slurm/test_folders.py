@@ -63,7 +63,7 @@ def test_status_says_where_it_looked_if_there_is_nothing(call: Calls, tmp_path: 
     assert last == f"no runs in {tmp_path}/local yet; --results names another folder"
 
 
-@pytest.mark.parametrize("what", ["results", "checkout", "environment"])
+@pytest.mark.parametrize("what", ["results", "this folder", "environment"])
 def test_what_a_node_has_of_its_own_is_refused(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,7 +74,7 @@ def test_what_a_node_has_of_its_own_is_refused(
     (far / "link").symlink_to(near / "env")
     places = {
         "results": (far, far / "env", near),
-        "checkout": (near, far / "env", far),
+        "this folder": (near, far / "env", far),
         "environment": (far, far / "link", far),
     }
     checkout, venv, results = places[what]
@@ -88,15 +88,17 @@ def test_what_a_node_has_of_its_own_is_refused(
     check_shared(site, results)
 
 
-def test_submit_and_its_dry_run_refuse_results_below_tmp(
+def test_submit_refuses_results_below_tmp_and_its_dry_run_says_so(
     call: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(SHARED, f"{ROOT}:{Path(sys.prefix).resolve()}:{Path('.venv').resolve()}")
-    for more in ([], ["--dry-run"]):
-        words = ["submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made"]
-        line = call.refuse(*words, *more)
-        assert line.startswith("the results folder /tmp/never-made/smoke lies below /tmp, of which")
+    words = ["submit", "smoke", "--site", "testcluster", "--results", "/tmp/never-made"]
+    why = "the results folder /tmp/never-made/smoke lies below /tmp, of which"
+    assert call.refuse(*words).startswith(why)
+    code, out, err = call(*words, "--dry-run")
+    assert (code, err) == (0, "")
+    assert f"\nit would be refused: {why}" in out
     assert not Path("/tmp/never-made").exists()
 
 

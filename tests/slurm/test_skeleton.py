@@ -22,8 +22,9 @@ def test_a_skeleton_is_valid_and_explains_every_key(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Slurm here
-    path = write_skeleton("mine")
+    path, source = write_skeleton("mine")
     assert path == Path("mine.toml")
+    assert source == "sinfo did not answer, so its cores, nodes and transport are examples"
     assert read_site("mine.toml").name == "mine"
     text = path.read_text()
     for name, field in Site.model_fields.items():
