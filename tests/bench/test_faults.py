@@ -53,10 +53,10 @@ CAUSES = {
     "hung model": rf"no progress for \d+ s: in step 6 {HERE}{WAITING}",
     "hung loader": rf"no progress for \d+ s: waiting for its batch of step 6, {LOADING}{WAITING}",
     # torch's own word comes in the main thread, wherever that is; a connection to the process may
-    # break first
-    "killed loader": r"\w+Error: "
-    r"(.*DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|.*; loading process \d+ "
-    r"has ended)",
+    # break first, with or without words
+    "killed loader": r"\w+Error"
+    r"(: .*DataLoader worker \(pid.* \d+\) (is killed|exited unexpectedly).*|"
+    r"(: .*)?; loading process \d+ has ended)",
     "loader killed while it is told": r"LoaderDiesMeanwhileError: planted words; loading process "
     r"\d+ has ended",
 }
