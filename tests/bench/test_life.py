@@ -7,6 +7,7 @@ import pty
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -140,6 +141,17 @@ def test_on_a_terminal_there_is_a_bar_whose_end_is_known() -> None:
     assert b"2/2 windows" in said
     assert b"None" not in said
     assert b"images/s (windows" in said
+
+
+def test_a_complaint_leaves_in_one_piece_from_an_unbuffered_rank_too() -> None:
+    """Ranks that share a pipe would mix their lines; a datagram shows where a write ended."""
+    code = "import sys; from bench.streams import secure; secure(); print('a', 1, file=sys.stderr)"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        ours.settimeout(60)
+        command = [sys.executable, "-u", "-c", code]
+        subprocess.run(command, cwd=ROOT, stderr=theirs.fileno(), check=True)
+        assert ours.recv(100) == b"a 1\n"
 
 
 @ranks

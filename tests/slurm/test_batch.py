@@ -627,10 +627,13 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> None:
     """It would be for ever."""
     (cluster.top / "squeue.down").touch()
-    code, out, err = cluster.cli("wait")
-    assert (code, out) == (2, "")
-    assert err.startswith("error: squeue does not answer, and ")
-    assert err.endswith("names no job to wait for; submit the study first\n")
+    words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
+    command = [sys.executable, "-m", "slurm", "wait", *words]
+    streams: dict[str, Any] = {"capture_output": True, "text": True, "cwd": ROOT}
+    done = subprocess.run(command, env=environment(cluster.top), timeout=60, **streams)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: squeue does not answer, and ")
+    assert done.stderr.endswith("names no job to wait for; submit the study first\n")
 
 
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
