@@ -103,6 +103,9 @@ class Fields(BaseModel):
     arm: str | None = _field(
         _CELL, None, "tells apart what a study lists several times", pattern=NAME
     )
+    variant: str | None = _field(
+        _CELL, None, "name under which the study sets some of the other fields", pattern=NAME
+    )
     model: str = _field(
         _WORK,
         "resnet50",

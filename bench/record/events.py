@@ -33,6 +33,7 @@ class Rank(TypedDict):
     local_rank: NotRequired[Count]
     pid: NotRequired[Count]
     affinity: NotRequired[list[Count]]
+    wire: NotRequired[Text]
     threads: NotRequired[Count]
     versions: NotRequired[Texts]
     cpu: NotRequired[Text]
@@ -66,6 +67,7 @@ class Host(TypedDict):
     started: NotRequired[Text]
     git: NotRequired[Git]
     code_sha256: NotRequired[Sha256]
+    user_code: NotRequired[dict[Text, Sha256]]  # by module
     platform: NotRequired[Text]
     versions: NotRequired[Texts]
     env: NotRequired[Texts]
@@ -174,6 +176,7 @@ class End(TypedDict):
     first_loss: NotRequired[float | str | None]
     last_loss: NotRequired[float | str | None]
     parameters_sha256: NotRequired[Sha256]
+    user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
     evidence: NotRequired[list[dict[Text, Wait]]]
     servers: NotRequired[list[Served]]

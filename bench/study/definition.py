@@ -127,7 +127,7 @@ class Study(Table):
     def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
         """What the study says of a variant's runs ('' without any); `alone`: of `single`."""
         values = {**self.run, **self.variants.get(variant, {})}
-        unseen = fields_with(Role.EXCHANGE) if alone else ()
+        unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if alone else ()
         return {name: value for name, value in values.items() if name not in unseen}
 
     @property

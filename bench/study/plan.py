@@ -216,6 +216,7 @@ def config_of(study: Study, point: Point) -> RunConfig:
         "backend": backend,
         "transport": transport or "none",
         "arm": arm or None,
+        "variant": point.variant or None,
         "settings": point.settings,
         # per rank also on the strong curve: one point has one description, whatever its curves
         "batch_per_rank": point.batch_per_rank,

@@ -22,6 +22,7 @@ OWNED_FIELDS = {
     "backend": "list it in cells",
     "transport": f"list it in cells, as in {cells()[1]!r}",
     "arm": f"list it in cells, as in '{cells()[1]}@again'",
+    "variant": "name a table [variants.NAME]",
     "settings": "write settings at the top",
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
@@ -157,6 +158,10 @@ def _variants(s: Study) -> Iterator[str]:
     for name in s.variants:
         if not re.fullmatch(NAME, name):
             yield f"variants.{name} also names logs; {NAME_RULE}"
+    for name, values in s.variants.items():
+        for field in sorted({*fields_with(Role.BOOKKEEPING)} & {*values}):
+            why = "changes nothing that is measured, so its runs could not be told apart"
+            yield f"variants.{name}.{field} {why}; write it in [run]"
     if len(s.variants) > MAX_LENGTH:
         yield f"variants has {len(s.variants)} tables; at most {MAX_LENGTH}"
     defaults = {name: RunConfig.model_fields[name].default for name in s.fields}

@@ -68,6 +68,8 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
     if found.study_sha256 is None:  # an earlier version's: it ran blocks in another order
         ignored += ("position",)
+    if found.variant is None:  # so did logs before schema 9; the fields of the variant tell
+        ignored += ("variant",)
     for name in RunConfig.model_fields:
         if name not in ignored and getattr(planned, name) != getattr(found, name):
             return f"{name}={getattr(found, name)!r}, planned {getattr(planned, name)!r}"

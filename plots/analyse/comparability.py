@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,18 +14,20 @@ import pandas as pd
 
 from bench.backends.catalogue import BUNDLED, CATALOGUE
 from bench.config import Role, RunConfig, fields_with
+from bench.study.definition import Study
 
 Facts = Mapping[str, str]
 
 PER_BLOCK = fields_with(Role.PER_BLOCK)
 VARIED = fields_with(Role.WORK)  # what may differ inside one study
 EXCHANGE = fields_with(Role.EXCHANGE)  # one process alone is the baseline of every variant of these
+OF_MANY = (*EXCHANGE, *fields_with(Role.KNOB))  # and of these: they mean nothing to it
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
 _OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
 _ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
-_OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
+_OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node", "wire")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 EMULATE = "emulate"
@@ -32,17 +35,19 @@ TUNED = "tuned."  # knobs of one framework: they agree inside a point, and canno
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 _MALLOC = "malloc"  # as the C library held memory; older logs left it alone
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
+_USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 _COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
-OF_THE_POINT = ("hostnames", "affinity", _ENV, *_COUNTED, TUNED, OWN_ENV)
+OF_THE_POINT = ("hostnames", "affinity", "wire", _ENV, *_COUNTED, TUNED, OWN_ENV)
+_PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
-_DIGITS = 12  # of a timeline's digest: enough to tell files apart
+_DIGITS = 12  # of a file's digest: enough to tell files apart
 NO_BLOCK = -1  # runs started by hand name no block and together make one
 
 
@@ -64,12 +69,14 @@ def facts(
     end: Mapping[str, Any],
     workload: Mapping[str, Any] = MappingProxyType({}),
     of_the_arm: Collection[str] = (),
+    of_variants: Collection[str] = (),
 ) -> dict[str, str]:
     """Fingerprint of one run as field -> text: the work asked for, and where and with what it ran.
 
     With matched settings, and without overlap, the bytes of every exchange are part of it: that
     they are equal is the claim. Facts that a log does not have are left out; only what both runs
-    state is compared. `of_the_arm` are the fields that the study sets for the run's arm alone.
+    state is compared. `of_the_arm` are the fields that the study sets for the run's arm alone,
+    `of_variants` those in which any of its variants may differ.
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
@@ -81,8 +88,13 @@ def facts(
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
     if config.settings == "tuned":
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
+    named = {*of_variants} - {EMULATE}
+    work = {k: v for k, v in work.items() if k.removeprefix(TUNED) not in named}
+    work |= config.model_dump(mode="json", include=named)
     own = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
     work = {k: v for k, v in work.items() if k not in of_the_arm} | own
+    code = {**host.get("user_code", {}), **end.get("user_code", {})}
+    work |= {_USER_CODE + module: sha256[:_DIGITS] for module, sha256 in code.items()}
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
 
 
@@ -124,29 +136,49 @@ def _by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
     return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in own))
 
 
-def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: tuple[str, ...] = ()) -> list[str]:
-    """Fields on which two groups of runs do not agree, each as 'field: value, other value'."""
+def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
+    """Facts on which two groups of runs do not agree, each as 'name: value, other value'.
+
+    `ignore` names facts, or whole kinds of them where it ends in a dot.
+    """
     both = (*a, *b)
     fields = dict.fromkeys(field for one in both for field in one)
     declared = {_ENV + f.removeprefix(OWN_ENV) for f in fields if f.startswith(OWN_ENV)}
-    found = []
+    kinds = tuple(name for name in ignore if name.endswith("."))
+    differing = []
     for field in fields:
-        if field.startswith(ignore) or field in declared:
+        if field in ignore or field.startswith(kinds) or field in declared:
             continue
-        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM)
+        may_be_unset = (_CODE, _MALLOC, _ENV, OWN_ENV, OF_THE_ARM, _USER_CODE)
         unset = "unset" if field.startswith(may_be_unset) else None
         values = {value for one in both if (value := one.get(field, unset)) is not None}
         if len(values) > 1:
-            found.append(f"{field}: {', '.join(sorted(values))}")
-    return found
+            differing.append(f"{field}: {', '.join(sorted(values))}")
+    return differing
 
 
-def against_most(runs: Iterable[Facts]) -> list[str]:
-    """Per run in what its work differs from most, or ''; seeds and folders may differ by block."""
-    work = list(map(work_of, runs))
-    ((most, _),) = Counter(tuple(one.items()) for one in work).most_common(1)
+def against_most(runs: Sequence[Facts]) -> list[str]:
+    """Per run in what it differs from more than half of the runs, or ''; of every run where no such
+    majority agrees.
+    """
+    ((most, _),) = Counter(tuple(one.items()) for one in runs).most_common(1)
     usual = dict(most)
-    return ["" if own == usual else "; ".join(differences([own], [usual])) for own in work]
+    each = ["" if one == usual else "; ".join(differences([one], [usual])) for one in runs]
+    if 2 * each.count("") > len(runs):
+        return each
+    split = f"{'; '.join(differences(runs, ()))} (no more than half of them agree)"
+    return [split] * len(runs)
+
+
+def of_a_point(facts: Facts, scheduled: bool) -> Facts:
+    """What all runs of one point must share, over all blocks: `scheduled`, so far as a scheduler
+    that chooses nodes and cores for each job lets them.
+    """
+    shared = {k: v for k, v in facts.items() if k not in PER_BLOCK}
+    if scheduled:
+        for name in _PER_JOB:
+            shared.pop(name, None)
+    return shared
 
 
 def work_of(facts: Facts) -> Facts:
@@ -155,30 +187,47 @@ def work_of(facts: Facts) -> Facts:
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
 
 
-def variants(cells: Sequence[str], facts: Sequence[Facts]) -> list[tuple[str, ...]]:
-    """Per run the fields in which a folder's runs differ, as 'field=value'."""
-    same = shared(cells, facts)
-    varied = map(_varied, cells, facts)
+def of_variants(study: Study) -> tuple[str, ...]:
+    """Fields that any variant of the study sets, in RunConfig's order, but for those that keep a
+    run's speed apart.
+    """
+    named = {*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)}
+    return tuple(name for name in RunConfig.model_fields if name in named)
+
+
+def variants(
+    cells: Sequence[str], facts: Sequence[Facts], of_variants: Collection[str] = ()
+) -> list[tuple[str, ...]]:
+    """Per run the fields in which a folder's runs differ, as 'field=value'.
+
+    They are fields of the work, and what else the study's variants set (`of_variants`).
+    """
+    names = tuple(dict.fromkeys((*VARIED, *of_variants)))
+    same = shared(cells, facts, of_variants)
+    varied = (_varied(cell, one, names) for cell, one in zip(cells, facts, strict=True))
     return [tuple(f"{k}={v}" for k, v in run.items() if k not in same) for run in varied]
 
 
-def shared(cells: Sequence[str], facts: Sequence[Facts]) -> Facts:
+def shared(
+    cells: Sequence[str], facts: Sequence[Facts], of_variants: Collection[str] = ()
+) -> Facts:
     """The varied fields that have one value in all runs they mean anything in."""
+    names = tuple(dict.fromkeys((*VARIED, *of_variants)))
     values: dict[str, set[str]] = defaultdict(set)
-    for run in map(_varied, cells, facts):
-        for k, v in run.items():
+    for cell, one in zip(cells, facts, strict=True):
+        for k, v in _varied(cell, one, names).items():
             values[k].add(v)
     return {k: next(iter(v)) for k, v in values.items() if len(v) == 1}
 
 
-def _varied(cell: str, facts: Facts) -> dict[str, str]:
-    alone = cell == "single"
-    return {k: facts[k] for k in VARIED if k in facts and not (alone and k in EXCHANGE)}
+def _varied(cell: str, facts: Facts, names: Iterable[str]) -> dict[str, str]:
+    unseen = OF_MANY if cell == "single" else ()
+    return {k: facts[k] for k in names if k in facts and k not in unseen}
 
 
 def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
     """The variant of one process alone that stands beside a distributed one."""
-    return tuple(word for word in variant if word.partition("=")[0] not in EXCHANGE)
+    return tuple(word for word in variant if word.partition("=")[0] not in OF_MANY)
 
 
 def changes_exchange(variant: tuple[str, ...]) -> bool:
@@ -224,7 +273,7 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
         yield DigestCheck(world_size, len(groups), sum(len(rows) for _, rows in groups), wrong)
 
 
-def _training(found: Facts) -> tuple[tuple[str, str], ...]:
+def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
     """The part of the facts that decides the numbers of a training."""
-    named = ((k.removeprefix(OF_THE_ARM), v) for k, v in found.items())
-    return tuple(sorted((k, v) for k, v in named if k in _OF_THE_TRAINING))
+    named = ((k.removeprefix(OF_THE_ARM), v) for k, v in facts.items())
+    return tuple(sorted(x for x in named if x[0] in _OF_THE_TRAINING or _USER_CODE in x[0]))

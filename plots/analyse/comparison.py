@@ -273,7 +273,8 @@ def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
         for point in others:
             what = f"{describe(point)} against {', '.join(plainest.variant)}"
             # but for the timeline: compute that slept gains nothing over compute
-            varied = (name for name in comparability.VARIED if name != comparability.EMULATE)
+            words = (word.partition("=")[0] for word in (*point.variant, *plainest.variant))
+            varied = {*comparability.VARIED, *words} - {comparability.EMULATE}
             ignore = (*varied, "bucket_mib", "exchange_bytes")
             blocks, missing = table.shared(plainest, point, ignore, what)
             yield from missing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bench.config import Role, fields_with
 from bench.study.definition import Study
 from bench.study.plan import config_of, points
+from plots.analyse import comparability
 from plots.analyse.comparability import without_exchange
 from plots.analyse.points import CURVES, NO_SETTINGS, Point, Table
 
@@ -38,8 +39,10 @@ def planned(study: Study) -> list[Planned]:
     fields = [field for field in dict.fromkeys(varied) if field not in fields_with(Role.APART)]
     found: dict[Planned, None] = {}
     for point, config in counted:
-        said = config.model_dump(mode="json", include={*fields})
-        variant, settings = tuple(f"{k}={said[k]}" for k in fields), str(point.settings)
+        values = config.model_dump(mode="json", include={*fields})
+        if config.emulate is not None:  # of a timeline, reports know the file's name
+            values[comparability.EMULATE] = config.emulate.name
+        variant, settings = tuple(f"{k}={values[k]}" for k in fields), str(point.settings)
         if point.cell == "single":
             variant, settings = without_exchange(variant), NO_SETTINGS
         reported = Point(settings, point.cell, point.world_size, point.batch_per_rank, variant)
@@ -51,7 +54,7 @@ def planned(study: Study) -> list[Planned]:
 def is_planned(point: Point, plan: Sequence[Planned]) -> bool:
     """Whether a point is one of the planned, however few of a variant's fields its name holds."""
     return any(
-        _bare(point) == _bare(wanted) and set(point.variant) <= set(wanted.variant)
+        _bare(point) == _bare(wanted) and {*map(_named, point.variant)} <= {*wanted.variant}
         for _, wanted in plan
     )
 
@@ -61,7 +64,7 @@ def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
     held: dict[Point, list[tuple[int, set[str]]]] = defaultdict(list)
     for point, means in table.blocks.items():
         for block, mean in means.items():
-            facts = {f"{k}={v}" for k, v in mean.facts[0].items()}
+            facts = {_named(f"{k}={v}") for k, v in mean.facts[0].items()}
             held[_bare(point)].append((block.number, facts))
     for curve, point in plan:
         there = {n for n, facts in held[_bare(point)] if facts.issuperset(point.variant)}
@@ -72,3 +75,8 @@ def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
 def _bare(point: Point) -> Point:
     """Whatever the variant: fields in which no run differs are not named in it."""
     return point._replace(variant=())
+
+
+def _named(word: str) -> str:
+    """A timeline by its file's name alone; its digest is known of runs, not of the plan."""
+    return word.partition(" ")[0] if word.startswith(f"{comparability.EMULATE}=") else word

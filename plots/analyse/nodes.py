@@ -111,7 +111,11 @@ def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
             batches[c.samples_per_step].append(c)
     aside: dict[int, str] = {}
     for group in batches.values():
-        others = zip(group, comparability.against_most([c.facts for c in group]), strict=True)
+        others = zip(
+            group,
+            comparability.against_most([*map(comparability.work_of, (c.facts for c in group))]),
+            strict=True,
+        )
         aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}
     return [replace(c, reason=aside.get(id(c), c.reason)) for c in found]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bench.config import Role, fields_with
+from bench.config import Role, RunConfig, fields_with
 from bench.record import Run
 from bench.study import repetition, stats
 from bench.study.definition import Study
@@ -46,7 +46,7 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("sequence", "parts", "evidence", "trainings", "served"),
-    *(*CLOCK, *fields_with(Role.APART)),
+    *("renamed", *CLOCK, *fields_with(Role.APART)),
 )
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
 Row = dict[str, Any]
@@ -78,7 +78,7 @@ def load(folder: Path) -> Loaded:
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
     carried: list[str | None] = []
-    for one in track(_read_all(paths, study.arms), "run logs read", len(paths)):
+    for one in track(_read_all(paths, study), "run logs read", len(paths)):
         if isinstance(one, Unusable):
             unusable.append(one)
         else:
@@ -94,12 +94,15 @@ def load(folder: Path) -> Loaded:
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    for row, variant in zip(rows, comparability.variants(cells, facts), strict=True):
+    named = comparability.of_variants(study)
+    for row, variant in zip(rows, comparability.variants(cells, facts, named), strict=True):
         row["variant"] = variant
     framework = [row for row in rows if row["observe"] == "framework"]
     observed = [row for row in rows if row["observe"] == "breakdown"]
     rows = [row for row in rows if row["observe"] == "nothing"]
-    aside |= _mixed(rows) | _mixed(observed) | _mixed(framework)
+    for frame in (rows, observed, framework):
+        aside |= _doubled(frame)
+        aside |= _mixed([row for row in frame if row["log"] not in aside])
     kept = (folder / "study.toml").exists()
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
@@ -133,9 +136,9 @@ class _Read:
     host: Mapping[str, Any]
 
 
-def _read_all(paths: Sequence[Path], arms: Mapping[str, Any]) -> Iterator[_Read | Unusable]:
+def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]:
     """In their order; by as many processes as there are cores, where that is worth their start."""
-    one = partial(_read_one, arms=arms)
+    one = partial(_read_one, study=study)
     cores = len(os.sched_getaffinity(0))
     if cores == 1 or sum(path.stat().st_size for path in paths) < _WORTH_BYTES:
         yield from map(one, paths)
@@ -144,18 +147,40 @@ def _read_all(paths: Sequence[Path], arms: Mapping[str, Any]) -> Iterator[_Read 
         yield from pool.map(one, paths, chunksize=16)
 
 
-def _read_one(path: Path, arms: Mapping[str, Any]) -> _Read | Unusable:
+def _read_one(path: Path, study: Study) -> _Read | Unusable:
     run = read_log(path)
     if isinstance(run, Unusable):
         return run
-    written = run.config.log_path if run.config else None
+    assert run.config is not None
+    if other := _other_variant(run.config, study):
+        return Unusable(path.name, "ok", other, cell=run.config.cell)
+    written = run.config.log_path
+    renamed = written is None or written.name != path.name
     return _Read(
-        row=_row(run, arms),
-        study_sha256=run.config.study_sha256 if run.config else None,
+        row={**_row(run, study), "renamed": renamed},
+        study_sha256=run.config.study_sha256,
         processes=run.processes,
-        renamed=written is None or written.name != path.name,
+        renamed=renamed,
         host=run.host,
     )
+
+
+def _other_variant(config: RunConfig, study: Study) -> str:
+    """In what a log is not of the variant and the arm that it names; '' if in nothing."""
+    if config.study != study.name:
+        return ""
+    tables = (("variants", config.variant, study.variants), ("arms", config.arm, study.arms))
+    for table, name, given in tables:
+        if table == "variants" and name is not None and name not in given:
+            return f"its variant={name!r} is none of the study's"
+        # of one process alone the plan leaves out what means nothing to it
+        unseen = comparability.OF_MANY if config.cell == "single" else ()
+        for field, wanted in given.get(name or "", {}).items():
+            value = getattr(config, field, wanted)
+            same = value == wanted or (isinstance(value, Path) and value == Path(str(wanted)))
+            if field not in unseen and not same:
+                return f"its {field}={value}, and [{table}.{name}] of the study says {wanted}"
+    return ""
 
 
 def tidy(loaded: Loaded) -> pd.DataFrame:
@@ -165,7 +190,7 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
+def _row(run: Run, study: Study) -> Row:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
@@ -173,7 +198,7 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
     p95, p99 = stats.percentiles(slowest, (95, 99))
     warmup = run.step_seconds("warmup")
     before = np.asarray(warmup).max(axis=0) if warmup else np.empty(0)
-    of_the_arm = arms.get(config.arm or "", ())
+    of_the_arm = study.arms.get(config.arm or "", ())
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
     return {
@@ -204,7 +229,9 @@ def _row(run: Run, arms: Mapping[str, Collection[str]]) -> Row:
         "wall_s": run.exit.get("wall_s", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(config, run.host, run.end, run.workload, of_the_arm),
+        "facts": comparability.facts(
+            config, run.host, run.end, run.workload, of_the_arm, comparability.of_variants(study)
+        ),
         "sequence": np.concatenate([before, slowest]).astype(
             np.float32
         ),  # many runs: half the size
@@ -263,10 +290,28 @@ def _busy_share(run: Run) -> float | None:
     return float(np.average(np.max(told, axis=1), weights=run.window_seconds))
 
 
+def _doubled(rows: list[Row]) -> dict[str, str]:
+    """A study plans one run of each point in a block: a copy from elsewhere must not count too."""
+    aside: dict[str, str] = {}
+    planned = [row for row in rows if row["position"] is not None]
+    for point, group in by_point(pd.DataFrame(planned)) if planned else ():
+        for block, same in group.groupby("block"):
+            names = same[~same["renamed"]] if len(same) > 1 else same
+            kept = names["log"].iloc[0] if len(names) == 1 else None
+            why = f"block {block} of its point is there {len(same)} times"
+            which = f"; {kept} has its own name and counts" if kept else ", so none counts"
+            aside |= {log: why + which for log in same["log"] if log != kept}
+    return aside
+
+
 def _mixed(rows: list[Row]) -> dict[str, str]:
-    """Runs of one point are averaged, so their work must agree; why the minority is set aside."""
+    """Runs of one point are averaged, so their work and conditions must agree; why some do not."""
     aside: dict[str, str] = {}
     for _, group in by_point(pd.DataFrame(rows)) if rows else ():
-        others = zip(group["log"], comparability.against_most(group["facts"]), strict=True)
-        aside |= {log: f"work differs from its point's other runs: {d}" for log, d in others if d}
+        shared = [
+            comparability.of_a_point(facts, scheduled=allocation.startswith("job "))
+            for facts, allocation in zip(group["facts"], group["allocation"], strict=True)
+        ]
+        others = zip(group["log"], comparability.against_most(shared), strict=True)
+        aside |= {log: f"differs from its point's other runs: {d}" for log, d in others if d}
     return aside

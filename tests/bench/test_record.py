@@ -82,7 +82,7 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
-UNKNOWN = "no usable start event: schema 9, and this version reads 1 to 8"
+UNKNOWN = "no usable start event: schema 10, and this version reads 1 to 9"
 TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded, parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})
 
@@ -296,7 +296,7 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
-        ('"schema": 8', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
+        ('"schema": 9', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
         ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
         (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
         ('"steps": 3', '"steps": 3, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),

@@ -26,6 +26,7 @@ from bench.record import CHECKS, SCHEMA, STATES, RunLog, append_event, parse_run
 from bench.study.plan import Point, Run
 from bench.study.status import look
 from plots.analyse import runs
+from plots.read.runs import find_study
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = tuple((FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in range(1, SCHEMA))
@@ -228,6 +229,7 @@ def _new_logs() -> tuple[bytes, ...]:
 
 
 SOURCES = _new_logs()
+NO_STUDY, _ = find_study(Path("nowhere"))
 _OF_ITS_EXIT = re.compile(r"'(allocation|exit_code|start_seconds|wall_s)': [^,]+")
 
 
@@ -240,7 +242,7 @@ def used(data: bytes) -> dict[str, Any]:
     assert isinstance(run.exit.get("wall_s", 0), int | float)
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
-        found |= {"row": runs._row(run, {}), "host": run.host, "workload": run.workload}
+        found |= {"row": runs._row(run, NO_STUDY), "host": run.host, "workload": run.workload}
         found["processes"] = run.processes
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found

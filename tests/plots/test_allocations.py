@@ -120,7 +120,8 @@ def test_parameters_that_differ_are_named_by_block_and_job(tmp_path: Path) -> No
     for cell, sha in (("ddp/mpi", logs.digest("a")), ("horovod/mpi", logs.digest("b"))):
         end, place = {"parameters_sha256": sha}, logs.Job("7", 3, NODES).place(1)
         by_hand, run = logs.config(cell, 1, block=None), logs.config(cell, 1, block=3)
-        logs.write(tmp_path / f"by-hand-{cell[:3]}.jsonl", by_hand, 0.1, end=end)
+        here = {**place, "job": {}}
+        logs.write(tmp_path / f"by-hand-{cell[:3]}.jsonl", by_hand, 0.1, provenance=here, end=end)
         logs.write(tmp_path / f"{cell[:3]}.jsonl", run, 0.1, provenance=place, end=end)
     (alone, _) = analysed(tmp_path).digests
     places = sorted(m.partition(":")[0] for m in alone.mismatches)

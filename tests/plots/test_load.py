@@ -276,7 +276,7 @@ def test_other_work_under_one_point_is_set_aside(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     # another seed per block is no other work
     assert loaded.runs["log"].tolist() == ["0.jsonl", "2.jsonl"]
-    assert reasons(loaded) == {"1.jsonl": "work differs from its point's other runs: windows: 3, 4"}
+    assert reasons(loaded) == {"1.jsonl": "differs from its point's other runs: windows: 3, 4"}
 
 
 def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["0.jsonl", "1.jsonl"]
     assert reasons(loaded) == {
-        "2.jsonl": "work differs from its point's other runs: tuned.cycle_ms: 1.0, 5.0"
+        "2.jsonl": "differs from its point's other runs: tuned.cycle_ms: 1.0, 5.0"
     }
 
 
@@ -489,7 +489,7 @@ def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(
         run = logs.config("horovod/mpi", 2, block=block)
         logs.write(tmp_path / f"{block}.jsonl", run, 0.2, provenance=provenance)
     assert reasons(load(tmp_path)) == {
-        "2.jsonl": "work differs from its point's other runs: backend_env.MV2_X: 1, unset"
+        "2.jsonl": "differs from its point's other runs: backend_env.MV2_X: 1, unset"
     }
 
 

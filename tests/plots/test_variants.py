@@ -1,0 +1,186 @@
+"""Two variants of a study that differ in one field, for every field of a run: told apart, or
+refused before anything runs; never averaged as repeats of one point, and never thrown away.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import tomlkit
+from pydantic import ValidationError
+
+from bench.config import Role, RunConfig, fields_with
+from bench.record.events import PARTS
+from bench.study.definition import Study
+from bench.study.plan import plan
+from plots.analyse.points import by_point
+from plots.analyse.runs import load
+from plots.analyse.study import analyse
+from tests.plots import logs
+
+TIMELINES = Path("bench/instrument/timelines").resolve()
+PAIR = ("ddp/mpi", "horovod/mpi")
+# what a field needs beside it, where the usual study would not take it
+CUDA: dict[str, Any] = {"cells": ("single", "ddp/nccl", "horovod/nccl"), "run": {"device": "cuda"}}
+TRAINED = {"run": {"dataset": "digits", "epochs": 2}}
+NEEDS: dict[str, dict[str, Any]] = {
+    "data_dir": {"run": {"dataset": "imagefolder"}},
+    "download": {"run": {"dataset": "cifar10", "data_dir": "/data"}},
+    "sharding": {"run": {"dataset": "digits"}},
+    "sync_batchnorm": CUDA,
+    "device": {"cells": ("single",)},  # no transport carries both CPU and CUDA tensors
+    "epochs": {"run": {"dataset": "digits"}},
+    "target": TRAINED,
+    "trainings": TRAINED,
+    "checkpoint": TRAINED,
+    "servers": {"cells": ("single", "ps/mpi")},
+    "mode": {"cells": ("single", "ps/mpi")},
+    "fusion_mib": {"cells": ("horovod/mpi",), "settings": ("tuned",)},
+    "cycle_ms": {"cells": ("horovod/mpi",), "settings": ("tuned",)},
+}
+VALUES: dict[str, tuple[Any, Any]] = {
+    "model": ("resnet18", "resnet50"),
+    "dataset": ("synthetic", "digits"),
+    "emulate": tuple(sorted(map(str, TIMELINES.glob("*.json"))))[:2],  # type: ignore[dict-item]
+    "target": (0.5, 0.9),
+    "observe": ("breakdown", "framework"),
+    "precision": ("float32", "bf16"),
+    "nesterov": (False, True),
+}
+BUCKETS = [
+    {"cells": ("single", "handwritten/mpi")},
+    {"cells": ("single", "handwritten/mpi", "ps/mpi")},
+    {"cells": ("ddp/mpi",), "settings": ("tuned",)},
+    {"cells": ("single", *PAIR), "settings": ("matched",)},
+]
+
+
+def values(name: str) -> tuple[Any, Any]:
+    """Two values of a field."""
+    if name in VALUES:
+        return VALUES[name]
+    field = RunConfig.model_fields[name]
+    kinds = (field.annotation, *get_args(field.annotation))
+    if bool in kinds:
+        return False, True
+    if int in kinds or float in kinds:
+        least = 4 if name == "warmup_steps" else 0.125 if float in kinds else 1
+        step = 8 if name == "image_size" else least
+        return (16, 24) if name == "image_size" else (least, least + step)
+    literals = [choice for choice in kinds if isinstance(choice, str)]
+    return (literals[0], literals[1]) if literals else ("/data/a", "/data/b")
+
+
+def study_of(name: str, needs: dict[str, Any]) -> Study:
+    """A study whose two variants differ in that field alone."""
+    first, second = values(name)
+    run = {"image_size": 16} | needs.get("run", {})
+    run.pop(name, None)
+    return Study(
+        **{
+            "name": "test",
+            "question": "Told apart?",
+            "cells": ("single", *PAIR),
+            "scaling": ("weak",),
+            "world_sizes": (2,),
+            "blocks": 1,
+            "weak": {"batch_per_rank": 16},
+            **needs,
+            "run": run,
+            "variants": {"a": {name: first}, "b": {name: second}},
+        }
+    )
+
+
+def keep(folder: Path, study: Study) -> None:
+    """The study's file, as its folder holds it."""
+    text = tomlkit.dumps(study.model_dump(mode="json", exclude_unset=True))
+    (folder / "study.toml").write_text(text)
+
+
+def write(path: Path, run: RunConfig) -> None:
+    """A log that proves all that is asked of such a run."""
+    place = logs.host(run.world_size)
+    if run.server_processes:
+        place["servers"] = [{"rank": n, "hostname": "node1"} for n in range(run.server_processes)]
+    proved = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
+    proved += ("gradients_averaged", "trainings_equal", "updates_counted", "parameters_differ")
+    end: dict[str, Any] = {"checks": dict.fromkeys(proved, True)}
+    end["servers"] = [{"updates": 0, "staleness": []}] * run.server_processes
+    if run.observe == "framework":
+        end["evidence"] = [{}] * run.world_size
+    parts = None if run.observe == "nothing" else {p: [0.01] * run.world_size for p in PARTS}
+    logs.write(
+        path,
+        run,
+        0.1,
+        provenance=place,
+        end=end,
+        parts=parts and {**parts, "begin": [0.0] * run.world_size},
+    )
+    work: dict[str, Any] = {"steps_per_epoch": 2, "held_out": 10}
+    if run.emulate is not None:
+        work |= {"emulated": True, "timeline_sha256": logs.digest(run.emulate)}
+    epoch = {"steps": 2, "seconds": 0.1, "loss": 1.0, "held_out": 10, "parameters_equal": True}
+    done = 0 if run.epochs is None else 1 if run.target is not None else run.epochs
+    epochs = [
+        {**epoch, "training": training, "index": index, "correct": 10}
+        for training in range(run.trainings if done else 0)
+        for index in range(done)
+    ]
+    logs.add(path, "epoch", epochs, work)
+
+
+CASES = [(name, NEEDS.get(name, {})) for name in RunConfig.model_fields if name != "bucket_mib"]
+CASES += [("bucket_mib", needs) for needs in BUCKETS]
+
+
+@pytest.mark.parametrize(("name", "needs"), CASES)
+def test_variants_of_every_field_are_told_apart_or_refused(
+    name: str, needs: dict[str, Any], tmp_path: Path
+) -> None:
+    planned_or_kept = {*fields_with(Role.PLANNED), *fields_with(Role.BOOKKEEPING)}
+    if name in planned_or_kept:
+        with pytest.raises(
+            ValidationError, match="leave it out|write|list it|name|it is the study"
+        ):
+            study_of(name, needs)
+        return
+    study = study_of(name, needs)
+    (runs,) = plan(study, 1, tmp_path / "runs")
+    (tmp_path / "runs").mkdir()
+    for run in runs:
+        assert run.config.variant in ("a", "b")
+        write(run.log, run.config)
+    keep(tmp_path, study)
+    loaded = load(tmp_path)
+    assert loaded.unusable == ()
+    frames = (loaded.runs, loaded.pipelines, loaded.observed, loaded.framework)
+    assert sum(map(len, frames)) == len(runs)
+    for frame in (loaded.runs, loaded.observed, loaded.framework):
+        assert [len(rows) for _, rows in by_point(frame)] == [1] * len(frame)
+    if loaded.runs.empty:
+        return
+    analysis = analyse(loaded)
+    assert analysis.gaps == []
+    if name not in fields_with(Role.APART) and set(study.cells) >= set(PAIR):
+        assert len(analysis.comparisons) == 2
+
+
+def test_a_log_that_is_not_of_the_variant_it_names_gives_no_number(tmp_path: Path) -> None:
+    """The table was changed after the run, or the log is of another study of that name."""
+    keep(tmp_path, study_of("bucket_mib", BUCKETS[0]))
+    for log, fields in {
+        "right": {"variant": "a", "bucket_mib": 0.125},
+        "changed": {"variant": "a", "bucket_mib": 2.0},
+        "foreign": {"variant": "huge", "bucket_mib": 100.0},
+    }.items():
+        logs.write(tmp_path / f"{log}.jsonl", logs.config("handwritten/mpi", 2, **fields), 0.1)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["right.jsonl"]
+    assert {x.log: x.reason for x in loaded.unusable} == {
+        "changed.jsonl": "its bucket_mib=2.0, and [variants.a] of the study says 0.125",
+        "foreign.jsonl": "its variant='huge' is none of the study's",
+    }
