@@ -294,7 +294,7 @@ def _doubled(rows: list[Row]) -> dict[str, str]:
     """A study plans one run of each point in a block: a copy from elsewhere must not count too."""
     aside: dict[str, str] = {}
     planned = [row for row in rows if row["position"] is not None]
-    for point, group in by_point(pd.DataFrame(planned)) if planned else ():
+    for _, group in by_point(pd.DataFrame(planned)) if planned else ():
         for block, same in group.groupby("block"):
             names = same[~same["renamed"]] if len(same) > 1 else same
             kept = names["log"].iloc[0] if len(names) == 1 else None
