@@ -18,12 +18,14 @@ from bench.instrument.breakdown import Breakdown
 from bench.instrument.emulation import Emulation
 from bench.instrument.inject import Sleep
 from bench.instrument.parity import Parity
-from bench.launch import machine, provenance
+from bench.launch import machine, provenance, sources
 from bench.launch.agreement import disagreement, flat
+from bench.launch.wire import tcp_bytes
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.pulse import Pulse
 from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
+from bench.record.user_code import digests
 from bench.streams import say
 from bench.train import checkpoint, device
 from bench.train.checks import check_emulation, check_samples, check_training
@@ -58,7 +60,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     workload: dict[str, Any] = {**data.describe(config, images), **_size(network)}
     workload |= {} if emulation is None else emulation.facts
     workload |= {} if judged is None else {"held_out": judged.samples}
-    write_start(config, launch, log, backend, place, workload)
+    files = write_start(config, launch, log, backend, place, workload)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
@@ -80,7 +82,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             alike = {"trainings_equal": train(course, log, pulse)}
     finally:
         pulse.close()
-    facts = check_samples(samples, backend, config)
+    facts = check_samples(samples, backend, config) | _imported_later(config, launch, files)
     if loop is not None:
         if emulation is not None:
             more = check_emulation(emulation, backend, config, network)
@@ -144,12 +146,21 @@ def write_start(
     backend: Backend,
     place: Device,
     workload: dict[str, Any],
-) -> None:
-    """Compare what all ranks must share, and log it; needs all ranks.
+) -> dict[str, bytes]:
+    """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
 
     Raises UsageError where ranks differ or share a place.
     """
-    shared = flat({**provenance.shared(os.environ, backend.versions), "workload": workload})
+    files = sources.loaded(config)
+    user_code = digests(files)
+    versions = {**backend.versions, **sources.versions(config)}
+    shared = flat(
+        {
+            **provenance.shared(os.environ, versions),
+            "user_code": user_code,
+            "workload": workload,
+        }
+    )
     own = {
         **provenance.describe_rank(launch, torch.get_num_threads()),
         **place.describe(),
@@ -157,7 +168,8 @@ def write_start(
     }
     told = [*backend.gather((shared, own, provenance.placement(os.environ))), *backend.servers]
     # which a server does not know
-    work = {name: value for name, value in shared.items() if name.startswith("workload.")}
+    of_workers = ("workload.", "user_code.")
+    work = {name: value for name, value in shared.items() if name.startswith(of_workers)}
     served = [{**work, **of_all} for of_all, _, _ in backend.servers]
     if problem := disagreement([*(of_all for of_all, _, _ in told[: config.world_size]), *served]):
         raise UsageError(problem)
@@ -171,9 +183,24 @@ def write_start(
     if launch.rank == 0:
         facts = {"ranks": ranks[: config.world_size]}
         facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
-        facts |= provenance.describe_run(os.environ, backend.versions)
+        facts |= provenance.describe_run(os.environ, versions)
+        facts |= {"user_code": user_code} if user_code else {}
+        sources.keep(files, config.log_path)
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
         log.write("start", schema=SCHEMA, **start)
+    return files
+
+
+def _imported_later(
+    config: RunConfig, launch: Launch, files: dict[str, bytes]
+) -> dict[str, dict[str, str]]:
+    """Digests of the user's files that were imported by the training, not before it."""
+    later = {k: v for k, v in sources.loaded(config).items() if k not in files}
+    if not later:
+        return {}
+    if launch.rank == 0:
+        sources.keep({**files, **later}, config.log_path)
+    return {"user_code": digests(later)}
 
 
 def _write_end(
@@ -185,6 +212,7 @@ def _write_end(
         status="failed: " + ", ".join(failed) if failed else "ok",
         **{"exchange_bytes": [], **facts},
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
+        tcp_bytes=backend.gather(tcp_bytes()),
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )

@@ -13,8 +13,10 @@ import torch
 from bench.backends import mpi_group
 from bench.backends.hvd_timeline import DYNAMIC
 from bench.config import RunConfig, UsageError
+from bench.launch.wire import of_the_host_name
 from bench.launch.world import Launch, WrongWorld
 
+_INTERFACE = "HOROVOD_GLOO_IFACE"
 _FUSION_MIB = 128.0  # Horovod's own default
 _ONE_EXCHANGE_MIB = 1024.0  # of a buffer that a host gives page by page; a GPU gives it all at once
 
@@ -76,6 +78,8 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
 
     from bench.launch.rendezvous import host_address, open_store
 
+    if launch.local_size < launch.size:
+        require_interface_taken(os.environ.get(_INTERFACE, ""), of_the_host_name())
     store = open_store(config, launch)
     store.set(f"host/{launch.rank}", socket.gethostname())
     hosts = [store.get(f"host/{rank}").decode() for rank in range(launch.size)]
@@ -89,6 +93,18 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     os.environ.update(gloo_environment(launch, hosts, store.get("horovod").decode()))
     hvd.init()
     return server
+
+
+def require_interface_taken(given: str, of_host_name: str) -> None:
+    """Raise UsageError where gradients would leave by another interface than the one given.
+
+    Horovod 0.28 gives the context that carries them an empty name (gloo_iface_ in
+    GlooContext::InitializeForProcessSet), and Gloo then takes the address of the host's name.
+    """
+    if given and given != of_host_name:
+        taken = f"takes the address of the host's name, on {of_host_name or 'no interface of it'}"
+        cure = "name that one, or let the host's name resolve to an address of the other"
+        raise UsageError(f"{_INTERFACE}={given!r}: Horovod's Gloo {taken}, for gradients; {cure}")
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ _CURES = {
     "env": "set it on every node alike (mpirun: -x NAME), or on none",
     "backend_env": "set it on every node alike (mpirun: -x NAME), or on none",
     "malloc": "start every rank with the same C library and MALLOC_* variables",
+    "user_code": "bring the same files to every node",
     "workload": "give every rank the same data set and the same model",
 }
 _OPTIONS = "start every rank with the same options"

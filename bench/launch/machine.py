@@ -142,8 +142,19 @@ def _read(path: Path) -> str:
 
 
 def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
-    """Raise UsageError where Gloo is told of an interface that this host lacks: it would abort."""
-    for name in interface_variables():
-        if any(part not in existing for part in env.get(name, "").split(",") if part):
-            there = f"unset it, or name one of {', '.join(existing)}"
-            raise UsageError(f"{name}={env[name]!r} names no interface of this host; {there}")
+    """Raise UsageError where Gloo is told of an interface that this host lacks, for it would abort,
+    or where two frameworks would be compared over two wires.
+    """
+    given = {name: env[name] for name in interface_variables() if env.get(name)}
+    for name, value in given.items():
+        if "," in value:  # torch's Gloo would use all of them, Horovod's takes no list
+            several = (
+                f"{name}={value!r} names several interfaces, and not every framework takes them"
+            )
+            raise UsageError(f"{several}; name one")
+        if value not in existing:
+            cure = f"unset it, or name one of {', '.join(existing)}"
+            raise UsageError(f"{name}={value!r} names no interface of this host; {cure}")
+    if len({*given.values()}) > 1:
+        both = " and ".join(f"{name}={value!r}" for name, value in given.items())
+        raise UsageError(f"{both} are two wires, which no comparison spans; unset one of them")

@@ -37,10 +37,10 @@ def environment(
     if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
         changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
     names = interface_variables()
-    given = next((env[name] for name in names if name in env), None)
+    given = next((env[name] for name in names if env.get(name)), None)
     if interface := given or ("lo" if launch.local_size == launch.size else None):
-        # the same wire for all, where a launcher names one framework's too; not all take a list
-        changes |= {name: interface.split(",")[0] for name in names if name not in env}
+        # the same wire for all, where a launcher names one framework's too
+        changes |= {name: interface for name in names if not env.get(name)}
     return changes
 
 

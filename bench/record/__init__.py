@@ -22,7 +22,7 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   8  a run may have servers: host has servers, as ranks, and end has servers, what each counted, and
      the check updates_counted. With mode=async there is no parity, ranks may end unequal, and
      epoch has own_correct: of all held-out samples, what each rank has right by its own parameters
-  9  config has variant; each rank has wire: what its gradients were given to travel on. With a
+  9  config has variant; end has tcp_bytes: what each rank moved over TCP, by interface. With a
      model or a data set of the user's own, host has user_code: SHA-256 of its modules, and end
      has that of the modules that were imported later
 

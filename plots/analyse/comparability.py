@@ -27,7 +27,7 @@ _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
 _OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
 _ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
-_OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node", "wire")
+_OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 EMULATE = "emulate"
@@ -47,6 +47,10 @@ _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cor
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
+# Gradients travel over TCP where it moved this share of their bytes, all ranks and steps together:
+# a ring sends and receives each twice, while stores, launchers and negotiation move far less.
+_CARRIES = 0.1
+_SHARE = 0.01  # of what TCP moved: less of it is not the gradients'
 _DIGITS = 12  # of a file's digest: enough to tell files apart
 NO_BLOCK = -1  # runs started by hand name no block and together make one
 
@@ -93,9 +97,25 @@ def facts(
     work |= config.model_dump(mode="json", include=named)
     own = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
     work = {k: v for k, v in work.items() if k not in of_the_arm} | own
+    if (wire := _wire(config, end, workload)) is not None:
+        work["wire"] = wire
     code = {**host.get("user_code", {}), **end.get("user_code", {})}
     work |= {_USER_CODE + module: sha256[:_DIGITS] for module, sha256 in code.items()}
     return {k: str(v) for k, v in work.items()} | _host_facts(host)
+
+
+def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
+    """The interfaces over which TCP carried the gradients; None where a log does not say."""
+    counted: Counter[str] = Counter()
+    for of_rank in end.get("tcp_bytes", ()):
+        counted.update(of_rank)
+    exchanged = config.steps * config.world_size * workload.get("gradient_bytes", 0)
+    if "tcp_bytes" not in end or not exchanged or config.world_size == 1 or config.ranks_part:
+        return None
+    if counted.total() < _CARRIES * exchanged:
+        return "no TCP"
+    carried = sorted(name for name, n in counted.items() if n >= _SHARE * counted.total())
+    return f"TCP over {', '.join(carried)}"
 
 
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
 from bench.config import RunConfig
 from bench.record import Run, allocation
+from bench.record.user_code import folder_of
 from bench.study.definition import Study
 from bench.study.jobs import JobRecord, read_events
 from bench.study.plan import Run as PlannedRun
@@ -62,8 +64,21 @@ def problems(
                 yield f"{path} has no end: wait for its job, or do it again if the job is gone"
             if run.config and (other := measured.setdefault(run.processes or path, path)) != path:
                 yield f"{path} and {other} are one and the same measurement"
+        if problem := _without_code(path, run, contents):
+            yield problem
         if run.config is not None and (problem := _other_run(path, run.config, study, planned)):
             yield f"{path} {problem}"
+
+
+def _without_code(path: str, run: Run, contents: Contents) -> str:
+    """Which file of the user's own model or data set is not there as the run loaded it; or ''."""
+    files = {**run.host.get("user_code", {}), **run.end.get("user_code", {})}
+    for name, sha256 in files.items():
+        copy = str(PurePosixPath(path).parent / folder_of(files) / name)
+        if hashlib.sha256(contents.get(copy, b"")).hexdigest() != sha256:
+            wrong = "was changed since" if copy in contents else "is missing; it is what"
+            return f"{copy} {wrong} {path} ran"
+    return ""
 
 
 def _at_work(contents: Contents) -> Iterator[str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from bench.config import UsageError
 from bench.record import STATES, Run, parse_run
+from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
 from bench.study.jobs import read_records
@@ -31,7 +32,7 @@ from plots.report import write as report
 SCHEMA = 1  # of the manifest
 _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
-    *("jobs/*", "calibration/*", "collectives/*.jsonl"),
+    *("jobs/*", "calibration/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
 )
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh
 _OF_A_RANK = (

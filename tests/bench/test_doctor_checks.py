@@ -100,7 +100,7 @@ def test_what_is_tried() -> None:
         ({"NCCL_SOCKET_IFNAME": "=ib"}, ["failure"]),
         ({"NCCL_SOCKET_IFNAME": "^docker"}, ["ok"]),
         ({"NCCL_SOCKET_IFNAME": "hsn"}, ["failure"]),
-        ({"GLOO_SOCKET_IFNAME": "ib0", "HOROVOD_GLOO_IFACE": "eth0"}, ["warning"]),
+        ({"GLOO_SOCKET_IFNAME": "ib0", "HOROVOD_GLOO_IFACE": "eth0"}, ["failure"]),
     ],
 )
 def test_interfaces(env: Mapping[str, str], expected: list[str]) -> None:

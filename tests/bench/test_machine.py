@@ -133,10 +133,21 @@ def test_limits_of_control_groups(tmp_path: Path) -> None:
 
 def test_an_interface_that_is_not_here() -> None:
     here = ["lo", "eth0"]
-    machine.require_interface({"GLOO_SOCKET_IFNAME": "lo,eth0", "HOROVOD_GLOO_IFACE": ""}, here)
+    machine.require_interface({"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": ""}, here)
     wrong = r"HOROVOD_GLOO_IFACE='eth1' names no interface of this host; unset it, .* lo, eth0"
     with pytest.raises(UsageError, match=wrong):
         machine.require_interface({"HOROVOD_GLOO_IFACE": "eth1"}, here)
+
+
+def test_frameworks_are_not_compared_over_two_wires() -> None:
+    both = {"GLOO_SOCKET_IFNAME": "lo", "HOROVOD_GLOO_IFACE": "eth0"}
+    two = "GLOO_SOCKET_IFNAME='lo' and HOROVOD_GLOO_IFACE='eth0' are two wires, .*; unset one"
+    with pytest.raises(UsageError, match=two):
+        machine.require_interface(both, ["lo", "eth0"])
+    several = "GLOO_SOCKET_IFNAME='lo,eth0' names several interfaces, .*; name one"
+    with pytest.raises(UsageError, match=several):
+        machine.require_interface({"GLOO_SOCKET_IFNAME": "lo,eth0"}, ["lo", "eth0"])
+    machine.require_interface(dict.fromkeys(both, "eth0"), ["lo", "eth0"])
 
 
 @pytest.mark.ranks

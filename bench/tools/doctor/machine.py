@@ -109,9 +109,9 @@ def interfaces(
             found.append(failure("interface", text, cure))
     first, *others = [name for name in of_gloo if name in named] or [""]
     for name in others:
-        if named[name] not in named[first].split(","):
+        if named[name] != named[first]:
             text = f"{first}={named[first]!r} but {name}={named[name]!r}: the frameworks would use "
-            found.append(warning("interface", f"{text}different wires", "give both the same"))
+            found.append(failure("interface", f"{text}different wires", "unset one of them"))
     names = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
     return found or [ok("interface", f"{names}; here are {', '.join(existing)}")]
 

@@ -1,0 +1,97 @@
+"""The source files of the user's own model or data set, as this process loaded them."""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from bench.config import RunConfig, UsageError
+from bench.record.user_code import digests, folder_of
+from bench.study.disk import write_whole
+
+_PROJECT = Path(__file__).parents[2]
+_OURS = (_PROJECT / "bench", _PROJECT / "hvd_ddp.py")
+
+
+def factories(config: RunConfig) -> tuple[str, ...]:
+    """Modules of the factories that `config` names."""
+    named = (config.model, config.dataset)
+    return tuple(name.partition(":")[0] for name in named if ":" in name)
+
+
+def loaded(config: RunConfig) -> dict[str, bytes]:
+    """Files by path, 'package/module.py': of the factories' modules, and of all that this process
+    imported from outside the installed packages; none without a factory.
+
+    Raises UsageError where a factory's file cannot be read. What such code reads besides, such as a
+    file of weights, is not seen.
+    """
+    modules = factories(config)
+    if not modules:
+        return {}
+    installed = (*_installed(), *_OURS)
+    files = {}
+    for name, module in sorted(sys.modules.items()):
+        file = None if name == "__main__" else _file(module)
+        if file is not None and (name in modules or not _within(file, installed)):
+            files[_place(name, file)] = file.read_bytes()
+    for name in modules:
+        if _file(sys.modules.get(name)) is None:
+            rule = "has no file, so two runs of it could not be told apart"
+            raise UsageError(f"module {name} {rule}; put it into one")
+    return files
+
+
+def versions(config: RunConfig) -> dict[str, str]:
+    """Versions of the installed packages that hold a factory."""
+    packages = {name.partition(".")[0] for name in factories(config)}
+    if not packages:
+        return {}
+    holders = metadata.packages_distributions()
+    return {name: metadata.version(holders[name][0]) for name in packages & holders.keys()}
+
+
+def keep(files: Mapping[str, bytes], log: Path | None) -> None:
+    """Copy them to beside the log, as PYTHONPATH wants them. Raises UsageError if that fails."""
+    if log is None:
+        return
+    place = log.parent / folder_of(digests(files))
+    for name, content in files.items():
+        if not (place / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place / name, content)
+
+
+def _installed() -> tuple[Path, ...]:
+    """Folders of Python's own modules and of installed packages."""
+    paths = sysconfig.get_paths()
+    folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    return tuple(Path(folder).resolve() for folder in folders)
+
+
+def _file(module: ModuleType | None) -> Path | None:
+    """The file a module was read from; None of one that is built in, or whose file has vanished."""
+    name = getattr(module, "__file__", None)
+    with suppress(OSError):
+        if isinstance(name, str) and (file := Path(name)).is_file():
+            return file.resolve()
+    return None
+
+
+def _within(file: Path, places: Iterable[Path]) -> bool:
+    return any(file.is_relative_to(place) for place in places)
+
+
+def _place(name: str, file: Path) -> str:
+    """'package/module.py' of 'package.module', 'package/__init__.py' of a package."""
+    parts = name.split(".")
+    if file.stem == "__init__":
+        return str(PurePosixPath(*parts, file.name))
+    return str(PurePosixPath(*parts[:-1], parts[-1] + "".join(file.suffixes)))

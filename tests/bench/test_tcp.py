@@ -1,0 +1,91 @@
+"""The wire that gradients took is read from the process's own connections, for every transport."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from bench.backends.hvd_start import require_interface_taken
+from bench.config import RunConfig, UsageError
+from bench.launch import wire
+from bench.record import read_run
+from plots.analyse import comparability
+from tests.bench.ranks import bench
+
+
+def test_bytes_are_counted_by_interface_in_both_directions() -> None:
+    before = wire.tcp_bytes().get("lo", 0)
+    server = socket.create_server(("127.0.0.1", 0))
+    with server, socket.create_connection(server.getsockname()) as there:
+        here, _ = server.accept()
+        with here:
+            there.sendall(b"x" * 1000)
+            assert len(here.recv(1000, socket.MSG_WAITALL)) == 1000
+            after = wire.tcp_bytes()
+    assert after["lo"] - before >= 2000  # both ends are this process's
+    assert set(after) == {"lo"}
+
+
+def test_every_address_of_this_host_has_its_interface() -> None:
+    names = {name for _, name in socket.if_nameindex()}
+    assert wire.by_address()["127.0.0.1"] == "lo"
+    assert {*wire.by_address().values()} <= names
+    assert wire.of_the_host_name() in {*names, ""}
+
+
+def test_horovods_gloo_does_not_take_the_interface_that_it_is_given() -> None:
+    require_interface_taken("", "eth0")
+    require_interface_taken("ib0", "ib0")
+    refused = "HOROVOD_GLOO_IFACE='ib0': .* address of the host's name, on eth0, .*; name that one"
+    with pytest.raises(UsageError, match=refused):
+        require_interface_taken("ib0", "eth0")
+
+
+RUN = RunConfig(backend="ddp", transport="gloo", world_size=2, batch_per_rank=4)
+WORK = {"gradient_bytes": 1_000_000}
+SENT = RUN.steps * 2 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("by_rank", "expected"),
+    [
+        ([{"eth0": SENT, "lo": 2000}, {"eth0": SENT, "lo": 0}], "TCP over eth0"),
+        ([{"eth0": SENT, "lo": SENT // 3}, {}], "TCP over eth0, lo"),
+        ([{"lo": 50_000}, {"lo": 60_000}], "no TCP"),
+    ],
+)
+def test_the_wire_is_what_carried_the_gradients(
+    by_rank: list[dict[str, int]], expected: str
+) -> None:
+    facts = comparability.facts(RUN, {}, {"tcp_bytes": by_rank}, WORK)
+    assert facts["wire"] == expected
+
+
+def test_where_no_gradient_is_exchanged_there_is_no_wire() -> None:
+    alone = RunConfig(batch_per_rank=4)
+    off = RUN.model_copy(update={"exchange": "off"})
+    for run, end in ((alone, {"tcp_bytes": [{}]}), (off, {"tcp_bytes": [{}, {}]}), (RUN, {})):
+        assert "wire" not in comparability.facts(run, {}, end, WORK)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("backend", ["ddp", "horovod"])
+def test_real_ranks_record_the_wire_that_they_took(backend: str, tmp_path: Path) -> None:
+    """MPI takes shared memory unless it is told otherwise; over Gloo it is always TCP."""
+    small = ["--model", "mlp", "--image-size", "8", "--batch-per-rank", "4", "--windows", "1"]
+    wires = []
+    for transport, extra in (
+        ("mpi", {}),
+        ("mpi", {"OMPI_MCA_btl": "self,tcp"}),
+        ("gloo", {}),
+    ):
+        log = tmp_path / f"{transport}-{len(extra)}.jsonl"
+        argv = ["--backend", backend, "--transport", transport, "--world-size", "2", *small]
+        done = bench(2, *argv, "--log-path", str(log), extra=extra)
+        assert done.returncode == 0, done.stderr
+        run = read_run(log)
+        assert run.config is not None
+        wires.append(comparability.facts(run.config, run.host, run.end, run.workload)["wire"])
+    assert wires == ["no TCP", "TCP over lo", "TCP over lo"]

@@ -1,0 +1,109 @@
+"""The user's own model is evidence: its files are in the log, beside it, and compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.record import Run, read_run
+from bench.record.user_code import digests, folder_of
+from plots.analyse.runs import load
+from plots.analyse.study import analyse
+from plots.bundle import check
+from tests.bench.ranks import bench
+
+pytestmark = pytest.mark.ranks
+NETS = """\
+import torch
+from my_net.parts import width
+
+class Net(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.layer = torch.nn.Linear(width() * 64, classes)
+
+    def forward(self, images):
+        from my_net.late import flat
+        return self.layer(flat(images))
+
+def make(classes):
+    return Net(classes)
+"""
+FILES = {
+    "my_net/__init__.py": "",
+    "my_net/nets.py": NETS,
+    "my_net/parts.py": "def width():\n    return 3\n",
+    "my_net/late.py": "def flat(images):\n    return images.flatten(1)\n",
+}
+SHORT = ["--model", "my_net.nets:make", "--dataset", "digits", "--image-size", "8"]
+SHORT += ["--batch-per-rank", "4", "--warmup-steps", "3", "--windows", "1"]
+
+
+def train(folder: Path, log: str, *argv: str) -> Run:
+    """Train the model that lies in the folder."""
+    path = folder / "runs" / log
+    more = ["--log-path", str(path), *argv]
+    done = bench(1, *SHORT, *more, extra={"PYTHONPATH": str(folder)})
+    assert done.returncode == 0, done.stderr
+    return read_run(path)
+
+
+def lay(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path) -> None:
+    lay(tmp_path)
+    run = train(tmp_path, "run.jsonl")
+    expected = digests({name: text.encode() for name, text in FILES.items()})
+    late = {"my_net/late.py": expected.pop("my_net/late.py")}
+    assert run.host["user_code"] == expected, "none of the installed packages, none of ours"
+    assert run.end["user_code"] == late, "imported by the first step"
+    copies = tmp_path / "runs" / folder_of(expected | late)
+    assert {name: (copies / name).read_text() for name in FILES} == FILES
+    # elsewhere, from these copies alone, the same files are found
+    log = tmp_path / "again.jsonl"
+    done = bench(1, *SHORT, "--log-path", str(log), extra={"PYTHONPATH": str(copies)})
+    assert done.returncode == 0, done.stderr
+    assert read_run(log).host["user_code"] == expected
+
+    contents = {p.relative_to(tmp_path).as_posix(): p for p in tmp_path.rglob("*") if p.is_file()}
+    held = {name: path.read_bytes() for name, path in contents.items()}
+    place = f"runs/{folder_of(expected | late)}/my_net/parts.py"
+    assert check._without_code("runs/run.jsonl", run, held) == ""
+    changed = check._without_code("runs/run.jsonl", run, {**held, place: b"x"})
+    assert changed == f"{place} was changed since runs/run.jsonl ran"
+    del held[place]
+    lost = check._without_code("runs/run.jsonl", run, held)
+    assert lost == f"{place} is missing; it is what runs/run.jsonl ran"
+
+
+def test_a_model_that_was_edited_between_the_sides_of_a_pair_gives_no_ratio(
+    tmp_path: Path,
+) -> None:
+    lay(tmp_path)
+    train(tmp_path, "ddp.jsonl", "--backend", "ddp")
+    slow = "import time\ndef width():\n    return 3\n"
+    (tmp_path / "my_net/parts.py").write_text(slow)
+    train(tmp_path, "horovod.jsonl", "--backend", "horovod")
+    analysis = analyse(load(tmp_path))
+    assert analysis.comparisons == []
+    (pair,) = [x for x in analysis.not_compared if x.what.startswith("ddp/mpi")]
+    before, after = (digests({"x": t.encode()})["x"] for t in (FILES["my_net/parts.py"], slow))
+    shown = ", ".join(sorted((before[:12], after[:12])))
+    assert pair.reason == f"user_code.my_net/parts.py: {shown}"
+    assert not any(group.groups for group in analysis.digests), "nor are they called the same work"
+
+
+def test_without_a_factory_nothing_is_recorded(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    done = bench(1, "--model", "mlp", *SHORT[2:], "--log-path", str(log))
+    assert done.returncode == 0, done.stderr
+    run = read_run(log)
+    assert "user_code" not in {**run.host, **run.end}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.jsonl"]
+    assert json.loads(log.read_text().splitlines()[0])["schema"] >= 9
