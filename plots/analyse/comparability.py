@@ -37,7 +37,9 @@ OWN_ENV = "backend_env."
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 _COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
-OF_THE_POINT = ("hostnames", "affinity", _ENV, *_COUNTED, TUNED, OWN_ENV)
+# on more nodes NCCL has more ways to take; two cells of one point must have taken the same
+_WIRE = "versions.nccl transport"
+OF_THE_POINT = ("hostnames", "affinity", _ENV, _WIRE, *_COUNTED, TUNED, OWN_ENV)
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
