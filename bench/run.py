@@ -164,6 +164,7 @@ def write_start(
     own = {
         **provenance.describe_rank(launch, torch.get_num_threads()),
         **place.describe(),
+        **backend.files,
         **provenance.disturbance(),
     }
     told = [*backend.gather((shared, own, provenance.placement(os.environ))), *backend.servers]

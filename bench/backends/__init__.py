@@ -18,6 +18,10 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     """Start it. Raises UsageError if it is not installed, WrongWorld if its world is another."""
     from bench.launch.provenance import installed  # here: it reads the catalogue itself
 
+    if config.transport == "nccl":
+        from bench.backends import nccl
+
+        return nccl.load(config, launch, device)
     backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
     if build := catalogue.gloo(config.cell, installed()):
         backend.versions["gloo"] = build

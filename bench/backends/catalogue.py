@@ -43,7 +43,9 @@ class BackendFacts:
     short_label: str  # in a sentence
     implementation: str  # module:Class, a bench.backends.protocol.Backend
     server: str = ""  # module:function, what a server process does; none where all ranks train
-    collectives: str = ""  # module:Class, a bench.backends.collectives.Collectives; none if alone
+    collectives: str = (
+        ""  # module:Class, a bench.backends.collectives.Collectives; needed over NCCL
+    )
     transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
     knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
     cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter
@@ -55,6 +57,7 @@ class BackendFacts:
     env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
     interface_variable: str | None = None  # names the network interface of its Gloo
     gloo_of: str = ""  # the package that its Gloo is part of
+    nccl_inside: str = ""  # begins the name of its library that may have an NCCL linked into it
     code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
     looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
     filled_marker: bool = True
@@ -116,6 +119,7 @@ _ROWS = (
         env_of_launch=_horovod_variables(*_PLACES, "GLOO_RENDEZVOUS_"),
         interface_variable="HOROVOD_GLOO_IFACE",
         gloo_of="horovod",
+        nccl_inside="mpi_lib",
         code_folders=("/horovod/",),
         looks={
             "mpi": Look(colour="#D55E00", marker="^", marker_size=4.5, line_width=1.2),

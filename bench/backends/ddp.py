@@ -50,8 +50,6 @@ class Ddp(Backend):
             store = dist.PrefixStore("ddp", open_store(config, launch))
             group = _GROUPS[config.transport]
             dist.init_process_group(group, store=store, rank=launch.rank, world_size=launch.size)
-            if config.transport == "nccl":
-                self.versions = {"nccl": ".".join(map(str, torch.cuda.nccl.version()))}
         assert dist.get_world_size() == launch.size
 
     def wrap(

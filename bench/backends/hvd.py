@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bench.backends import mpi_group
+from bench.backends import mpi_group, nccl
 from bench.backends.buckets import buckets
-from bench.backends.hvd_start import fusion_mib, nccl_versions, start
+from bench.backends.hvd_start import fusion_mib, start
 from bench.backends.hvd_timeline import Recording
 from bench.backends.protocol import Backend, Evidence, Reduction, Session
 from bench.config import RunConfig, UsageError
@@ -34,7 +34,8 @@ class Horovod(Backend):
         if config.transport == "mpi":
             self.versions |= mpi_group.versions()
         if config.transport == "nccl":
-            self.versions |= nccl_versions(self._hvd)
+            # the headers of its build, which tell nothing of the library that runs
+            self.versions["nccl headers"] = nccl.version(self._hvd.nccl_built())
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig

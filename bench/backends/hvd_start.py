@@ -1,14 +1,11 @@
-"""Start Horovod without horovodrun: its variables, its controller, its rendezvous, its NCCL."""
+"""Start Horovod without horovodrun: its variables, its controller, its rendezvous."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from bench.backends import mpi_group
 from bench.backends.hvd_timeline import DYNAMIC
@@ -118,35 +115,3 @@ def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict
     places |= {"CROSS_RANK": crossing.index(mine), "CROSS_SIZE": len(crossing)}
     places |= {"GLOO_RENDEZVOUS_ADDR": server, "GLOO_RENDEZVOUS_PORT": port}
     return {f"HOROVOD_{name}": str(value) for name, value in places.items()}
-
-
-def nccl_versions(hvd: Any) -> dict[str, str]:
-    """The NCCL that carries the gradients; raises UsageError where Horovod's is not torch's."""
-    version = torch.cuda.nccl.version()
-    if hvd.nccl_built() != nccl_code(version):
-        raise UsageError(
-            f"Horovod was built with NCCL {hvd.nccl_built()}, torch brings {nccl_code(version)}: "
-            "two libraries would be compared; build Horovod with HOROVOD_NCCL_HOME at torch's NCCL "
-            "and HOROVOD_NCCL_LINK=SHARED"
-        )
-    loaded = loaded_libraries("libnccl", Path("/proc/self/maps").read_text())
-    if len(loaded) > 1:
-        raise UsageError(
-            f"this process has loaded {' and '.join(loaded)}: Horovod and torch would use NCCLs of "
-            "their own; take one of them out of LD_LIBRARY_PATH, or build Horovod with "
-            "HOROVOD_NCCL_HOME at torch's"
-        )
-    place = loaded[0] if loaded else "inside torch"
-    return {"nccl": ".".join(map(str, version)), "nccl library": place}
-
-
-def loaded_libraries(name: str, maps: str) -> list[str]:
-    """Paths of the shared libraries `name`*.so* that are loaded, from a /proc/PID/maps."""
-    lines = [line.split(maxsplit=5) for line in maps.splitlines()]
-    paths = {Path(line[5]) for line in lines if len(line) == 6}
-    return sorted(str(p) for p in paths if p.name.startswith(name) and ".so" in p.name)
-
-
-def nccl_code(version: tuple[int, int, int]) -> int:
-    """NCCL's version as one number, as its header writes it from 2.9 on: (2, 27, 3) -> 22703."""
-    return sum(weight * part for weight, part in zip((10000, 100, 1), version, strict=True))

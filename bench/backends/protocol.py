@@ -92,6 +92,7 @@ class Backend:
 
     def __init__(self, *_: object) -> None:  # the config, launch and device of a run
         self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
+        self.files: dict[str, str] = {}  # their paths, which may differ between nodes
         self.servers: list[Any] = []  # what each server process says of itself, if there are any
 
     def wrap(

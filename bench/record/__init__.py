@@ -24,7 +24,9 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      epoch has own_correct: of all held-out samples, what each rank has right by its own parameters
   9  config has variant; end has tcp_bytes: what each rank moved over TCP, by interface. With a
      model or a data set of the user's own, host has user_code: SHA-256 of its modules, and end
-     has that of the modules that were imported later
+     has that of the modules that were imported later. Over NCCL each rank names the file of its
+     NCCL (nccl_library), and versions has the loaded library's version, its SHA-256 and the
+     transport that it took
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

@@ -48,6 +48,7 @@ class Rank(TypedDict):
     cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
+    nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
 
 
 class Git(TypedDict):

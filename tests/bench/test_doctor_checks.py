@@ -152,13 +152,28 @@ def test_horovods_build() -> None:
     assert "without mpi" in next(machine.horovod_build({"pytorch": "2.13.0+cpu"}, no_mpi)).text
 
 
-def test_nccl_versions() -> None:
-    facts: dict[str, Any] = {"devices": ["GPU-a"], "torch_nccl": [2, 29, 3], "horovod_nccl": 22903}
-    facts["horovod_built"] = {"nccl": True}
-    assert levels(machine.devices(facts)) == ["ok"]
-    assert levels(machine.devices(facts | {"horovod_nccl": 21805})) == ["failure"]
+def test_both_frameworks_call_one_nccl() -> None:
+    one = {"path": "/env/libnccl.so.2", "version": "2.29.3", "sha256": "0123456789abcdef"}
+    facts: dict[str, Any] = {"devices": ["GPU-a"], "horovod_built": {"nccl": True}}
+    (good,) = machine.devices(facts | {"nccl": {"ddp": one, "horovod": one}})
+    called = "NCCL 2.29.3 of /env/libnccl.so.2 (SHA-256 0123456789ab)"
+    assert (good.level, good.text) == ("ok", f"1 GPU(s), in both frameworks {called}")
+    own = {**one, "path": "/env/mpi_lib_v2.so", "sha256": "fe"}
+    (two,) = machine.devices(facts | {"nccl": {"ddp": one, "horovod": own}})
+    assert two.level == "failure", "the same version, in another file"
+    assert "Horovod NCCL 2.29.3 of /env/mpi_lib_v2.so (SHA-256 fe): two exchanges" in two.text
+    (unknown,) = machine.devices(facts | {"nccl": {"error": "two are loaded", "cure": "unload"}})
+    assert (unknown.level, unknown.text, unknown.cure) == ("failure", "two are loaded", "unload")
     assert levels(machine.devices(facts | {"horovod_built": {"nccl": False}})) == ["warning"]
     assert not list(machine.devices({"devices": []}))
+
+
+def test_a_try_names_the_nccl_and_what_it_took() -> None:
+    versions = {"nccl": "2.29.3", "nccl library sha256": "0123456789abcdef"}
+    answer = {"ms": 1.0, "bytes": 2**20, "versions": {**versions, "nccl transport": "P2P/CUMEM"}}
+    text = exchange.judge("ddp/nccl", {0: answer, 1: answer}, 2).text
+    taken = "nccl library sha256 0123456789ab, nccl transport P2P/CUMEM"
+    assert text.endswith(f"with nccl 2.29.3, {taken}")
 
 
 def test_data(tmp_path: Path) -> None:

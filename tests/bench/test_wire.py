@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from bench.backends.hvd import Wire, _join_statistics, memory_order
-from bench.backends.hvd_start import loaded_libraries, nccl_code
 from bench.config import RunConfig
 from tests.bench.tiny import normalised
 
@@ -71,28 +69,6 @@ def test_types(fields: dict[str, Any], own: torch.dtype, travels_as: torch.dtype
 def test_memory_order() -> None:
     assert memory_order(IMAGES) == [0, 1, 2, 3]
     assert memory_order(IMAGES.to(memory_format=torch.channels_last)) == [0, 2, 3, 1]
-
-
-def test_nccl_version_as_its_header_writes_it() -> None:
-    assert nccl_code((2, 27, 3)) == 22703
-
-
-def test_a_second_nccl_shows() -> None:
-    maps = """\
-7f10-7f20 r-xp 00000000 08:01 11  /env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2
-7f20-7f30 r--p 00010000 08:01 11  /env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2
-7f30-7f40 r-xp 00000000 08:01 12  /opt/nccl/lib/libnccl.so.2.29.7
-7f40-7f50 rw-p 00000000 00:00 0   [heap]
-7f50-7f60 rw-p 00000000 00:00 0
-7f60-7f70 r--p 00000000 08:01 13  /opt/libnccl-notes.txt
-"""
-    assert loaded_libraries("libnccl", maps) == [
-        "/env/lib/python3/site-packages/nvidia/nccl/lib/libnccl.so.2",
-        "/opt/nccl/lib/libnccl.so.2.29.7",
-    ]
-    assert loaded_libraries("libc.", Path("/proc/self/maps").read_text()), (
-        "this process has loaded a C library"
-    )
 
 
 def test_joined_statistics_keep_the_models_own_parameters_and_buffers() -> None:

@@ -149,6 +149,47 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     assert a.varying == [reason]
 
 
+def over_nccl(cell: str, world_size: int, **of_nccl: str) -> dict[str, object]:
+    """Provenance of a run over NCCL, each cell of which has its library elsewhere."""
+    facts = logs.host(world_size)
+    place = f"/node/{cell}/libnccl.so.2"
+    took = {"nccl": "2.27.3", "nccl library sha256": "a1" * 32, "nccl transport": "none"}
+    took |= {"nccl headers": "2.18.3"} if cell.startswith("horovod") else {}
+    took |= {"nccl transport": "P2P/CUMEM"} if world_size > 1 else {}
+    took |= {name.replace("_", " "): value for name, value in of_nccl.items()}
+    ranks = [{**rank, "nccl_library": place} for rank in facts["ranks"]]
+    return {**facts, "versions": {**facts["versions"], **took}, "ranks": ranks}
+
+
+@pytest.mark.parametrize(
+    ("of_horovod", "reason"),
+    [
+        ({}, None),
+        ({"nccl": "2.28.9"}, "versions.nccl: 2.27.3, 2.28.9"),
+        (
+            {"nccl_library_sha256": "b2" * 32},
+            f"versions.nccl library sha256: {'a1' * 32}, {'b2' * 32}",
+        ),
+        ({"nccl_transport": "NET/Socket"}, "versions.nccl transport: NET/Socket, P2P/CUMEM"),
+    ],
+    ids=["one library in two places", "version", "file", "transport"],
+)
+def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
+    tmp_path: Path, of_horovod: dict[str, str], reason: str | None
+) -> None:
+    for cell, world_size in itertools.product(("ddp/nccl", "horovod/nccl"), (1, 2)):
+        own = of_horovod if (cell, world_size) == ("horovod/nccl", 2) else {}
+        run = logs.config(cell, world_size, device="cuda")
+        path = tmp_path / f"{cell[:3]}-{world_size}.jsonl"
+        logs.write(path, run, 0.1, provenance=over_nccl(cell, world_size, **own))
+    a = analysed(tmp_path)
+    pair = "ddp/nccl (shipped), 2 ranks, 16 images per rank against horovod/nccl, block 0"
+    assert [n.reason for n in a.not_compared if n.what == pair] == ([reason] if reason else [])
+    assert len(a.comparisons) == (1 if reason else 2), "those at one rank are always compared"
+    # one rank takes no transport and two take one: the same cell all the same
+    assert scaled(a, "ddp/nccl", kind="own").efficiency.value == pytest.approx(1.0, rel=0.1)
+
+
 def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path / "right", blocks=2))  # the seed is the block's number
     assert not [n for n in a.not_compared if "seed" in n.reason]

@@ -17,6 +17,7 @@ from bench.tools.doctor.options import Options
 from bench.tools.doctor.ranks import NO_MPI
 
 ALONE_RANKS = 2
+_DIGITS = 12  # of a SHA-256: enough to tell files apart
 _CURE = "run python -m bench with this --backend and --transport to see all it prints"
 _TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
 
@@ -87,7 +88,8 @@ def judge(
     if missing := [str(rank) for rank in range(size) if rank not in answers]:
         return failure(cell, problem or f"nothing from rank {', '.join(missing)}", _CURE)
     ms, mib = answers[0]["ms"], answers[0]["bytes"] / 2**20
-    versions = ", ".join(f"{name} {version}" for name, version in answers[0]["versions"].items())
+    shown = {k: v[:_DIGITS] if "sha256" in k else v for k, v in answers[0]["versions"].items()}
+    versions = ", ".join(f"{name} {version}" for name, version in shown.items())
     text = f"{size} ranks average {mib:g} MiB of gradients in {ms:.3g} ms "
     text += f"({mib / ms * 1000:.3g} MiB/s)" + (f" with {versions}" if versions else "")
     return ok(cell, text)

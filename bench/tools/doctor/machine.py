@@ -73,7 +73,7 @@ def horovod_build(record: Mapping[str, str] | None, facts: Mapping[str, Any]) ->
 
 
 def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:
-    """Both frameworks must bring the same NCCL; nothing to say without GPUs."""
+    """Both frameworks must call the same NCCL; nothing to say without GPUs."""
     if not facts.get("devices"):
         return
     gpus = f"{len(facts['devices'])} GPU(s)"
@@ -81,14 +81,19 @@ def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:
         cure = "build it with HOROVOD_GPU_OPERATIONS=NCCL"
         yield warning("NCCL", f"{gpus}, but Horovod was built without NCCL", cure)
         return
-    major, minor, patch = (*facts["torch_nccl"], 0, 0)[:3]
-    ours, theirs = major * 10000 + minor * 100 + patch, facts["horovod_nccl"]
+    if "error" in facts["nccl"]:
+        yield failure("NCCL", facts["nccl"]["error"], facts["nccl"]["cure"])
+        return
+    ours, theirs = (_nccl(facts["nccl"][name]) for name in ("ddp", "horovod"))
     if ours == theirs:
-        yield ok("NCCL", f"{gpus}, NCCL {major}.{minor}.{patch} in both frameworks")
+        yield ok("NCCL", f"{gpus}, in both frameworks {ours}")
     else:
-        text = f"torch brings NCCL {ours}, Horovod was built against {theirs}: two exchanges"
         cure = "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED"
-        yield failure("NCCL", f"{text}, not one", cure)
+        yield failure("NCCL", f"torch calls {ours}, Horovod {theirs}: two exchanges, not one", cure)
+
+
+def _nccl(library: Mapping[str, str]) -> str:
+    return f"NCCL {library['version']} of {library['path']} (SHA-256 {library['sha256'][:12]})"
 
 
 def interfaces(

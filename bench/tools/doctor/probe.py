@@ -6,9 +6,13 @@ import importlib
 import re
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.backends import nccl
+from bench.backends.catalogue import CATALOGUE
+from bench.config import UsageError
 from bench.tools.doctor import process
 
 
@@ -19,7 +23,6 @@ def torch() -> dict[str, Any]:
     if torch.cuda.is_available():
         devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
         facts["devices"] = [str(getattr(device, "uuid", device.name)) for device in devices]
-        facts["torch_nccl"] = list(torch.cuda.nccl.version())
     return facts
 
 
@@ -53,8 +56,7 @@ def horovod() -> dict[str, Any]:
     import horovod.torch as hvd
 
     built = {name: bool(getattr(hvd, f"{name}_built")()) for name in ("mpi", "gloo", "nccl")}
-    nccl = int(hvd.nccl_built())
-    return {"horovod": horovod.__version__, "horovod_built": built, "horovod_nccl": nccl}
+    return {"horovod": horovod.__version__, "horovod_built": built}
 
 
 def _mpi_files() -> list[str]:
@@ -66,6 +68,15 @@ def _mpi_files() -> list[str]:
     return sorted(set(re.findall(r"/\S*/libmpi(?:ch)?\.so\S*", maps)))
 
 
+def _libraries_of_nccl() -> dict[str, Any]:
+    """By framework, the NCCL that it calls; why not, where that is not known."""
+    over_nccl = {name: row for name, row in CATALOGUE.items() if "nccl" in row.transports}
+    try:
+        return {name: asdict(nccl.library(row.nccl_inside)) for name, row in over_nccl.items()}
+    except UsageError as error:
+        return {"error": error.text, "cure": error.cure}
+
+
 def look() -> dict[str, Any]:
     """Versions and facts of every library; why not, of each that does not import."""
     facts: dict[str, Any] = {"errors": {}, "devices": []}
@@ -74,6 +85,8 @@ def look() -> dict[str, Any]:
             facts |= ask()
         except Exception as error:
             facts["errors"][ask.__name__] = process.first_line(error)
+    if facts["devices"]:
+        facts["nccl"] = _libraries_of_nccl()
     return {**facts, "mpi_files": _mpi_files()}
 
 
