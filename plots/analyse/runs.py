@@ -45,9 +45,10 @@ _OF_THE_CONFIG = (
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
-    *("sequence", "parts", "evidence", "trainings", "served"),
+    *("recorded", "sequence", "parts", "evidence", "trainings", "served"),
     *("renamed", *CLOCK, *fields_with(Role.APART)),
 )
+_TEXTS = ("facts", "recorded")
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
 Row = dict[str, Any]
 
@@ -83,8 +84,7 @@ def load(folder: Path) -> Loaded:
             unusable.append(one)
         else:
             # processes do not share texts: without this, thousands of runs hold the same ones
-            same = {intern(k): intern(v) for k, v in one.row["facts"].items()}
-            rows.append({**one.row, "facts": same})
+            rows.append({**one.row, **{name: _interned(one.row[name]) for name in _TEXTS}})
             carried.append(one.study_sha256)
             if one.processes is not None:
                 measured[one.processes].append((one.renamed, one.row["log"]))
@@ -123,6 +123,10 @@ def load(folder: Path) -> Loaded:
         notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
     )
+
+
+def _interned(texts: Mapping[str, str]) -> dict[str, str]:
+    return {intern(k): intern(v) for k, v in texts.items()}
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,7 @@ def _row(run: Run, study: Study) -> Row:
         "facts": comparability.facts(
             config, run.host, run.end, run.workload, of_the_arm, comparability.of_variants(study)
         ),
+        "recorded": _recorded(run.host),
         "sequence": np.concatenate([before, slowest]).astype(
             np.float32
         ),  # many runs: half the size
@@ -240,6 +245,13 @@ def _row(run: Run, study: Study) -> Row:
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
     }
+
+
+def _recorded(host: Mapping[str, Any]) -> dict[str, str]:
+    """Where and with what a run says it ran, as 'part.name' -> text."""
+    parts = ("versions", "git", "env")
+    named = {f"{part}.{k}": str(v) for part in parts for k, v in host.get(part, {}).items()}
+    return named | ({"platform": str(host["platform"])} if "platform" in host else {})
 
 
 def _last_over_first(run: Run) -> float:

@@ -158,6 +158,10 @@ def missing(a: Analysis) -> str:
     doubted = ", ".join(said for said, there in doubts.items() if there)
     whole = "All planned blocks are there; " if blocks and a.planned else ""
     changed = f"{a.loaded.changed.capitalize()}. " if a.loaded.changed else ""
+    aside = dict.fromkeys(x.reason for x in a.loaded.unusable if x.state == "ok")
+    if aside:  # complete runs that must not be averaged with the others: a reader must hear why
+        first, more = next(iter(aside)), len(aside) - 1
+        lacking += f" (of another kind: {first}{f'; and {more} more' if more else ''})"
     return changed + (
         f"{f'Equal work is in doubt: {doubted}. ' if doubted else ''}"
         f"{f'Missing: {lacking}; ' if lacking else whole}"

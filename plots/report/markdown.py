@@ -16,6 +16,7 @@ from bench.study.stats import ALPHA, MIN_BLOCKS
 from plots.analyse.comparison import VISIBLE_EFFECT
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import NotCompared, Table, ranks
+from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables, verdicts
@@ -67,7 +68,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "logs": [told(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
         "most_logs": _MOST_LOGS,
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
-        "provenance": _provenance(host),
+        "provenance": _provenance(analysis.loaded),
         "methods": methods.paragraph(a),
         "limits": [escape(limit) for limit in methods.limits(analysis)],
         "not_compared": list(_by_reason(a.not_compared)),
@@ -127,16 +128,22 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + f" and {more} more" * (more > 0)
 
 
-def _provenance(host: Mapping[str, Any]) -> str:
-    """What the widest run recorded about where it ran."""
-    rows = [["machine", escape(machine(dict(host)))]]
-    for part in ("versions", "git", "env"):
-        found = host.get(part)
-        if isinstance(found, dict) and found:
-            rows.append([part, ", ".join(escape(f"{k} {v}") for k, v in found.items())])
-    if "platform" in host:
-        rows.append(["platform", escape(str(host["platform"]))])
-    return table(["of the run with most ranks", ""], rows)
+def _provenance(loaded: Loaded) -> str:
+    """What the runs recorded about where they ran; a value that not all have, with their number."""
+    rows = [["machine", escape(machine(loaded.host))]]
+    recorded = loaded.runs["recorded"].tolist()
+    for part in ("versions", "git", "env", "platform"):
+        names = sorted({name for one in recorded for name in one if name.startswith(part)})
+        values = [f"{name.partition('.')[2]} {_by_runs(name, recorded)}".strip() for name in names]
+        rows += [[part, ", ".join(map(escape, values))]] if values else []
+    return table([f"of {count(len(recorded), 'usable run')}", ""], rows)
+
+
+def _by_runs(name: str, recorded: Sequence[Mapping[str, str]]) -> str:
+    values = Counter(one.get(name, "unset") for one in recorded)
+    if len(values) == 1:
+        return next(iter(values))
+    return " or ".join(f"{value} ({count(n, 'run')})" for value, n in values.most_common())
 
 
 def calibration(c: Calibrated) -> list[str]:

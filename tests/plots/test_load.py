@@ -1,5 +1,6 @@
 """Every log is either a row of the frame or listed with its reason; nothing disappears."""
 
+import itertools
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
 from plots.bundle import check
 from plots.read import runs
+from plots.report import answer
 from plots.report.write import analysed, summary
 from tests.plots import logs, mutations
 
@@ -518,3 +520,84 @@ def test_an_analyst_gets_a_tidy_frame(tmp_path: Path) -> None:
     assert not any(isinstance(v, tuple | list | dict) for row in frame.to_numpy() for v in row)
     for column in frame.columns:  # each is explained
         assert f"`{column}`" in (plots.load_runs.__doc__ or "") or "step_seconds_p" in column
+
+
+CONDITIONS = [
+    ({"env": {"OMP_NUM_THREADS": "1", "OMPI_MCA_btl": "self,tcp"}}, "env.OMPI_MCA_btl: self,tcp"),
+    ({"env": {"OMP_NUM_THREADS": "1", "ONEDNN_MAX_CPU_ISA": "SSE41"}}, "env.ONEDNN_MAX_CPU_ISA: "),
+    ({"hostname": "node2"}, "hostnames: node1, node2"),
+    ({"affinity": [1]}, "affinity: "),
+    ({"cpu": "Other CPU"}, "cpu: Other CPU, Test CPU @ 2 GHz"),
+    ({"code_sha256": "a" * 64}, "code_sha256: aaaa"),
+    ({"user_code": {"my/net.py": "b" * 64}}, "user_code.my/net.py: bbbbbbbbbbbb, unset"),
+]
+
+
+def elsewhere(change: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Provenance of two ranks with one change, of every rank or of the run."""
+    place = logs.host(2, **more)
+    if change.keys() & {"hostname", "affinity", "cpu"}:
+        return {**place, "ranks": [{**rank, **change} for rank in place["ranks"]]}
+    return {**place, **change}
+
+
+@pytest.mark.parametrize(("change", "reason"), CONDITIONS)
+def test_blocks_of_other_conditions_are_not_averaged(
+    change: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    """Six blocks of a pair and two under other conditions are six blocks; three and three, none."""
+    for block in range(8):
+        for cell in ("ddp/mpi", "horovod/mpi"):
+            place = elsewhere(change) if block >= 6 else logs.host(2)
+            run = logs.config(cell, 2, block=block, seed=block)
+            slow = 4.0 if block >= 6 else 1.0
+            logs.write(tmp_path / f"{block}-{cell[:3]}.jsonl", run, 0.1 * slow, provenance=place)
+    a = analyse(load(tmp_path))
+    (compared,) = a.comparisons
+    assert (compared.paired.n, compared.paired.ratio) == (6, pytest.approx(1.0))
+    aside = reasons(a.loaded)
+    assert sorted(aside) == ["6-ddp.jsonl", "6-hor.jsonl", "7-ddp.jsonl", "7-hor.jsonl"]
+    assert all(
+        r.startswith(f"differs from its point's other runs: {reason}") for r in aside.values()
+    )
+    assert reason in answer.missing(a), "the printed answer says so too"
+    for block in (0, 1, 2, 3):
+        for path in tmp_path.glob(f"{block}-*.jsonl"):
+            path.unlink()
+    half = load(tmp_path)
+    assert half.runs.empty
+    assert all(r.endswith("(no more than half of them agree)") for r in reasons(half).values())
+
+
+def test_a_scheduler_gives_each_block_nodes_of_its_choice(tmp_path: Path) -> None:
+    for block in range(4):
+        job = {"SLURM_JOB_ID": str(block)}
+        place = elsewhere({"hostname": f"node{block}", "affinity": [block]}, job=job)
+        logs.write(
+            tmp_path / f"{block}.jsonl",
+            logs.config("ddp/mpi", 2, block=block),
+            0.1,
+            provenance=place,
+        )
+    loaded = load(tmp_path)
+    assert len(loaded.runs) == 4
+    assert loaded.unusable == ()
+
+
+def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:
+    """The same study, run on a second machine of the same name and kind, and copied beside."""
+    for block, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
+        name = f"{block}.jsonl"
+        run = logs.config("ddp/mpi", 2, block=block, position=0, log_path=Path(name))
+        if (block, prefix) != (1, ""):
+            logs.write(tmp_path / f"{prefix}{name}", run, 0.1)
+    loaded = load(tmp_path)
+    assert loaded.runs["log"].tolist() == ["0.jsonl"]
+    kept = "block 0 of its point is there 3 times; 0.jsonl has its own name and counts"
+    none = "block 1 of its point is there 2 times, so none counts"
+    assert reasons(loaded) == {
+        "m2-0.jsonl": kept,
+        "m3-0.jsonl": kept,
+        "m2-1.jsonl": none,
+        "m3-1.jsonl": none,
+    }
