@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from bench.record.user_code import digests, folder_of
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from plots.bundle import check
-from tests.bench.ranks import bench
+from tests.bench.ranks import ROOT, bench, run
 
 pytestmark = pytest.mark.ranks
 NETS = """\
@@ -58,11 +61,11 @@ def lay(folder: Path) -> None:
 
 def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path) -> None:
     lay(tmp_path)
-    run = train(tmp_path, "run.jsonl")
+    trained = train(tmp_path, "run.jsonl")
     expected = digests({name: text.encode() for name, text in FILES.items()})
     late = {"my_net/late.py": expected.pop("my_net/late.py")}
-    assert run.host["user_code"] == expected, "none of the installed packages, none of ours"
-    assert run.end["user_code"] == late, "imported by the first step"
+    assert trained.host["user_code"] == expected, "none of the installed packages, none of ours"
+    assert trained.end["user_code"] == late, "imported by the first step"
     copies = tmp_path / "runs" / folder_of(expected | late)
     assert {name: (copies / name).read_text() for name in FILES} == FILES
     # elsewhere, from these copies alone, the same files are found
@@ -74,11 +77,11 @@ def test_the_files_that_a_model_is_made_of_are_recorded_and_kept(tmp_path: Path)
     contents = {p.relative_to(tmp_path).as_posix(): p for p in tmp_path.rglob("*") if p.is_file()}
     held = {name: path.read_bytes() for name, path in contents.items()}
     place = f"runs/{folder_of(expected | late)}/my_net/parts.py"
-    assert check._without_code("runs/run.jsonl", run, held) == ""
-    changed = check._without_code("runs/run.jsonl", run, {**held, place: b"x"})
+    assert check._without_code("runs/run.jsonl", trained, held) == ""
+    changed = check._without_code("runs/run.jsonl", trained, {**held, place: b"x"})
     assert changed == f"{place} was changed since runs/run.jsonl ran"
     del held[place]
-    lost = check._without_code("runs/run.jsonl", run, held)
+    lost = check._without_code("runs/run.jsonl", trained, held)
     assert lost == f"{place} is missing; it is what runs/run.jsonl ran"
 
 
@@ -103,7 +106,48 @@ def test_without_a_factory_nothing_is_recorded(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     done = bench(1, "--model", "mlp", *SHORT[2:], "--log-path", str(log))
     assert done.returncode == 0, done.stderr
-    run = read_run(log)
-    assert "user_code" not in {**run.host, **run.end}
+    plain = read_run(log)
+    assert "user_code" not in {**plain.host, **plain.end}
     assert [path.name for path in tmp_path.iterdir()] == ["run.jsonl"]
     assert json.loads(log.read_text().splitlines()[0])["schema"] >= 9
+
+
+STUDY = """\
+name = "mine"
+question = "Does my model run elsewhere?"
+cells = ["single", "ddp/mpi"]
+scaling = ["weak"]
+world_sizes = [1]
+blocks = 1
+[weak]
+batch_per_rank = 4
+[run]
+model = "my_net.nets:make"
+dataset = "digits"
+image_size = 8
+warmup_steps = 3
+windows = 1
+"""
+
+
+def test_the_bundle_of_a_study_with_a_users_model_runs_elsewhere(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    lay(here)
+    (here / "mine.toml").write_text(STUDY)
+    for words in (
+        ("slurm", "run", str(here / "mine.toml"), "--results", str(here)),
+        ("plots", "bundle", str(here / "mine")),
+    ):
+        done = run([sys.executable, "-m", *words], {"PYTHONPATH": f"{here}:{ROOT}"})
+        assert done.returncode == 0, done.stderr + done.stdout
+    with tarfile.open(here / "mine.tar.gz") as archive:
+        archive.extractall(there, filter="data")
+    shutil.move(here, tmp_path / "gone")
+    (whole,) = (there / "mine/runs/user_code").rglob("late.py")
+    place = whole.parents[1]
+    words = ["slurm", "run", str(there / "mine/study.toml"), "--results", str(tmp_path / "again")]
+    done = run([sys.executable, "-m", *words], {"PYTHONPATH": f"{place}:{ROOT}"})
+    assert done.returncode == 0, done.stderr + done.stdout
+    (again,) = (tmp_path / "again/mine/runs/user_code").rglob("late.py")
+    assert again.parents[1].name == place.name, "the same files, from their copies alone"
