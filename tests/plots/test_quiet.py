@@ -32,7 +32,11 @@ def ran(path: Path, block: int, busy: int, steal: int) -> None:
 def test_what_others_took_is_told_of_the_worst_node(tmp_path: Path) -> None:
     for block, others in enumerate(((0, 0), (19, 0), (100, 0), (10, 40))):
         ran(tmp_path, block, *others)
-    logs.write(tmp_path / "old.jsonl", logs.config("ddp/mpi", 2, block=9), 0.1)
+    place = logs.host(2)
+    for rank, name in zip(place["ranks"], ("a", "b"), strict=True):
+        rank["hostname"] = name
+    old = logs.config("ddp/mpi", 2, block=9)
+    logs.write(tmp_path / "old.jsonl", old, 0.1, provenance=place)  # without the counters
     loaded = load(tmp_path)
     told = loaded.runs.set_index("log")["others_share"]
     assert told[:4].tolist() == pytest.approx([0.0, 0.019, 0.1, 0.05])
