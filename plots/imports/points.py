@@ -77,8 +77,9 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
     for place, quantity, rows in _groups(values[finite]):
         ready = rows["reducer"].notna()
         for row in rows[ready].to_dict("records"):  # a table of points, read back
-            numbers = {name: row[name] for name in ("value", "n", "reducer")}
-            yield {**place, "quantity": quantity, **numbers}
+            n = int(row["n"]) if pd.notna(row["n"]) else None
+            own = {"value": row["value"], "n": n, "reducer": row["reducer"]}
+            yield {**place, "quantity": quantity, **own}
         if ready.all():
             continue
         reduced = _over_ranks(rows[~ready], quantity, form)

@@ -343,7 +343,12 @@ RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
             ["--world-size", "4"],
             "4 ranks: images_per_s 1004 (n = 1; mean over lines",
         ),
-        ("dawnbench", TSV, ["--world-size", "8"], "run_seconds 7.2 (n = 1; mean over runs (the last epoch"),
+        (
+            "dawnbench",
+            TSV,
+            ["--world-size", "8"],
+            "run_seconds 7.2 (n = 1; mean over runs (the last epoch",
+        ),
         (
             "dawnbench",
             "".join(RUN.format(94 + i, 10 + 2 * i) for i in (0, 1, 4)),
@@ -413,7 +418,12 @@ def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFi
         ("csv", "world_size,images_per_s\n0,5\n", [], "world size 0 is none"),
         ("csv", f"world_size,images_per_s\n{400 * '9'},5\n", [], "is no whole number"),
         ("csv", "world_size,images_per_s\n2,-5\n", [], "images_per_s -5 is below 0"),
-        ("csv", "world_size,images_per_s\n2,1e400\n", [], "1 values are nan or inf, and not averaged"),
+        (
+            "csv",
+            "world_size,images_per_s\n2,1e400\n",
+            [],
+            "1 values are nan or inf, and not averaged",
+        ),
         (
             "horovod-and-ddp",
             LINE.replace("10.0", 5000 * "9").replace("10000", 5000 * "9").format(0, 1),
