@@ -101,7 +101,7 @@ def _of(words: list[str], now: _Table, line: Line, given: Given) -> Iterator[Row
             if word.lower() not in ("pass", "passed", "-"):
                 raise UsageError(f"line {line.number}: its validation says {word!r}")
         elif name != "Iterations":
-            of_ranks = _OF_RANKS.get(name, f"_{name}") if ending == "seconds" else f"_{name}"
+            of_ranks = "" if kind.endswith(name) else _OF_RANKS.get(name, f"_{name}")
             quantity = f"{kind or 'point_to_point'}{of_ranks}{ending and '_'}{ending}"
             numbers[quantity] = unit * as_number(word, name)
     _require_order(numbers, line)
