@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, Timed
@@ -25,7 +26,8 @@ def _of(form: str, path: Path, world_size: int | None) -> list[Measured]:
     given = Given(world_size=world_size, backend=form)
     values = read(FORMATS[form], form, [path], given).values
     found = []
-    for (world, kind_of_data), rows in values.groupby(["world_size", "model"]):
+    grouped: Any = values.groupby(["world_size", "model"])
+    for (world, kind_of_data), rows in grouped:
         timed = []
         for kind in KINDS:
             slowest = rows[rows["quantity"] == f"{kind}_slowest_rank_seconds"]

@@ -140,6 +140,6 @@ def _told_apart(values: pd.DataFrame, form: Format, name: str, given: Given) -> 
             raise UsageError(f"{len(files)} files are no ranks of a world of {world}")
         return values.assign(rank=rank.astype(float))
     if given.files is None and not form.a_file_is_a_run and values["rank"].isna().all():
-        files = ", ".join(dict.fromkeys(values["file"]))
-        raise UsageError(f"{files}: of one size; say what they are, --files runs or --files ranks")
+        names = ", ".join(dict.fromkeys(values["file"]))
+        raise UsageError(f"{names}: of one size; say what they are, --files runs or --files ranks")
     return values

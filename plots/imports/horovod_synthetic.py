@@ -14,7 +14,6 @@ from plots.imports.observation import (
     Reading,
     matched,
     stating,
-    table,
 )
 from plots.imports.text import Log
 
@@ -82,9 +81,9 @@ def _whole(values: pd.DataFrame, mean: float | None, total: float | None) -> pd.
     """With the script's own total where its single lines are not there, or its mean."""
     if values.empty or mean is None:
         return values
-    places = values.iloc[0].drop(["quantity", "value", "step"]).to_dict()
-    own = {"quantity": RATE, "value": total} if total else {"quantity": RANK_RATE, "value": mean}
-    return pd.concat([values, table([{**places, **own}])], ignore_index=True)
+    quantity, rate = (RATE, total) if total else (RANK_RATE, mean)
+    own = values.iloc[:1].assign(quantity=quantity, value=rate)
+    return pd.concat([values, own], ignore_index=True)
 
 
 FORMAT = Format(

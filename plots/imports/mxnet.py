@@ -60,6 +60,7 @@ def _of(line: Line) -> Iterator[Row]:
         places = {name: speed[name] for name in ("rank", "epoch", "step")}
         for metric in _METRIC.finditer(line.text, speed.end()):
             yield from _named(metric, f"batch_{metric['metric']}", line, places)
+        return
     for match in _EPOCH.finditer(line.text):
         if match["metric"]:
             places = {name: match[name] for name in ("rank", "epoch")}

@@ -33,9 +33,9 @@ def rows(text: str, wanted: Sequence[str] = ()) -> pd.DataFrame:
     """Every row as texts. Raises UsageError for a column that is missing or there twice, a row of
     another length, and what is no CSV.
     """
-    head, _, _ = text.partition("\n")
+    first, _, _ = text.partition("\n")
     try:
-        parted = csv.reader(text.splitlines(), delimiter="\t" if "\t" in head else ",")
+        parted = csv.reader(text.splitlines(), delimiter="\t" if "\t" in first else ",")
         lines = [[cell.strip() for cell in line] for line in parted if line]
     except csv.Error as error:
         raise UsageError(f"it is no CSV: {error}") from None

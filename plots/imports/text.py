@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.config import UsageError
 
@@ -24,8 +24,7 @@ _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec 
 _MESSAGES = ("log", "message", "msg", "textPayload")  # of loggers that write JSON
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line; `rank` where a launcher tagged it."""
 
     number: int
@@ -122,16 +121,13 @@ def _message(line: str) -> str:
 
 
 def _tagged(lines: Sequence[str]) -> list[Line]:
+    tag = _TAG
     for pattern in map(re.compile, _TAGS_OF_ALL):
-        tags = [(line, pattern.match(line)) for line in lines]
-        if any(tag for _, tag in tags) and all(tag for line, tag in tags if line.strip()):
-            return [
-                Line(i, line[tag.end() :] if tag else line, int(tag[1]) if tag else None)
-                for i, (line, tag) in enumerate(tags, 1)
-            ]
+        if any(lines) and all(pattern.match(line) for line in lines if line.strip()):
+            tag = pattern
     found = []
-    for i, line in enumerate(lines, 1):
-        tag = _TAG.match(line)
-        rank = int(tag[1] or tag[2]) if tag else None
-        found.append(Line(i, line[tag.end() :] if tag else line, rank))
+    for number, line in enumerate(lines, 1):
+        match = tag.match(line)
+        rank = int(next(filter(None, match.groups()))) if match else None
+        found.append(Line(number, line[match.end() :] if match else line, rank))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +40,12 @@ class Import:
         self.folder, self.capsys, self.count = folder, capsys, 0
 
     def __call__(
-        self, form: str, files: str | bytes | dict[str, str | bytes], *options: str
+        self, form: str, files: str | bytes | Mapping[str, str | bytes], *options: str
     ) -> Ended:
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
-        named = files if isinstance(files, dict) else {"log.txt": files}
+        named = files if isinstance(files, Mapping) else {"log.txt": files}
         for name, data in named.items():
             path = folder / name
             path.write_bytes(data if isinstance(data, bytes) else data.encode())
