@@ -114,10 +114,10 @@ def _message(line: str) -> str:
         fields = json.loads(line)
     except (ValueError, RecursionError):
         return line
-    words = next((fields[key] for key in _MESSAGES if isinstance(fields.get(key), str)), None)
-    if words is None:
-        return line
-    return words if "log" in fields or words.endswith("\n") else words + "\n"
+    for key in _MESSAGES:
+        if isinstance(words := fields.get(key), str):
+            return words if key == "log" or words.endswith("\n") else words + "\n"
+    return line
 
 
 def _tagged(lines: Sequence[str]) -> list[Line]:

@@ -37,7 +37,10 @@ CHECKED: list[tuple[str, str, dict[str, float]]] = [
     ("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0)), {"images_per_s": 0.2}),
     ("nccl-tests", nccl("all_reduce", "sum", 8, 1.75), {"all_reduce_seconds": 0.007}),
 ]
-CASES = [(name, text, {}) for name, samples in SAMPLES.items() for text, _ in samples] + CHECKED
+CASES: list[tuple[str, str, dict[str, float]]] = [
+    *((name, text, {}) for name, samples in SAMPLES.items() for text, _ in samples),
+    *CHECKED,
+]
 
 
 def spoil(data: bytes, chance: random.Random) -> bytes:
