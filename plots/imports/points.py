@@ -66,8 +66,8 @@ def _without_repeats(values: pd.DataFrame, warnings: list[str]) -> pd.DataFrame:
         at = ", ".join(f"{p} {second[p]:g}" for p in PLACES[:4] if pd.notna(second[p]))
         raise UsageError(
             f"{second['file']}: {second['quantity']} is {first['value']:g} and "
-            f"{second['value']:g}{at and ' at '}{at}: lines of several ranks or runs; give each "
-            "a file, or tag the ranks (srun -l, mpirun --tag-output)"
+            f"{second['value']:g}{at and ' at '}{at}: of several ranks or runs; give each a file, "
+            "or name the rank or run of each line (srun -l, mpirun --tag-output)"
         )
     return once
 
@@ -88,7 +88,8 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
         if reduced.left_out:
             warnings.append(_left_out(name, reduced, world))
         numbers, over = _last(reduced, form, quantity)
-        what = form.how.get(quantity, ", ".join(filter(None, (reduced.how, f"mean over {over}"))))
+        parts = (reduced.how, "" if reduced.how and over == "lines" else f"mean over {over}")
+        what = form.how.get(quantity, ", ".join(filter(None, parts)))
         repeats = _REPEATS if over.split(" (")[0] == "runs" and len(numbers) > 1 else ()
         for reducer in ("mean", *repeats) if len(numbers) else ():
             yield {
@@ -169,7 +170,7 @@ def _agreed(points: pd.DataFrame) -> pd.DataFrame:
     """Where a file states the rate of all ranks as well, its sum over ranks must be that."""
     rates = points[points["quantity"] == RATE]
     for _, own in rates.groupby(POINT, dropna=False):
-        sums = own[own["reducer"].str.startswith("sum over ranks,")]["value"]
+        sums = own[own["reducer"].str.startswith("sum over ranks")]["value"]
         stated = own[own["reducer"].str.startswith("mean over")]["value"]
         for ours, theirs in zip(sums, stated, strict=False):
             if not abs(ours / theirs - 1) <= _AGREE:

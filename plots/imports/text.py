@@ -16,9 +16,10 @@ _PACKED = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip", b"\x28\xb5\
 # terminal codes as they are, and as caret notation and syslog write the escape character
 _COLOUR = re.compile(r"(?:\x1b|\^\[|#033)(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\n]*\x07)")
 # Open MPI, PRRTE, horovodrun: [1,0]<stdout>: ; torchrun and its errors: [default0]: and [rank0]:
+# SkyPilot: (head, rank=0, pid=17266)
 _TAG = re.compile(
     r"[^<\n]{0,60}?\[(?:[\w.-]+@)?(?:\d+,)?(\d+)\](?:\[[^\]\s]*\])?<std(?:out|err|diag)>:? ?"
-    r"|\[(?:default|rank)(\d+)\]:? ?"
+    r"|\[(?:default|rank)(\d+)\]:? ?|\([^()\n]{0,40}\brank=(\d+),[^()\n]*\) ?"
 )
 _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec -l: on every line
 _MESSAGES = ("log", "message", "msg", "textPayload")  # of loggers that write JSON

@@ -80,7 +80,8 @@ def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
         said = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
         yield f"{said} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
-    yield from (f"warning: {warning}" for warning in found.warnings)
+    for warning in found.warnings:
+        yield f"{'note' if ': 0 of ' in warning else 'warning'}: {warning}"
 
 
 def _csv(frame: pd.DataFrame) -> bytes:

@@ -87,7 +87,7 @@ def test_a_batch_is_a_place(bring: Import) -> None:
 def test_ranks_that_all_print_are_refused_unless_tagged(bring: Import) -> None:
     words = (*documented("PyTorch's ImageNet example"), "--world-size", "2")
     other = IMAGENET.replace("0.396", "0.390").replace("0.404", "0.410")
-    assert "lines of several ranks or runs" in bring("pattern", IMAGENET + other, *words).err
+    assert "of several ranks or runs" in bring("pattern", IMAGENET + other, *words).err
     tagged = "".join(
         f"{rank}: {line}"
         for rank, log in enumerate((IMAGENET, other))
@@ -102,6 +102,15 @@ def test_rates_of_a_named_rank_are_summed(bring: Import) -> None:
     log = "rank 0: 100 images/s\nrank 1: 110 images/s\n"
     ended = bring("pattern", log, "--pattern", r"rank (?P<rank>\d+): (?P<images_per_s>\d+) images")
     assert ended.value("images_per_s", world_size=2) == 210
+
+
+def test_a_stated_total_is_held_against_the_ranks(bring: Import) -> None:
+    log = "0: own 100\n0: total {0}\n1: own 110\n1: total {0}\n"
+    words = (r"own (?P<rank_images_per_s>\d+)", r"total (?P<images_per_s>\d+)")
+    options = [option for word in words for option in ("--pattern", word)]
+    assert bring("pattern", log.format(210), *options).value("images_per_s", world_size=2) == 210
+    other = bring("pattern", log.format(300), *options)
+    assert "its ranks sum to 210 images/s, and it states 300" in other.err
 
 
 def test_a_part_of_a_number_is_not_read(bring: Import) -> None:
