@@ -26,9 +26,9 @@ _lines = stating(
     matched(
         rf"Iter #(?P<step>\d+): (?P<{RANK_RATE}>{NUMBER}) img/sec per \S+",
         rf"Img/sec per \S+: (?P<rank_mean_{RATE}>{NUMBER}) "
-        rf"\+-(?P<rank_spread_{RATE}>{NUMBER})",
+        rf"\+-(?P<rank_spread_{RATE}>{NUMBER})(?!\w)",
         rf"Total img/sec on \d+ \S+\(s\): (?P<total_{RATE}>{NUMBER}) "
-        rf"\+-(?P<total_spread_{RATE}>{NUMBER})",
+        rf"\+-(?P<total_spread_{RATE}>{NUMBER})(?!\w)",
         marker=r"(?i)\bimg/sec\b",
     ),
     **_PLACES,
@@ -56,7 +56,7 @@ def _read(log: Log, given: Given) -> Reading:
     tells = rates.drop_duplicates()  # a restart may have repeated a line
     later = tells[tells["step"] > 0]["value"].mean()
     if mean is None:
-        values = values[(values["quantity"] != RANK_RATE) | (values["step"] > 0)]
+        values = _warmed_up(values)
         warnings.append("it states no mean, so Iter #0 is left out: Keras' script warms up in it")
     elif abs(tells["value"].mean() - mean) > 2 * _ROUNDED:
         if not abs(later - mean) <= 2 * _ROUNDED:
@@ -65,9 +65,15 @@ def _read(log: Log, given: Given) -> Reading:
                 f"its lines have the mean {own:.1f}, and without Iter #0 {later:.1f}; it states "
                 f"{mean:g}: lines are missing or of another run"
             )
-        values = values[(values["quantity"] != RANK_RATE) | (values["step"] > 0)]
+        values = _warmed_up(values)
         warnings.append("Iter #0 is warm-up: the script's own mean leaves it out")
     return Reading(values, warnings)
+
+
+def _warmed_up(values: pd.DataFrame) -> pd.DataFrame:
+    """Iter #0 under a name of its own."""
+    first = (values["quantity"] == RANK_RATE) & ~(values["step"] > 0)
+    return values.assign(quantity=values["quantity"].mask(first, f"rank_warm_up_{RATE}"))
 
 
 def _one(values: pd.DataFrame, quantity: str) -> float | None:

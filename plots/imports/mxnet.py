@@ -26,13 +26,13 @@ _HEAD = r"(?:Node\[(?P<rank>\d+)\] )?"
 _EPOCH = re.compile(
     rf"{_HEAD}Epoch\[(?P<epoch>\d+)\] "
     rf"(?:(?P<metric>(?:Train|Validation)-[\w-]+)=(?P<value>{NUMBER})"
-    rf"|Time cost=(?P<epoch_seconds>{NUMBER}))"
+    rf"|Time cost=(?P<epoch_seconds>{NUMBER}))(?!\w)"
 )
 _SPEED = re.compile(
     rf"{_HEAD}(?:Epoch|Iter)\[(?P<epoch>\d+)\] Batch \[(?:\d+-)?(?P<step>\d+)\]"
     rf"{SPACE}Speed: (?P<{RANK_RATE}>{NUMBER}) samples/sec"
 )
-_METRIC = re.compile(rf"{SPACE}(?:Train-)?(?P<metric>[a-zA-Z][\w-]*)=(?P<value>{NUMBER})")
+_METRIC = re.compile(rf"{SPACE}(?:Train-)?(?P<metric>[a-zA-Z][\w-]*)=(?P<value>{NUMBER})(?!\w)")
 _MARKER = re.compile(r"samples/sec|(?:\b(?:Train|Validation)-[\w-]+|\bTime cost)=")
 
 

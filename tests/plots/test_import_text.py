@@ -131,6 +131,13 @@ def test_lines_that_are_not_understood_are_counted(bring: Import) -> None:
     assert "1 of 1 lines with the format's marker were not understood" in none.err
 
 
+def test_a_number_that_another_line_cut_is_not_understood(bring: Import) -> None:
+    log = "Epoch[0] Time cost=1INFO:root:Start training\nEpoch[1] Time cost=12.5\n"
+    ended = bring("mxnet", log, "--world-size", "1")
+    assert ended.value("epoch_seconds") == 12.5
+    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+
+
 def test_two_lines_in_one_are_not_understood(bring: Import) -> None:
     log = "total images/sec: 6total images/sec: 608.38\n"
     ended = bring("tf-cnn-benchmarks", log, "--world-size", "4")

@@ -132,6 +132,7 @@ def test_the_warm_up_of_keras_script_is_left_out_as_its_own_mean_does(bring: Imp
     ended = bring("horovod-synthetic", synthetic([20.0, 100.0, 102.0, 104.0], 102.0))
     assert ended.value("images_per_s") == 408
     assert "Iter #0 is warm-up" in ended.out
+    assert ended.value("rank_warm_up_images_per_s") == 20
     ended = bring("horovod-synthetic", synthetic([100.0, 102.0, 104.0], 102.0))
     assert ended.value("images_per_s") == 408
     assert "warm-up" not in ended.out
