@@ -95,15 +95,30 @@ def simulate(
 
 @app.command()
 def collectives(
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG", help="one log of each cell")],
+    logs: Annotated[
+        list[Path] | None, typer.Argument(metavar="LOG", help="one log of each cell")
+    ] = None,
+    nccl_tests: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="a table of nccl-tests; repeatable")
+    ] = None,
+    osu: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="a table of OSU micro-benchmarks; repeatable"),
+    ] = None,
+    world_size: Annotated[int | None, typer.Option(min=1, help="ranks, if no table says")] = None,
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path(),
 ) -> None:
     """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
     from bench.study.collectives import read_each
+    from plots.imports.collectives import measured
     from plots.report.figures import collectives as figure
     from plots.report.figures import save
 
-    for path in save({"collectives": figure.draw(read_each(logs))}, out):
+    found = read_each(logs or [])
+    found += measured("nccl-tests", nccl_tests or []) + measured("osu", osu or [], world_size)
+    if not found:
+        raise UsageError("no LOG is named, and no table of --nccl-tests or --osu; name one")
+    for path in save({"collectives": figure.draw(found)}, out):
         typer.echo(path)
 
 
@@ -214,6 +229,20 @@ def import_logs(
         int | None, typer.Option(min=1, help="images per step in all: strong scaling")
     ] = None,
     source: Annotated[str, typer.Option(help="who published them, and where")] = "",
+    several: Annotated[
+        Literal["runs", "ranks"] | None,
+        typer.Option("--files", help="what several files of one size are"),
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="of dawnbench: accuracy in percent, such as 94")
+    ] = None,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(help="of the format pattern: a regular expression; repeatable"),
+    ] = None,
+    marker: Annotated[
+        str | None, typer.Option(help="of the format pattern: text of lines that must match")
+    ] = None,
     out: Annotated[Path, typer.Option(help="folder to write to")] = Path("results/imported"),
     values: Annotated[
         bool, typer.Option("--values", help="write a table of every number as well")
@@ -226,7 +255,11 @@ def import_logs(
     """Read other tools' logs into a table: one value a size, and how it was made."""
     if batch is not None and global_batch is not None:
         raise UsageError("batch and global-batch are two ways of scaling; give one")
-    from plots.imports.points import Given
+    if (pattern or marker) and form != "pattern":
+        raise UsageError(f"--pattern and --marker are of the format pattern, and none of {form}")
+    if target is not None and form != "dawnbench":
+        raise UsageError(f"--target is of the format dawnbench, and none of {form}")
+    from plots.imports.observation import Given
     from plots.report.imported import bring_in
 
     given = Given(
@@ -235,6 +268,10 @@ def import_logs(
         batch_per_rank=batch,
         global_batch=global_batch,
         source=source,
+        files=several,
+        target=target,
+        patterns=pattern or (),
+        marker=marker,
     )
     for line in bring_in(form, files, given, out, values=values, epochs=epochs, force=force):
         typer.echo(line)

@@ -11,8 +11,11 @@ from plots.imports import (
     horovod_synthetic,
     itwinai,
     mxnet,
+    nccl_tests,
     nnabla,
+    osu,
     pathway2ai,
+    pattern,
     plain_csv,
     tf_cnn,
 )
@@ -29,5 +32,8 @@ FORMATS: Mapping[str, Format] = {
     "tf-cnn-benchmarks": tf_cnn.FORMAT,
     "ddp-benchmark": ddp_benchmark.FORMAT,
     "itwinai": itwinai.FORMAT,
+    "nccl-tests": nccl_tests.FORMAT,
+    "osu": osu.FORMAT,
     "csv": plain_csv.FORMAT,
+    "pattern": pattern.FORMAT,
 }

@@ -6,52 +6,133 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.observation import NUMBER, Format, long, table, wide
+from plots.imports.observation import (
+    NUMBER,
+    Format,
+    Given,
+    Reading,
+    Row,
+    as_number,
+    cut_off,
+    matched,
+    table,
+)
+from plots.imports.text import Log
 
-_RUN = re.compile(
+_runs = matched(
     rf"Train acc (?P<train_accuracy>{NUMBER}) loss (?P<train_loss>{NUMBER}), "
     rf"validation acc (?P<validation_accuracy>{NUMBER}) loss (?P<validation_loss>{NUMBER}) "
-    rf"wall time (?P<run_seconds>{NUMBER})s"
+    rf"wall time (?P<run_seconds>{NUMBER})s",
+    marker="wall time",
 )
-_HEAD = re.compile(r"epochs?\thours\ttop1Accuracy")
-_PLAIN = r"(\d{1,9}(?:\.\d+)?(?:[eE][-+]?\d+)?)"
-_ROW = re.compile(rf"(\d{{1,9}})\t{_PLAIN}\t{_PLAIN}")
+_PERCENT = {"top1accuracy": "validation_accuracy", "top5accuracy": "validation_top5_accuracy"}
+_SCORES = {  # how a target by each is called, and in which unit it is given
+    "validation_accuracy": ("top1", 100),
+    "validation_top5_accuracy": ("top5", 100),
+    "f1_score": ("f1", 1),
+}
+_HEAD = re.compile(r"(.*?)\b(epochs?\s+hours\s+\S.*|hours\s+epochs?\s+\S.*)", re.IGNORECASE)
 
 
-def _read(text: str) -> pd.DataFrame:
-    if _HEAD.search(text):
-        return table(_epochs(text))
-    lines = wide(_RUN, text)
-    return long(lines.assign(run=range(len(lines))))  # each line is a run
+def _read(log: Log, given: Given) -> Reading:
+    heads = [(i, m) for i, line in enumerate(log.lines) if (m := _HEAD.fullmatch(line.text))]
+    if heads:
+        rows = list(_epochs(log, heads[0][0], heads[0][1]))
+        _require_a_training(rows)
+        return Reading(table([*rows, *_to_target(rows, given)]), cut_off(log, len(log.lines)))
+    reading = _runs(log, given)
+    lines = reading.values
+    run = lines.groupby("quantity").cumcount().astype(float)  # each line is a run
+    return Reading(_reached(lines.assign(run=run), given), reading.warnings)
 
 
-def _epochs(text: str) -> Iterator[dict[str, Any]]:
-    """Hours are cumulative, and count no validation; accuracy in percent becomes a share."""
-    inside = False
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.strip()
-        if _HEAD.fullmatch(words):
-            inside = True
-        elif inside and words:
-            row = _ROW.fullmatch(words)
-            if row is None:
-                wrong = f"line {number}: {words[:60]!r} is no epoch, hours, top1Accuracy"
-                raise UsageError(f"{wrong}; mend it, or take it out")
-            epoch, hours, percent = int(row[1]), float(row[2]), float(row[3])
-            yield {"quantity": "run_seconds", "value": 3600 * hours, "epoch": epoch}
-            yield {"quantity": "validation_accuracy", "value": percent / 100, "epoch": epoch}
+def _epochs(log: Log, at: int, head: re.Match[str]) -> Iterator[Row]:
+    """Hours are cumulative, and count no validation; accuracy in percent becomes a share.
+
+    What stands before the heading, such as a date, stands before each row in the same shape.
+    """
+    before = re.compile(re.sub(r"\d+", r"\\d+", re.escape(head[1])))
+    names = [name.lower() for name in head[2].split()]
+    for line in log.lines[at + 1 :]:
+        shape = before.match(line.text)
+        words = line.text[shape.end() if shape else 0 :].split()
+        if not words or [word.lower() for word in words] == names:  # a training again
+            continue
+        if len(words) != len(names):
+            wrong = f"line {line.number}: {' '.join(words)[:60]!r} is no {', '.join(names)}"
+            raise UsageError(f"{wrong}; mend it, or take it out")
+        numbers = {n: as_number(w, n) for n, w in zip(names, words, strict=True)}
+        epoch = numbers.pop("epoch", None)
+        place = {"epoch": numbers.pop("epochs") if epoch is None else epoch}
+        yield {"quantity": "run_seconds", "value": 3600 * numbers.pop("hours"), **place}
+        for name, value in numbers.items():
+            if quantity := _PERCENT.get(name):
+                yield {"quantity": quantity, "value": value / 100, **place}
+            else:
+                yield {
+                    "quantity": "f1_score" if name == "f1score" else name,
+                    "value": value,
+                } | place
+
+
+def _require_a_training(rows: Sequence[Row]) -> None:
+    """Raise UsageError where hours fall from one epoch to the next, or percent are none."""
+    times = sorted({(r["epoch"], r["value"]) for r in rows if r["quantity"] == "run_seconds"})
+    for (epoch, seconds), (after, later) in pairwise(times):
+        if not later >= seconds or after == epoch:
+            said = f"hours at epoch {after:g} are {later / 3600:g}, and {seconds / 3600:g} at"
+            raise UsageError(f"{said} {epoch:g}: of two trainings, or cut; part or mend them")
+    shares = [r["value"] for r in rows if r["quantity"] == "validation_accuracy"]
+    if shares and not 0.01 < max(shares) <= 1:
+        raise UsageError(f"no top1Accuracy is in percent: the largest is {100 * max(shares):g}")
+
+
+def _to_target(rows: Sequence[Row], given: Given) -> Iterator[Row]:
+    """The first epoch at the target by each score: DAWNBench's is top-5 for ImageNet."""
+    if given.target is None:
+        return
+    seconds = {row["epoch"]: row["value"] for row in rows if row["quantity"] == "run_seconds"}
+    scores = [
+        (name, row["value"] * unit, row["epoch"])
+        for row in rows
+        for name, unit in [_SCORES.get(row["quantity"], ("", 0))]
+        if name
+    ]
+    reached = [score for score in scores if score[1] >= given.target]
+    if not reached:
+        best = max((value for _, value, _ in scores), default=None)
+        said = "it states no accuracy" if best is None else f"its best is {best:g}"
+        raise UsageError(f"it never reaches {given.target:g}: {said}; give another --target")
+    for name in dict.fromkeys(name for name, *_ in reached):
+        epoch = min(epoch for own, _, epoch in reached if own == name)
+        quantity = f"{name}_target_{given.target:g}_seconds"
+        yield {"quantity": quantity, "value": seconds[epoch], "epoch": epoch}
+
+
+def _reached(lines: pd.DataFrame, given: Given) -> pd.DataFrame:
+    """With which of the runs reached the target, as a run that did not has no time to it."""
+    scores = lines[lines["quantity"] == "validation_accuracy"]
+    if given.target is None or scores.empty:
+        return lines
+    share = scores.assign(
+        quantity="share_of_runs_at_target", value=(100 * scores["value"] >= given.target) * 1.0
+    )
+    return pd.concat([lines, share], ignore_index=True)
 
 
 FORMAT = Format(
     read=_read,
     written_by="DAWNBench, and apple/ml-cifar-10-faster",
-    of_a_rank=False,
-    cumulative=True,
-    notes=("seconds are cumulative and leave validation out: those of the last epoch count",),
+    a_file_is_a_run=True,
+    last_counts=".*",
+    notes=(
+        "seconds are cumulative and leave validation out: those of the last epoch count",
+        "--target 94 adds the seconds of the first epoch at 94 %, or the share of runs there",
+    ),
 )

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bench.config import UsageError
 from bench.study.stats import Estimate
 
 KEYS = ("source", "curve", "backend")
+_SPREAD = r"\b(?:median|min|max) over runs"  # beside the mean of the same runs
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,23 @@ class Row:
     measured: bool
 
 
+def is_curve(points: pd.DataFrame) -> pd.Series[bool]:
+    """Rates of which a curve is made: not the spread of runs whose mean stands beside it."""
+    spread = points["reducer"].astype(str).str.contains(_SPREAD)
+    return (points["quantity"] == "images_per_s") & ~spread
+
+
 def scaled(points: pd.DataFrame) -> pd.DataFrame:
     """Points of images_per_s with their curve and efficiencies; missing where no baseline is.
 
     `own`: over as many times the backend's own one rank; `common`: over `single` of one source. A
     batch per rank makes a point of weak scaling, a global batch one of strong scaling.
     """
-    rates = points[points["quantity"] == "images_per_s"].copy()
+    rates = points[is_curve(points)].copy()
     strong = rates["global_batch"].notna()
     rates["curve"] = strong.map({True: "strong", False: "weak"})
     rates["batch"] = rates["global_batch"].where(strong, rates["batch_per_rank"])
+    _require_one(rates)
     own = _baseline(rates[(rates["world_size"] == 1)], [*KEYS, "batch"], "own_images_per_s")
     alone = rates[(rates["backend"] == "single") & (rates["world_size"] == 1)]
     common = _baseline(alone, ["source", "batch"], "common_images_per_s")
@@ -49,6 +58,16 @@ def scaled(points: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(order, ignore_index=True)
 
 
+def _require_one(rates: pd.DataFrame) -> None:
+    """Raise UsageError where a point has two rates: their mean would be nobody's."""
+    place = [*KEYS, "batch", "world_size"]
+    if (twice := rates.duplicated(place)).any():
+        row = rates[twice].iloc[0]
+        raise UsageError(
+            f"{row['source']}: {row['backend']} at {row['world_size']:.0f} ranks has two rates; "
+            "name each with a --source, or import their logs together"
+        )
+
+
 def _baseline(rows: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
-    means: pd.Series[float] = rows.groupby(keys, dropna=False)["value"].mean()
-    return means.rename(name).reset_index()
+    return rows[[*keys, "value"]].rename(columns={"value": name})

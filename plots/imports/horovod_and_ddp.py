@@ -6,40 +6,40 @@ two scripts writes `Rank:`. World size and batch are not in the lines.
 
 from __future__ import annotations
 
-import re
-
-import pandas as pd
-
 from bench.config import UsageError
-from plots.imports.observation import NUMBER, Format, floats, long, wide
+from plots.imports.observation import NUMBER, RANK_RATE, Format, Given, Reading, matched
+from plots.imports.text import Log
 
-_EPOCH = re.compile(
+_lines = matched(
     r"Rank ?: ?(?P<rank>\d+) Epoch (?P<epoch>\d+): "
     rf"train set accuracy (?P<train_accuracy>{NUMBER}) time (?P<epoch_seconds>{NUMBER}) "
-    rf"throughput (?P<images_per_s>{NUMBER}) Sample Size (?P<samples>\d+)\b"
+    rf"throughput (?P<{RANK_RATE}>{NUMBER}) Sample Size (?P<samples>\d+)\b",
+    marker="train set accuracy",
 )
 _OFF = 0.02  # relative: rates are cut to whole numbers, and times to hundredths
 
 
-def _read(text: str) -> pd.DataFrame:
+def _read(log: Log, given: Given) -> Reading:
     """A line's rate is its samples over its time: one that is not was written by two ranks."""
-    lines = wide(_EPOCH, text)
+    reading = _lines(log, given)
+    values = reading.values
+    own = {name: rows.reset_index() for name, rows in values.groupby("quantity", sort=False)}
+    if not own:
+        return reading
     samples, seconds, rate = (
-        floats(lines[name]) for name in ("samples", "epoch_seconds", "images_per_s")
+        own[name]["value"] for name in ("samples", "epoch_seconds", RANK_RATE)
     )
-    wrong = lines[~((rate * seconds / samples - 1).abs() <= _OFF)]  # nan as well
-    if len(wrong):
-        first = wrong.iloc[0]
-        said = f"rank {first['rank']}, epoch {first['epoch']}: throughput {first['images_per_s']}"
-        follows = f"{first['samples']} samples in {first['epoch_seconds']} s"
+    for i in rate.index[~((rate * seconds / samples - 1).abs() <= _OFF)]:  # nan as well
+        place = own[RANK_RATE].loc[i]
+        said = f"rank {place['rank']:g}, epoch {place['epoch']:g}: throughput {rate[i]:g}"
+        follows = f"{samples[i]:g} samples in {seconds[i]:g} s"
         raise UsageError(f"{said} does not follow from {follows}; mend the line, or take it out")
-    return long(lines)
+    return reading
 
 
 FORMAT = Format(
     read=_read,
     written_by="RadhaGulhane13/data-parallelism-deep-learning",
-    of_a_rank=True,
     notes=(
         "per-rank rates are cut to whole numbers before they are added",
         "the first epoch holds the warm-up",

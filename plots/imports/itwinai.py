@@ -1,22 +1,28 @@
-"""itwinai's scalability reports: CSV with name, nodes, epoch_id, time (seconds)."""
+"""itwinai's scalability reports: CSV with name, nodes or workers, epoch_id, time (seconds)."""
 
 from __future__ import annotations
 
-import pandas as pd
-
-from plots.imports.observation import Format
+from bench.config import UsageError
+from plots.imports.observation import Format, Given, Reading, cut_off
 from plots.imports.plain_csv import numbers, rows
+from plots.imports.text import Log
 
-_NAMES = {"name": "backend", "nodes": "world_size", "epoch_id": "epoch", "time": "epoch_seconds"}
+_NAMES = {"name": "backend", "epoch_id": "epoch", "time": "epoch_seconds"}
 
 
-def _read(text: str) -> pd.DataFrame:
-    return numbers(rows(text, tuple(_NAMES))[list(_NAMES)].rename(columns=_NAMES))
+def _read(log: Log, given: Given) -> Reading:
+    texts = rows(log.text, tuple(_NAMES))
+    size = "workers" if "workers" in texts else "nodes"  # of versions until 2025
+    if size not in texts:
+        raise UsageError("no column workers or nodes; it is none of itwinai's epoch times")
+    names = {**_NAMES, size: "world_size"}
+    said = ["world size is the number of nodes, not of ranks"] if size == "nodes" else []
+    values = numbers(texts[list(names)].rename(columns=names))
+    return Reading(values, [*said, *cut_off(log, len(log.lines))])
 
 
 FORMAT = Format(
     read=_read,
     written_by="interTwin-eu/itwinai",
-    of_a_rank=False,
-    notes=("world size is the number of nodes, not of ranks",),
+    a_file_is_a_run=True,
 )

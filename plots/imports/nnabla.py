@@ -10,35 +10,96 @@ import re
 
 import pandas as pd
 
-from plots.imports.observation import NUMBER, Format, floats, long, together, wide
-
-_LAPS = (
-    rf"iter=(?P<step>\d+) \{{Training time\}}=(?P<lap>{NUMBER})\[sec/(?P<steps>\d+)iter\]",
-    rf"^(?P<step>\d+) (?P<lap>{NUMBER}) (?P<steps>\d+) {NUMBER}[ \t]*$",
+from bench.config import UsageError
+from plots.imports.observation import (
+    NUMBER,
+    Format,
+    Given,
+    Reading,
+    Row,
+    cut_off,
+    cuts_a_number,
+    of_groups,
+    table,
+    understood,
 )
-_VALUES = (
-    rf"iter=(?P<step>\d+) \{{Training loss\}}=(?P<train_loss>{NUMBER})",
-    rf"iter=(?P<step>\d+) \{{Training error\}}=(?P<train_error>{NUMBER})",
-    rf"iter=(?P<step>\d+) \{{Test error\}}=(?P<test_error>{NUMBER})",
-    rf"^(?P<step>\d+) (?P<series_value>{NUMBER})[ \t]*$",
+from plots.imports.text import Line, Log
+
+_N = f"(?P<value>{NUMBER})"
+_LAP = re.compile(
+    rf"iter=(?P<step>\d+) \{{(?P<name>[^}}]+)\}}={_N}\[sec/(?P<steps>\d+)iter\] "
+    rf"(?P<total>{NUMBER})\[sec\]"
 )
-_laps, _values = ([re.compile(p, re.MULTILINE) for p in group] for group in (_LAPS, _VALUES))
+_VALUE = re.compile(rf"iter=(?P<step>\d+) \{{(?P<name>[^}}]+)\}}={_N}(?![\w.\[])")
+_TIMER = re.compile(rf"\s*(?P<step>\d+)\s+{_N}\s+(?P<steps>\d+)\s+(?P<total>{NUMBER})\s*")
+_SERIES = re.compile(rf"\s*(?P<step>\d+)\s+{_N}\s*")
+_KINDS = ((_LAP, False), (_VALUE, False), (_TIMER, True), (_SERIES, True))
+_OFF = 0.01  # relative: laps and totals are rounded
 
 
-def _read(text: str) -> pd.DataFrame:
-    parts = [long(wide(pattern, text)) for pattern in _values]
-    for pattern in _laps:
-        laps = wide(pattern, text)
-        steps = floats(laps["steps"])
-        mean = (floats(laps["lap"]) / steps)[steps > 0]
-        step = pd.to_numeric(laps["step"])[steps > 0]
-        parts.append(pd.DataFrame({"quantity": "step_seconds", "value": mean, "step": step}))
-    return together(parts)
+def _read(log: Log, given: Given) -> Reading:
+    rows: list[Row] = []
+    laps: list[tuple[str, float, float, float, float]] = []
+    marked, lost, last = 0, [], 0
+    of_a_series = not any("iter=" in line.text for line in log.lines)
+    for line in log.lines:
+        if not line.text.strip() or not (of_a_series or "iter=" in line.text):
+            continue
+        marked += 1
+        match = _match(line)
+        if match is None:
+            lost.append(line)
+            continue
+        last, groups = line.number, match.groupdict()
+        name = _slug(groups.get("name") or re.sub(r"\.(series|timer)?(\.txt)?$", "", log.name))
+        value = float(match["value"])
+        if steps := groups.get("steps"):
+            if int(steps) == 0:
+                lost.append(line)
+                continue
+            laps.append((name, float(match["step"]), int(steps), value, float(match["total"])))
+            alone = "name" not in groups and not log.name.endswith(".timer.txt")
+            value, name = value / int(steps), "step_seconds" if alone else _of_a_step(name)
+        rows += of_groups({"step": match["step"], name: str(value)}, line)
+    _require_agreement(laps)
+    if of_a_series and len(lost) == marked:  # words, and no series
+        return Reading(table([]))
+    return Reading(table(rows), [*understood(marked, lost), *cut_off(log, last)])
+
+
+def _match(line: Line) -> re.Match[str] | None:
+    for pattern, alone in _KINDS:
+        match = pattern.fullmatch(line.text) if alone else pattern.search(line.text)
+        if match and not cuts_a_number(match):
+            return match
+    return None
+
+
+def _slug(name: str) -> str:
+    """'train_loss' for 'Training loss' of a console and 'Training-loss' of a file."""
+    return re.sub(r"\W+", "_", name.strip().lower()).replace("training_", "train_", 1)
+
+
+def _of_a_step(name: str) -> str:
+    """Seconds of a step of training, or of what else was timed."""
+    return "step_seconds" if name == "train_time" else f"{name}_step_seconds"
+
+
+def _require_agreement(laps: list[tuple[str, float, float, float, float]]) -> None:
+    """Raise UsageError where the seconds in all do not grow by a lap."""
+    frame = pd.DataFrame(laps, columns=["name", "step", "steps", "lap", "total"])
+    for _, own in frame.groupby("name"):
+        following = own["step"].diff() == own["steps"]
+        grown = own["total"].diff()
+        wrong = own[following & ~((grown - own["lap"]).abs() <= _OFF * own["total"] + 1e-3)]
+        if len(wrong):
+            first = wrong.iloc[0]
+            said = f"the lap of step {first['step']:g} is {first['lap']:g} s, and its total grew by"
+            raise UsageError(f"{said} {grown[wrong.index[0]]:g} s: of two runs, or mend the line")
 
 
 FORMAT = Format(
     read=_read,
     written_by="sony/nnabla-examples, distributed/cifar10-100",
-    of_a_rank=True,
     notes=("a time is the mean of the iterations since the line before",),
 )

@@ -4,174 +4,191 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from csv import QUOTE_NONE
-from dataclasses import dataclass
-from io import StringIO
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from bench.config import UsageError
+from plots.imports.text import Line, Log
 
-# what logs write numbers with: 12, 12.5, .5, 1e-3, nan, inf; `long` refuses what is none of them
-NUMBER = r"[-+.\dainfeE]+"
-PLACES = ("run", "rank", "epoch", "step", "world_size", "batch_per_rank")  # whole numbers
-WORDS = ("backend",)  # places that are no numbers
+# what logs write numbers with: 12, 12.5, .5, 1e-3, nan, inf
+NUMBER = r"[-+]?(?:nan|inf|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+SPACE = r"(?:\s|\\t)+"  # a tab of the format, however it was pasted
+WHOLE = ("run", "rank", "step", "bytes", "world_size", "batch_per_rank", "global_batch")
+PLACES = (*WHOLE[:2], "epoch", *WHOLE[2:])
+WORDS = ("backend", "model")  # places that are no numbers
 COLUMNS = ("quantity", "value", *PLACES, *WORDS)
-_MILLI = "_ms"  # a quantity in milliseconds becomes one in seconds
+RATE = "images_per_s"  # of all ranks
+RANK_RATE = "rank_images_per_s"  # of one: only the sum over all ranks is a point
+_UNITS = {"_ms": 1e-3, "_us": 1e-6}  # quantities in them become quantities in seconds
+_BEGUN = re.compile(r"(?:\d\.?|(?:^|[\s=:(])-)$")  # a number has begun
+_CONTINUED = re.compile(r"\d|\.\d|[eE][-+]?\d|,\d{3}(?!\d)")  # a number goes on
 
-Reader = Callable[[str], pd.DataFrame]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What the files do not say, and the user does; None where the files must."""
+
+    backend: str | None = None
+    world_size: int | None = None
+    batch_per_rank: int | None = None
+    global_batch: int | None = None
+    source: str = ""
+    files: str | None = None  # what several files of one size are: 'runs' or 'ranks'
+    target: float | None = None  # of trainings: percent
+    patterns: Sequence[str] = ()  # of the format `pattern`
+    marker: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A row for each number, with the columns `COLUMNS`, and what must be told of them.
+
+    A quantity is named with its unit; a place that the file does not tell is missing.
+    """
+
+    values: pd.DataFrame
+    warnings: Sequence[str] = ()
+
+
+Reader = Callable[[Log, Given], Reading]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One kind of file. `read` raises UsageError where the text contradicts itself.
-
-    Its table has a row for each number, with the columns `COLUMNS`; a quantity is named with its
-    unit, such as images_per_s, and a place that the file does not tell is missing.
-    """
+    """One kind of file. `read` raises UsageError where the text contradicts itself."""
 
     read: Reader
     written_by: str
-    of_a_rank: bool  # whether images_per_s are of one rank, so that their sum is of all
-    cumulative: bool = False  # what stands at an epoch is of all before: the last one counts
+    a_file_is_a_run: bool = False  # else several files of one size may be ranks as well
+    one_speaks: bool = False  # one rank writes, and its rate times the world size is that of all
+    last_counts: str = ""  # quantities (a pattern) that are of all steps before: the last counts
+    how: Mapping[str, str] = field(default_factory=dict)  # of quantities made in reading
     notes: Sequence[str] = ()  # what a reader must know of the numbers
 
 
-def decode(data: bytes) -> str:
-    """Text of a file with or without a byte order mark, of any line ends; never fails."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = data.decode("utf-16", errors="replace")
-    else:
-        text = data.decode("utf-8-sig", errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def matched(*patterns: str) -> Reader:
+def matched(*patterns: str, marker: str) -> Reader:
     """A reader by lines: a group's name is a quantity or a place.
 
-    A group that took no part in a match says nothing. A pattern that begins with plain letters is
-    found fast.
+    A line that holds `marker` more often than a pattern matches is counted as not understood.
     """
-    compiled = [re.compile(pattern, re.MULTILINE) for pattern in patterns]
+    compiled, mark = [re.compile(pattern) for pattern in patterns], re.compile(marker)
 
-    def read(text: str) -> pd.DataFrame:
-        found = (_parts(list(p.groupindex), p.findall(text)) for p in compiled)
-        return together(chain.from_iterable(found))
+    def read(log: Log, given: Given) -> Reading:
+        rows: list[Row] = []
+        marked, lost, last = 0, [], 0
+        for line in log.lines:
+            matches = [m for p in compiled for m in p.finditer(line.text) if not cuts_a_number(m)]
+            for match in matches:
+                rows += of_groups(match.groupdict(), line)
+                last = line.number
+            if occurrences := len(mark.findall(line.text)):
+                marked += 1
+                if occurrences > len(matches):
+                    lost.append(line)
+        return Reading(table(rows), [*understood(marked, lost), *cut_off(log, last)])
 
     return read
+
+
+def of_groups(groups: Mapping[str, str | None], line: Line) -> Iterator[Row]:
+    """A row for each quantity of one match."""
+    places: Row = {} if line.rank is None else {"rank": line.rank}
+    values: Row = {}
+    for name, text in groups.items():
+        if text is None:
+            continue
+        if name in WORDS:
+            places[name] = text
+        elif name in PLACES:
+            places[name] = as_number(text, name, whole=name in WHOLE)
+        else:
+            values[name] = as_number(text, name)
+    if RATE in values and groups.get("rank") is not None:
+        values[RANK_RATE] = values.pop(RATE)
+    for name, value in values.items():
+        quantity, number = in_seconds(name, value)
+        yield {"quantity": quantity, "value": number, **places}
+
+
+def as_number(text: str, name: str, whole: bool = False) -> float:
+    """Raises UsageError for a text that is no number, or a place that is no whole one."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = None
+    if value is None or (whole and value % 1 != 0):
+        kind = "whole number" if whole else "number"
+        raise UsageError(f"{name}={text[:60]!r} is no {kind}; mend the line, or take it out")
+    return value
+
+
+def cuts_a_number(match: re.Match[str]) -> bool:
+    """Whether a group takes a part of a longer number, such as 0 of 0.396, or 5 of -5."""
+    for name, group in match.groupdict().items():
+        if group and name not in WORDS:
+            start, end = match.span(name)
+            begun = group[0].isdigit() and _BEGUN.search(match.string[max(0, start - 2) : start])
+            if begun or _CONTINUED.match(match.string, end):
+                return True
+    return False
+
+
+def understood(marked: int, lost: Sequence[Line]) -> list[str]:
+    """What is always said of a format's lines."""
+    if not marked:
+        return []
+    first = f"; the first is line {lost[0].number}: {lost[0].text.strip()[:60]!r}" if lost else ""
+    return [f"{len(lost)} of {marked} lines with the format's marker were not understood{first}"]
+
+
+def cut_off(log: Log, last: int) -> list[str]:
+    """A warning where a number was read in a last line that has no line end."""
+    if log.ended or not log.lines or last != log.lines[-1].number:
+        return []
+    return ["its last line has no line end: a number in it may be cut off"]
 
 
 def stating(read: Reader, **patterns: str) -> Reader:
     """A reader whose every row has the places that its file states once: world_size=r'GPUs: (..)'.
 
-    It raises UsageError where a file states two.
+    It raises UsageError where the file states two.
     """
     compiled = {place: re.compile(pattern) for place, pattern in patterns.items()}
 
-    def both(text: str) -> pd.DataFrame:
-        found = read(text)
-        for place, pattern in compiled.items():
-            said = sorted(set(pattern.findall(text)), key=float)
-            if len(said) > 1:
-                raise UsageError(f"it states {place} {' and '.join(said)}; part its runs")
-            if said:
-                found[place] = float(said[0])
-        return found
+    def both(log: Log, given: Given) -> Reading:
+        reading = read(log, given)
+        stated = {place: stated_once(log.text, p, place) for place, p in compiled.items()}
+        values = reading.values.assign(**{k: v for k, v in stated.items() if v is not None})
+        return Reading(values, reading.warnings)
 
     return both
 
 
-def wide(pattern: re.Pattern[str], text: str) -> pd.DataFrame:
-    """A row for each match, a column of texts for each named group."""
-    return _texts(list(pattern.groupindex), pattern.findall(text))
+def stated_once(text: str, pattern: re.Pattern[str], place: str) -> float | str | None:
+    """What a file states of a place, None where nothing; raises UsageError where two things."""
+    texts = sorted({match[1] for match in pattern.finditer(text)})
+    if len(texts) > 1:
+        raise UsageError(f"it states {place} {' and '.join(texts)}; part its runs")
+    if not texts:
+        return None
+    return texts[0] if place in WORDS else as_number(texts[0], place, whole=True)
 
 
-def _texts(names: list[str], rows: Sequence[Any]) -> pd.DataFrame:
-    texts = np.array(rows, dtype=object).reshape(len(rows), len(names))
-    return pd.DataFrame(texts, columns=names, dtype=object)
-
-
-def _parts(names: list[str], rows: Sequence[Any]) -> Iterator[pd.DataFrame]:
-    """A table for each group's numbers, of `re.findall`'s rows."""
-    if not rows:
-        return
-    lines = rows if len(names) == 1 else map("\t".join, rows)
-    try:  # a third of the time that Python takes, and as exact
-        numbers = _parsed(lines, names)
-    except ValueError:  # no number, or one that only Python reads: nan
-        yield from _of_texts(_texts(names, rows))
-    else:
-        yield from _stacked(numbers, numbers.notna())
-
-
-def _parsed(lines: Iterable[str], names: list[str]) -> pd.DataFrame:
-    """Numbers of lines parted by tabs, nan where there is no text. Raises ValueError."""
-    blank: Any = {"keep_default_na": False, "na_values": [""], "skip_blank_lines": False}
-    plain: Any = {"header": None, "sep": "\t", "quoting": QUOTE_NONE, "index_col": False}
-    found: pd.DataFrame = pd.read_csv(
-        StringIO("\n".join(lines)), names=names, dtype=float, **blank, **plain
-    )
-    return found
-
-
-def long(texts: pd.DataFrame) -> pd.DataFrame:
-    """A row for each quantity of each match. Raises UsageError where one is no number."""
-    return together(_of_texts(texts))
-
-
-def _of_texts(texts: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    there = texts != ""
-    filled = texts.where(there, "nan")
-    read = {str(name): filled[name] if name in WORDS else floats(filled[name]) for name in texts}
-    yield from _stacked(pd.DataFrame(read, index=texts.index), there)
-
-
-def _stacked(wide: pd.DataFrame, there: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """A table for each quantity, with the rows in which it is there."""
-    places = wide[[name for name in wide if name in (*PLACES, *WORDS)]]
-    for name in map(str, wide.columns.difference(places.columns, sort=False)):
-        rows = there[name]
-        own, at = (wide[name], places) if rows.all() else (wide.loc[rows, name], places[rows])
-        quantity, unit = in_seconds(name)
-        yield at.assign(quantity=constant(quantity, at), value=own * unit)
-
-
-def floats(texts: pd.Series[Any]) -> pd.Series[float]:
-    """Its numbers. Raises UsageError for a text that is none."""
-    try:
-        return texts.astype(float)
-    except ValueError as error:
-        raise UsageError(f"{texts.name}: {error}; mend the line, or take it out") from None
-
-
-def together(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Tables under one another, with every column."""
-    there = [part for part in parts if len(part)]
-    if not there:
-        return pd.DataFrame(columns=list(COLUMNS))
-    named = union_categoricals([part["quantity"].astype("category") for part in there])
-    whole = pd.concat([part.drop(columns="quantity") for part in there], ignore_index=True)
-    return whole.assign(quantity=named).reindex(columns=list(COLUMNS))
-
-
-def constant(text: str, rows: pd.DataFrame) -> pd.Categorical[Any]:
-    """A column of one text, which a million rows hold once."""
-    return pd.Categorical.from_codes(
-        np.zeros(len(rows), dtype="int8"), dtype=pd.CategoricalDtype([text])
-    )
-
-
-def table(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def table(rows: Iterable[Row]) -> pd.DataFrame:
     """Of single rows, each with quantity, value and places."""
-    return pd.DataFrame(list(rows), columns=list(COLUMNS))
+    values = pd.DataFrame(list(rows), columns=list(COLUMNS))
+    return values.astype(dict.fromkeys(("value", *PLACES), float))
 
 
-def in_seconds(quantity: str) -> tuple[str, float]:
-    """('step_seconds', 0.001) for 'step_ms'; others stay as they are."""
-    if quantity.endswith(_MILLI):
-        return quantity.removesuffix(_MILLI) + "_seconds", 1e-3
-    return quantity, 1.0
+def in_seconds(quantity: str, value: float) -> tuple[str, float]:
+    """('step_seconds', 0.0125) for 12.5 'step_ms' or 80 'steps_per_s'; others stay as they are."""
+    if quantity == "steps_per_s":  # its mean over lines would not be that of their seconds
+        return "step_seconds", 1 / value if value else float("inf")
+    for ending, unit in _UNITS.items():
+        if quantity.endswith(ending):
+            return quantity.removesuffix(ending) + "_seconds", value * unit
+    return quantity, value

@@ -7,10 +7,10 @@ from plots.imports.observation import NUMBER, Format, matched
 FORMAT = Format(
     read=matched(
         rf"step (?P<step>\d+) \| train_loss (?P<train_loss>{NUMBER}) \| "
-        rf"test_loss (?P<test_loss>{NUMBER}) \| step time (?P<step_ms>{NUMBER})ms"
+        rf"test_loss (?P<test_loss>{NUMBER}) \| step time (?P<step_ms>{NUMBER})ms",
+        marker="step time",
     ),
     written_by="jinyangli/pathway2ai",
-    of_a_rank=True,
     notes=(
         "a time is of one step of a hundred",
         "test loss is computed on training data",

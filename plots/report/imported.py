@@ -12,7 +12,8 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.imports import FORMATS
-from plots.imports.points import Given, Imported, by_epoch, read
+from plots.imports.observation import Format, Given
+from plots.imports.points import Imported, by_epoch, read
 from plots.report.format import count, number, table
 
 
@@ -36,7 +37,7 @@ def bring_in(
     found = read(FORMATS[form], form, files, given if given.source else replace(given, source=name))
     tables = {f"{name}.csv": found.points}
     if values:
-        tables[f"{name}-values.csv"] = found.values.dropna(axis="columns", how="all")
+        tables[f"{name}-values.csv"] = _with_nan(found.values)
     written = {out / at: _csv(frame) for at, frame in tables.items()}
     for path, data in written.items():
         if path in files or (path.exists() and path.read_bytes() != data and not force):
@@ -45,7 +46,7 @@ def bring_in(
     for path, data in written.items():
         write_whole(path, data)
     if epochs:
-        yield _epochs(found.values)
+        yield from _epochs(found.values, FORMATS[form])
         return
     yield from _told(found, FORMATS[form].notes)
     if not given.source:
@@ -53,23 +54,34 @@ def bring_in(
     yield " and ".join(map(str, written))
 
 
-def _epochs(values: pd.DataFrame) -> str:
-    rows = by_epoch(values)
-    if rows.empty:
-        return "No number names an epoch."
-    cells: Any = zip(rows.index, rows.itertuples(index=False), strict=True)
-    lines = [[f"{epoch:.0f}", *map(number, numbers)] for epoch, numbers in cells]
-    return table(["epoch", *rows.columns], lines)
+def _with_nan(values: pd.DataFrame) -> pd.DataFrame:
+    """A value that is nan is written as such, and no empty cell."""
+    kept = values.dropna(axis="columns", how="all")
+    return kept.assign(value=values["value"].map(repr))
+
+
+def _epochs(values: pd.DataFrame, form: Format) -> Iterator[str]:
+    tables = list(by_epoch(values, form))
+    if not tables:
+        yield "No number names an epoch."
+    for place, rows in tables:
+        if len(tables) > 1:
+            yield f"{place['backend']}, {count(int(place['world_size']), 'rank')}:"
+        cells: Any = zip(rows.index, rows.itertuples(index=False), strict=True)
+        lines = [[f"{epoch:g}", *map(number, numbers)] for epoch, numbers in cells]
+        yield table(["epoch", *rows.columns], lines)
 
 
 def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
     rows: Any = found.points.itertuples()
     for row in rows:
         size = count(int(row.world_size), "rank")
-        said = f"{row.backend}, {size}: {row.quantity} {row.value:.6g}"
+        at = f", {row.bytes:.0f} B" if pd.notna(getattr(row, "bytes", float("nan"))) else ""
+        said = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
         yield f"{said} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
-    yield from (f"warning: {warning}" for warning in found.warnings)
+    for warning in found.warnings:
+        yield f"{'note' if ': 0 of ' in warning else 'warning'}: {warning}"
 
 
 def _csv(frame: pd.DataFrame) -> bytes:

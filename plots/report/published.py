@@ -14,14 +14,14 @@ from bench.study.disk import write_whole
 from bench.study.stats import Estimate
 from plots.analyse.runs import load
 from plots.analyse.study import analyse, machine
-from plots.imports.efficiency import Row, scaled
+from plots.imports.efficiency import Row, is_curve, scaled
 from plots.report import figures
 from plots.report.columns import Column, markdown_table
 from plots.report.figures import published as figure
 from plots.report.format import clean, escape, interval, number, percent, rate
 
 _NEEDED = ("source", "backend", "world_size", "quantity", "value", "reducer")
-_ALL = (*_NEEDED, "batch_per_rank", "global_batch", "n")
+_ALL = (*_NEEDED, "batch_per_rank", "global_batch", "bytes", "n")
 
 
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
@@ -30,9 +30,7 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
     found = [*_imported(scaled(points)), *(row for study in studies for row in _ours(study))]
     if not found:
         raise UsageError(f"{folder}: no table of it holds images_per_s; import some logs first")
-    others = points[points["quantity"] != "images_per_s"].sort_values(
-        ["source", "quantity", "backend", "world_size"]
-    )
+    others = points[~is_curve(points)].sort_values(["source", "quantity", "backend", "world_size"])
     out.mkdir(parents=True, exist_ok=True)
     figures.save({"published": figure.draw(found)}, out)
     sources = list(dict.fromkeys([*(row.source for row in found), *others["source"]]))
@@ -130,6 +128,7 @@ def _others(source: Column, rows: pd.DataFrame) -> str:
         for name, title in (
             ("backend", "backend"), ("world_size", "ranks"),
             ("batch_per_rank", "images per rank"), ("global_batch", "images per step"),
+            *([("bytes", "bytes")] if rows["bytes"].notna().any() else []),
             ("quantity", "quantity"), ("value", "value"), ("reducer", "how"),
         )
     ]  # fmt: skip

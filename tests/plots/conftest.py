@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+
+from tests.plots.importing import Import
 
 
 def _name(figure: Figure, file: Any, **_: Any) -> None:
@@ -21,3 +24,9 @@ def undrawn() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", _name)
         yield
+
+
+@pytest.fixture
+def bring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Import:
+    """Imports logs as a user does."""
+    return Import(tmp_path, capsys)

@@ -1,13 +1,16 @@
 """python -m tests.plots.import_trials: importers under many spoiled logs, and their speed.
 
 Every input is a sample with bytes changed, lines cut, doubled, swapped or written into one another.
-It must end in a table or in a reason; anything else ends the trial with the input.
+It must end in a table or in a reason; anything else ends the trial with the input. A sample whose
+own total or mean can tell must not give another number without a word: other points, and neither
+a warning nor a line that was not understood.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -18,12 +21,26 @@ import numpy as np
 
 from bench.config import UsageError
 from plots.imports import FORMATS
-from plots.imports.observation import COLUMNS
-from plots.imports.points import MOST_RANKS, Given, read
-from tests.plots.test_imports import SAMPLES
+from plots.imports.files import MOST_RANKS
+from plots.imports.observation import COLUMNS, Given
+from plots.imports.points import Imported, read
+from tests.plots.test_import_collectives import nccl
+from tests.plots.test_import_totals import HOROVOD, steps, synthetic, tf_cnn
+from tests.plots.test_imports import IMAGENET, SAMPLES
 
-TELL_THEIR_WORLD = ("horovod-synthetic", "ddp-benchmark", "itwinai", "csv")
-CASES = [(name, text) for name, samples in SAMPLES.items() for text, _ in samples]
+TELL_THEIR_WORLD = ("horovod-synthetic", "ddp-benchmark", "itwinai", "csv", "nccl-tests")
+# name, text, and the quantities that are held against something in the same file, with how far a
+# spoiled one may stand from the clean one before a check can tell
+CHECKED: list[tuple[str, str, dict[str, float]]] = [
+    ("horovod-synthetic", synthetic([100.0, 102.0, 104.0], 102.0), {"images_per_s": 0.002}),
+    ("horovod-synthetic", synthetic([20.0, 100.0, 104.0], 102.0), {"images_per_s": 0.002}),
+    ("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0)), {"images_per_s": 0.2}),
+    ("nccl-tests", nccl("all_reduce", "sum", 8, 1.75), {"all_reduce_seconds": 0.007}),
+]
+CASES: list[tuple[str, str, dict[str, float]]] = [
+    *((name, text, {}) for name, samples in SAMPLES.items() for text, _ in samples),
+    *CHECKED,
+]
 
 
 def spoil(data: bytes, chance: random.Random) -> bytes:
@@ -54,18 +71,45 @@ def spoil(data: bytes, chance: random.Random) -> bytes:
     return data
 
 
-def outcome(name: str, data: bytes, path: Path) -> str:
+def imported(name: str, data: bytes, path: Path) -> Imported:
     path.write_bytes(data)
+    world = None if name in TELL_THEIR_WORLD else 4
+    given = Given(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
+    if name == "tf-cnn-benchmarks" and b"Devices" in data:
+        given = Given(source="trial")
+    return read(FORMATS[name], name, [path], given)
+
+
+def outcome(name: str, data: bytes, path: Path) -> Imported | str:
     try:
-        given = Given(source="trial", world_size=None if name in TELL_THEIR_WORLD else 4)
-        found = read(FORMATS[name], name, [path], given)
+        found = imported(name, data, path)
     except UsageError as error:
         return "nothing of the format" if "nothing in it is" in str(error) else "refused"
     assert set(COLUMNS) < set(found.values.columns)
     assert found.values["quantity"].notna().all()
     assert np.isfinite(found.points["value"]).all()
     assert found.points["world_size"].between(1, MOST_RANKS).all()
-    return "read"
+    return found
+
+
+def silently_other(clean: Imported, spoiled: Imported, allowed: dict[str, float]) -> str:
+    """A quantity whose points differ by more than a check can miss, though nothing was said."""
+    if any(
+        re.search(r"^log: [1-9]\d* of|may be cut|cut off|left out", w) for w in spoiled.warnings
+    ):
+        return ""
+    place = ["world_size", "bytes"] if "bytes" in clean.points else ["world_size"]
+    for quantity, off in allowed.items():
+        before, after = (
+            x.points[x.points["quantity"] == quantity].set_index(place)["value"]
+            for x in (clean, spoiled)
+        )
+        both = before.index.intersection(after.index)
+        if (after.index.difference(before.index)).size or (
+            (after[both] / before[both] - 1).abs() > off
+        ).any():
+            return quantity
+    return ""
 
 
 def main() -> None:
@@ -74,24 +118,35 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lines", type=int, default=1_000_000, help="of an MXNet log to time")
     asked = parser.parse_args()
-    chance, ends = random.Random(asked.seed), Counter[str]()
+    chance, ends, silent = random.Random(asked.seed), Counter[str](), 0
     with TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        clean = {text: imported(name, text.encode(), path) for name, text, checks in CHECKED}
         for _ in range(asked.inputs):
-            name, text = chance.choice(CASES)
+            name, text, checks = chance.choice(CASES)
             data = spoil(text.encode(), chance)
             try:
-                ends[outcome(name, data, Path(folder) / "log")] += 1
+                end = outcome(name, data, path)
             except Exception:
                 print(f"{name}: {data!r}", file=sys.stderr)
                 raise
-    print(f"{asked.inputs} inputs: {dict(ends)}, 0 tracebacks")
+            ends[end if isinstance(end, str) else "read"] += 1
+            other = (
+                silently_other(clean[text], end, checks)
+                if checks and isinstance(end, Imported)
+                else ""
+            )
+            if other:
+                silent += 1
+                print(f"{name}: {other} is another, silently: {data!r}", file=sys.stderr)
+    print(f"{asked.inputs} inputs: {dict(ends)}, 0 tracebacks, {silent} silently other")
     line = "INFO:root:Epoch[{}] Batch [{}]\tSpeed: 1764.83 samples/sec\tTrain-accuracy=0.400000\n"
     text = "".join(line.format(i // 1000, i % 1000) for i in range(asked.lines))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "log"
         path.write_text(text)
         began = time.monotonic()
-        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Given(world_size=4)).values)
+        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Given(world_size=1)).values)
         print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
 
 

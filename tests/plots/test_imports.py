@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from bench.config import UsageError
 from plots.__main__ import main
 from plots.imports import FORMATS
-from plots.imports.observation import COLUMNS, decode
+from plots.imports.observation import COLUMNS, Given
+from plots.imports.text import decode
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,27 @@ DDP_REPORT = {
         }
     ]
 }
+NCCL = (
+    "# Collective test starting: all_reduce_perf\n"
+    "# nThread 1 nGpus 2 minBytes 32768 maxBytes 65536 step: 2(factor) warmup iters: 5\n"
+    "#  Rank  0 Group  0 Pid  100 on node1 device  0 [0x07] NVIDIA H100\n"
+    "#  Rank  1 Group  0 Pid  100 on node1 device  1 [0x0f] NVIDIA H100\n"
+    "#                                   out-of-place                in-place\n"
+    "#  size   count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+    "#   (B)  (elements)                 (us)  (GB/s) (GB/s)         (us)  (GB/s) (GB/s)\n"
+    "  32768    8192 float    sum    -1  20.00   1.64   1.64      0  18.00   1.82   1.82      0\n"
+    "  65536   16384 float    sum    -1  20.00   3.28   3.28      0  32.00   2.05   2.05      0\n"
+    "# Out of bounds values : 0 OK\n"
+    "# Avg bus bandwidth    : 2.1975\n"
+    "# Collective test concluded: all_reduce_perf\n"
+)
+OSU = (
+    "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_FLOAT.\n"
+    "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+    "4                       3.25              2.50              4.00        1000\n"
+    "8                       3.50              3.00              4.50        1000\n"
+)
+IMAGENET = r"Epoch: \[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/\d+\]\s+Time +(?P<step_seconds>[\d.]+)"
 # per format: a text in its grammar, with values of our own, and numbers that stand in it
 SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
     "horovod-and-ddp": [
@@ -41,8 +64,8 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             "Rank: 0 Epoch 2: train set accuracy 0.25 time 8.00 throughput 1250 Sample Size 10000\n"
             "srun: error: node2: task 1: Segmentation fault\n",
             [
-                ("images_per_s", 1000, {"rank": 1, "epoch": 2}),
-                ("images_per_s", 1250, {"rank": 0, "epoch": 2}),
+                ("rank_images_per_s", 1000, {"rank": 1, "epoch": 2}),
+                ("rank_images_per_s", 1250, {"rank": 0, "epoch": 2}),
                 ("epoch_seconds", 8, {"rank": 0}),
             ],
         )
@@ -56,9 +79,9 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             "INFO:root:Epoch[1] Validation-accuracy=0.45\n"
             "INFO:root:Epoch[1] Time cost=1.06e1\n",
             [
-                ("images_per_s", 842.5, {"epoch": 0, "step": 10}),
-                ("images_per_s", 1764.5, {"epoch": 1, "step": 20}),
-                ("images_per_s", math.inf, {"step": 20}),
+                ("rank_images_per_s", 842.5, {"epoch": 0, "step": 10}),
+                ("rank_images_per_s", 1764.5, {"epoch": 1, "step": 20}),
+                ("rank_images_per_s", math.inf, {"step": 30}),
                 ("batch_accuracy", 0.5, {"epoch": 1}),
                 ("train_accuracy", math.nan, {"epoch": 1}),
                 ("validation_accuracy", 0.45, {"epoch": 1}),
@@ -99,7 +122,7 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             [("step_seconds", 0.02, {"step": 24}), ("train_loss", 1.5, {"step": 24})],
         ),
         ("9 0.5 10 0.5\n19 1.0 10 1.5\n", [("step_seconds", 0.1, {"step": 19})]),
-        ("9 2.5\n19 2.25\n", [("series_value", 2.25, {"step": 19})]),
+        ("9 2.5\n19 2.25\n", [("log", 2.25, {"step": 19})]),
     ],
     "horovod-synthetic": [
         (
@@ -107,8 +130,8 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             "Iter #0: 103.5 img/sec per GPU\nIter #1: 101.5 img/sec per GPU\n"
             "Img/sec per GPU: 102.5 +-2.0\nTotal img/sec on 4 GPU(s): 410.0 +-8.0\n",
             [
-                ("images_per_s", 101.5, {"step": 1, "world_size": 4, "batch_per_rank": 32}),
-                ("mean_images_per_s", 102.5, {}),
+                ("rank_images_per_s", 101.5, {"step": 1, "world_size": 4, "batch_per_rank": 32}),
+                ("rank_mean_images_per_s", 102.5, {}),
                 ("total_images_per_s", 410, {}),
             ],
         )
@@ -141,12 +164,38 @@ SAMPLES: dict[str, list[tuple[str, Wanted]]] = {
             ],
         )
     ],
+    "nccl-tests": [
+        (
+            NCCL,
+            [
+                ("all_reduce_seconds", 20e-6, {"bytes": 32768, "world_size": 2}),
+                ("all_reduce_in_place_seconds", 18e-6, {"bytes": 32768}),
+                ("all_reduce_bus_bytes_per_s", 3.28e9, {"bytes": 65536}),
+            ],
+        )
+    ],
+    "osu": [
+        (
+            OSU,
+            [
+                ("all_reduce_seconds", 3.5e-6, {"bytes": 8, "world_size": 4}),
+                ("all_reduce_slowest_rank_seconds", 4.5e-6, {"bytes": 8}),
+            ],
+        )
+    ],
+    "pattern": [
+        (
+            "Epoch: [3][ 5/53]\tTime  0.400 ( 1.135)\tLoss 2.5 (2.6)\n"
+            "Epoch: [3][10/53]\tTime  0.300 ( 0.735)\tLoss 2.4 (2.5)\n",
+            [("step_seconds", 0.3, {"epoch": 3, "step": 10})],
+        )
+    ],
 }
 CASES = [(name, *sample) for name, samples in SAMPLES.items() for sample in samples]
 
 
 def require(found: pd.DataFrame, wanted: Wanted) -> None:
-    assert list(found.columns) == list(COLUMNS)
+    assert set(COLUMNS) <= set(found.columns)
     for quantity, value, places in wanted:
         rows = found[found["quantity"] == quantity]
         for name, number in places.items():
@@ -159,13 +208,23 @@ def require(found: pd.DataFrame, wanted: Wanted) -> None:
         )
 
 
+def values(name: str, data: str | bytes, **options: Any) -> pd.DataFrame:
+    """Of one log, as its format reads it."""
+    log = decode(data.encode() if isinstance(data, str) else data)
+    return (
+        FORMATS[name]
+        .read(log, Given(**{"world_size": 4, "patterns": [IMAGENET], **options}))
+        .values
+    )
+
+
 def test_every_format_has_a_sample() -> None:
     assert SAMPLES.keys() == FORMATS.keys()
 
 
 @pytest.mark.parametrize(("name", "text", "wanted"), CASES)
 def test_numbers_are_read_as_they_stand(name: str, text: str, wanted: Wanted) -> None:
-    require(FORMATS[name].read(text), wanted)
+    require(values(name, text), wanted)
 
 
 @pytest.mark.parametrize(("name", "text", "wanted"), CASES)
@@ -178,7 +237,7 @@ def test_line_ends_and_encodings_change_nothing(
         "bom": b"\xef\xbb\xbf" + text.encode(),
         "utf-16": text.encode("utf-16"),
     }
-    require(FORMATS[name].read(decode(coded[spoil])), wanted)
+    require(values(name, coded[spoil]), wanted)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -206,7 +265,7 @@ def test_a_file_that_holds_nothing_of_the_format_is_an_error(
 def test_a_number_is_what_python_reads(texts: list[str]) -> None:
     """To the last bit, however fast it is read."""
     lines = [f"Epoch[0] Train-accuracy={text}\n" for text in texts]
-    found = FORMATS["mxnet"].read("".join(lines))
+    found = values("mxnet", "".join(lines))
     assert found["value"].tolist() == pytest.approx(
         [float(t) for t in texts], rel=0, abs=0, nan_ok=True
     )
@@ -226,10 +285,10 @@ def test_a_spoiled_log_is_read_or_refused_with_a_reason(
         if raw:
             raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = FORMATS[name].read(decode(bytes(raw)))
+        found = values(name, bytes(raw))
     except UsageError:
         return
-    assert list(found.columns) == list(COLUMNS)
+    assert set(COLUMNS) <= set(found.columns)
     assert found["quantity"].notna().all()
 
 
@@ -239,13 +298,13 @@ def test_a_spoiled_log_is_read_or_refused_with_a_reason(
         ("epoch,epoch,images_per_s\n1,2,3\n", "column epoch is there twice"),
         ("epoch,images_per_s\n1\n", "row 2 has 1 values for 2 columns"),
         ("epoch,images_per_s\n1,fast\n", "row 2: images_per_s='fast' is no number"),
-        ("epoch,images_per_s\n1.5,3\n", "row 2: epoch='1.5' is no whole number"),
+        ("step,images_per_s\n1.5,3\n", "row 2: step='1.5' is no whole number"),
         ("epoch,images_per_s\n1," + 200_000 * "3" + "\n", "it is no CSV: field larger"),
     ],
 )
 def test_a_csv_that_says_nothing_certain_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError) as error:
-        FORMATS["csv"].read(text)
+        values("csv", text)
     assert str(error.value).startswith(said)
 
 
@@ -284,7 +343,12 @@ RUN = "Train acc 0.9 loss 0.9, validation acc 0.{} loss 0.99 wall time {}s\n"
             ["--world-size", "4"],
             "4 ranks: images_per_s 1004 (n = 1; mean over lines",
         ),
-        ("dawnbench", TSV, ["--world-size", "8"], "run_seconds 7.2 (n = 1; last epoch, mean over"),
+        (
+            "dawnbench",
+            TSV,
+            ["--world-size", "8"],
+            "run_seconds 7.2 (n = 1; mean over runs (the last epoch",
+        ),
         (
             "dawnbench",
             "".join(RUN.format(94 + i, 10 + 2 * i) for i in (0, 1, 4)),
@@ -327,7 +391,7 @@ def test_one_rank_without_a_framework_is_no_ddp() -> None:
     twice = [{"ranks": [0], "measurements": [s]} for s in (0.25, 0.5)]
     report = {"distributed_backend": "gloo", "benchmark_results": [{"batch_size": 8}]}
     report["benchmark_results"][0]["result"] = twice  # type: ignore[index]
-    found = FORMATS["ddp-benchmark"].read(json.dumps(report))
+    found = values("ddp-benchmark", json.dumps(report))
     assert dict(zip(found["backend"], found["value"], strict=True)) == {
         "single": 0.25,
         "ddp/gloo": 0.5,
@@ -347,14 +411,19 @@ def test_each_rank_in_a_file_of_its_own(tmp_path: Path, capsys: pytest.CaptureFi
     ("name", "text", "options", "said"),
     [
         ("horovod-and-ddp", LINE.format(2, 1), ["--world-size", "2"], "rank 2 is in it, and none"),
-        ("horovod-synthetic", SYNTHETIC, ["--world-size", "2"], "it says world_size 4.0 itself"),
+        ("horovod-synthetic", SYNTHETIC, ["--world-size", "2"], "it says world_size 4 itself"),
         ("horovod-synthetic", 2 * SYNTHETIC.replace("32", "64") + SYNTHETIC, [], "32 and 64"),
         ("mxnet", "Epoch[0] Time cost=1\n", [], "tells the world size; use --world-size"),
         ("mxnet", "Node[0] Epoch[0] Time cost=1\nEpoch[0] Time cost=1\n", [], "name no rank"),
         ("csv", "world_size,images_per_s\n0,5\n", [], "world size 0 is none"),
-        ("csv", f"world_size,images_per_s\n{400 * '9'},5\n", [], "world size inf is none"),
+        ("csv", f"world_size,images_per_s\n{400 * '9'},5\n", [], "is no whole number"),
         ("csv", "world_size,images_per_s\n2,-5\n", [], "images_per_s -5 is below 0"),
-        ("csv", "world_size,images_per_s\n2,1e400\n", [], "no number in it is finite"),
+        (
+            "csv",
+            "world_size,images_per_s\n2,1e400\n",
+            [],
+            "1 values are nan or inf, and not averaged",
+        ),
         (
             "horovod-and-ddp",
             LINE.replace("10.0", 5000 * "9").replace("10000", 5000 * "9").format(0, 1),
@@ -417,7 +486,7 @@ def test_two_ranks_in_one_line_are_noticed(
     path.write_text(line.format("Rank: 1 50") + line.format("9950"))
     assert main(["import", "horovod-and-ddp", str(path), "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "throughput 129950 does not follow from 10000 samples in 8.00 s" in said
+    assert "throughput 129950 does not follow from 10000 samples in 8 s" in said
 
 
 # images/s of each rank as the direct ancestor published them, weak scaling at 512 per rank

@@ -97,4 +97,7 @@ def _look(m: Measured, measured: Sequence[Measured]) -> dict[str, Any]:
 
 def _name(m: Measured, measured: Sequence[Measured]) -> str:
     several = len({m.ranks for m in measured}) > 1
-    return catalogue.label(m.cell) + (f", {m.ranks} ranks" if several else "")
+    known = m.cell == catalogue.PLAIN or catalogue.parts(m.cell).backend in catalogue.CATALOGUE
+    return (catalogue.label(m.cell) if known else m.cell) + (
+        f", {m.ranks} ranks" if several else ""
+    )

@@ -1,0 +1,145 @@
+"""The user's own regular expressions; those of the README read the formats that it lists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.plots.importing import Import
+
+README = (Path(__file__).parents[2] / "plots" / "README.md").read_text()
+IMAGENET = (
+    "=> creating model 'resnet50'\n"
+    "Epoch: [34][ 5/53]\tTime  0.396 ( 1.135)\tData  0.000 ( 0.739)\tLoss 2.8e+00 (2.9e+00)\t"
+    "Acc@1  40.62 ( 38.41)\n"
+    "Epoch: [34][10/53]\tTime  0.404 ( 0.769)\tData  0.000 ( 0.370)\tLoss 2.7e+00 (2.9e+00)\t"
+    "Acc@1  42.00 ( 39.01)\n"
+    "Test: [ 0/10]\tTime  1.396 ( 1.396)\tLoss 2.8e+00 (2.8e+00)\n"
+)
+TQDM = (
+    "  0%|          | 0/100 [00:00<?, ?it/s]\r 50%|#####     | 50/100 [00:10<00:10,  5.00it/s]"
+    "\r100%|##########| 100/100 [00:20<00:00,  4.90it/s]\r"
+    "100%|##########| 100/100 [00:20<00:00,  5.00it/s]\n"
+)
+SLOW = "100%|##########| 100/100 [05:00<00:00,  3.00s/it]\n"
+KERAS = (
+    "Epoch 1/2\n1875/1875 [==============================] - 9s 5ms/step - loss: 0.25\n"
+    "Epoch 2/2\n1875/1875 ━━━━━━━━━━━━━━━━━━━━ 6s 3ms/step - accuracy: 0.9 - loss: 0.2\n"
+)
+DEEPSPEED = (
+    "[2023-04-01 10:00:00,123] [INFO] [timer.py:199:stop] epoch=0/micro_step=20/global_step=10, "
+    "RunningAvgSamplesPerSec=120.5, CurrSamplesPerSec=118.0, MemAllocated=1.0GB\n"
+    "[2023-04-01 10:00:10,123] [INFO] [timer.py:199:stop] epoch=0/micro_step=40/global_step=20, "
+    "RunningAvgSamplesPerSec=121.5, CurrSamplesPerSec=122.0, MemAllocated=1.0GB\n"
+)
+MEGATRON = (
+    " [2024-01-01 10:00:00] iteration      100/  500000 | consumed samples:         1600 | elapsed "
+    "time per iteration (ms): 234.5 | learning rate: 1.5E-04 | global batch size:    16 | lm loss: "
+    "9.5E+00 | loss scale: 1.0 |\n"
+)
+TRAINER = (
+    "{'loss': 0.5, 'learning_rate': 5e-05, 'epoch': 1.0}\n"
+    "{'train_runtime': 120.5, 'train_samples_per_second': 91.25, 'train_steps_per_second': 2.85, "
+    "'train_loss': 0.45, 'epoch': 3.0}\n"
+)
+TRAINER_FILE = (
+    '{\n    "epoch": 3.0,\n    "train_loss": 0.5,\n    "train_samples_per_second": 91.25\n}\n'
+)
+
+
+def documented(name: str) -> list[str]:
+    """The patterns that the README shows in the row of a format."""
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| {name} |")]
+    found = re.findall(r"`([^`]*\(\?P<[^`]*)`", row)
+    assert found
+    return [word for pattern in found for word in ("--pattern", pattern)]
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "wanted"),
+    [
+        ("PyTorch's ImageNet example", IMAGENET, {"step_seconds": 0.4}),
+        ("tqdm", TQDM, {"step_seconds": 0.2}),
+        ("tqdm", SLOW, {"step_seconds": 3.0}),
+        ("Keras", KERAS, {"step_seconds": 0.004}),
+        ("DeepSpeed", DEEPSPEED, {"images_per_s": 120.0}),
+        ("Megatron-LM", MEGATRON, {"step_seconds": 0.2345}),
+        ("Hugging Face Trainer", TRAINER, {"images_per_s": 91.25}),
+        ("Hugging Face Trainer", TRAINER_FILE, {"images_per_s": 91.25}),
+    ],
+)
+def test_the_readmes_patterns_read_their_formats(
+    bring: Import, name: str, log: str, wanted: dict[str, float]
+) -> None:
+    ended = bring("pattern", log, *documented(name), "--world-size", "8", "--backend", "ddp")
+    assert ended.quantities == wanted.keys()
+    for quantity, value in wanted.items():
+        assert ended.value(quantity, world_size=8) == pytest.approx(value)
+
+
+def test_a_batch_is_a_place(bring: Import) -> None:
+    ended = bring("pattern", MEGATRON, *documented("Megatron-LM"), "--world-size", "8")
+    assert ended.value("step_seconds", global_batch=16) == pytest.approx(0.2345)
+
+
+def test_ranks_that_all_print_are_refused_unless_tagged(bring: Import) -> None:
+    words = (*documented("PyTorch's ImageNet example"), "--world-size", "2")
+    other = IMAGENET.replace("0.396", "0.390").replace("0.404", "0.410")
+    assert "of several ranks or runs" in bring("pattern", IMAGENET + other, *words).err
+    tagged = "".join(
+        f"{rank}: {line}"
+        for rank, log in enumerate((IMAGENET, other))
+        for line in log.splitlines(keepends=True)
+    )
+    ended = bring("pattern", tagged, *words)
+    assert ended.value("step_seconds") == pytest.approx((0.396 + 0.410) / 2)
+    assert "slowest rank, mean over epochs and steps" in ended.out
+
+
+def test_rates_of_a_named_rank_are_summed(bring: Import) -> None:
+    log = "rank 0: 100 images/s\nrank 1: 110 images/s\n"
+    ended = bring("pattern", log, "--pattern", r"rank (?P<rank>\d+): (?P<images_per_s>\d+) images")
+    assert ended.value("images_per_s", world_size=2) == 210
+
+
+def test_a_stated_total_is_held_against_the_ranks(bring: Import) -> None:
+    log = "0: own 100\n0: total {0}\n1: own 110\n1: total {0}\n"
+    words = (r"own (?P<rank_images_per_s>\d+)", r"total (?P<images_per_s>\d+)")
+    options = [option for word in words for option in ("--pattern", word)]
+    assert bring("pattern", log.format(210), *options).value("images_per_s", world_size=2) == 210
+    other = bring("pattern", log.format(300), *options)
+    assert "its ranks sum to 210 images/s, and it states 300" in other.err
+
+
+def test_a_part_of_a_number_is_not_read(bring: Import) -> None:
+    log = "Time 0.396\nTime 2\n"
+    ended = bring("pattern", log, "--pattern", r"Time (?P<step_seconds>\d+)", "--world-size", "1")
+    assert ended.value("step_seconds") == 2
+    assert "1 matches take a part of a number alone, and are not read" in ended.out
+
+
+def test_a_marker_counts_what_did_not_match(bring: Import) -> None:
+    words = ("--pattern", r"Time (?P<step_seconds>[\d.]+)", "--world-size", "1")
+    log = "Time 2.0\nTime: 3.0\nwords\n"
+    assert "1 of 3 lines match; --marker TEXT counts those" in bring("pattern", log, *words).out
+    ended = bring("pattern", log, *words, "--marker", "Time")
+    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("form", "words", "said"),
+    [
+        ("pattern", (), "needs --pattern"),
+        ("pattern", ("--pattern", "("), "is no regular expression"),
+        ("pattern", ("--pattern", "Time"), "names no group"),
+        ("pattern", ("--pattern", r"T(?P<step_ms>\w+)"), "step_ms='ime' is no number"),
+        ("mxnet", ("--pattern", "Time"), "are of the format pattern"),
+        ("mxnet", ("--target", "94"), "is of the format dawnbench"),
+    ],
+)
+def test_mistakes_get_a_line(bring: Import, form: str, words: tuple[str, ...], said: str) -> None:
+    ended = bring(form, "Time 2.0\n", *words, "--world-size", "1")
+    assert ended.code == 2
+    assert said in ended.err

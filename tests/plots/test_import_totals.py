@@ -1,0 +1,364 @@
+"""Lines put together: what is of one run, and a file's own totals held against ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from plots.__main__ import main
+from tests.plots.importing import Import
+
+RANK = "Rank: {} Epoch {}: train set accuracy 0.5 time 10.00 throughput {} Sample Size {}\n"
+
+
+def synthetic(rates: list[float], mean: float, world: int = 4) -> str:
+    lines = "".join(f"Iter #{i}: {r:.1f} img/sec per GPU\n" for i, r in enumerate(rates))
+    return (
+        f"Model: resnet50\nBatch size: 32\nNumber of GPUs: {world}\nRunning warmup...\n"
+        f"Running benchmark...\n{lines}Img/sec per GPU: {mean:.1f} +-2.0\n"
+        f"Total img/sec on {world} GPU(s): {world * mean:.1f} +-8.0\n"
+    )
+
+
+def tf_cnn(devices: list[str], variables: str, lines: list[str]) -> str:
+    return (
+        f"TensorFlow:  1.13\nModel:       resnet50\nBatch size:  {64 * len(devices)} global\n"
+        f"             64.0 per device\nNum batches: 100\nDevices:     {devices}\n"
+        f"Data format: NCHW\nVariables:   {variables}\n==========\n"
+        "Step\tImg/sec\ttotal_loss\n" + "".join(lines)
+    )
+
+
+def steps(rate: float, total: float | None) -> list[str]:
+    found = [f"{i}\timages/sec: {rate:.1f} +/- 0.1 (jitter = 0.3)\t8.1\n" for i in (1, 10, 20)]
+    return found + ([] if total is None else [f"total images/sec: {total:.2f}\n"])
+
+
+def test_a_log_that_a_restart_repeated_counts_once(bring: Import) -> None:
+    log = RANK.format(0, 1, 1689, 16890)
+    ended = bring("horovod-and-ddp", 2 * log)
+    assert ended.value("images_per_s") == 1689
+    assert "4 numbers stand there twice, and count once" in ended.out
+
+
+def test_unequal_repeats_are_refused(bring: Import) -> None:
+    ended = bring(
+        "horovod-and-ddp", RANK.format(0, 1, 1689, 16890) + RANK.format(0, 1, 1500, 15000)
+    )
+    assert ended.code == 2
+    assert "rank_images_per_s is 1689 and 1500 at rank 0, epoch 1" in ended.err
+
+
+def test_a_speed_line_for_each_metric_is_one_speed(bring: Import) -> None:
+    """As MXNet wrote them from March 2016 to May 2017."""
+    line = "INFO:root:Epoch[0] Batch [{}]\tSpeed: {} samples/sec\tTrain-{}=0.{}\n"
+    metrics = ("accuracy", "top_k_accuracy_5", "cross-entropy")
+    log = "".join(
+        line.format(batch, speed, metric, i)
+        for batch, speed in ((20, 47.0), (40, 47.6))
+        for i, metric in enumerate(metrics, 3)
+    )
+    ended = bring("mxnet", log, "--world-size", "1")
+    assert ended.value("images_per_s") == pytest.approx(47.3)
+    assert ended.value("batch_top_k_accuracy_5") == 0.4
+    assert ended.value("batch_cross_entropy") == 0.5
+    assert "0 of 6 lines with the format's marker were not understood" in ended.out
+
+
+def test_batch_ranges_that_all_begin_at_zero_are_steps(bring: Import) -> None:
+    line = "Epoch[0] Batch [0-{}]\tSpeed: {} samples/sec\taccuracy=0.5\n"
+    ended = bring("mxnet", line.format(20, 90) + line.format(40, 110), "--world-size", "1")
+    assert ended.value("images_per_s") == 100
+
+
+def test_a_csv_with_ranks_is_summed(bring: Import) -> None:
+    ended = bring("csv", "world_size,rank,epoch,images_per_s\n2,0,1,100\n2,1,1,110\n")
+    assert ended.value("images_per_s") == 210
+    assert "sum over ranks" in ended.out
+
+
+def test_models_are_points_of_their_own(bring: Import) -> None:
+    def of(model: str, seconds: list[float]) -> dict[str, object]:
+        result = [
+            {"ranks": [0], "measurements": [seconds[0], seconds[0]]},
+            {"ranks": [0, 1], "measurements": seconds},
+        ]
+        return {"model": model, "batch_size": 32, "result": result}
+
+    models = [of("resnet50", [0.1, 0.2, 0.2, 0.3]), of("resnext101", [0.5, 0.5, 0.5, 0.9])]
+    report = json.dumps({"distributed_backend": "nccl", "benchmark_results": models})
+    ended = bring("ddp-benchmark", report, "--source", "me")
+    small, large = ({"source": f"me, {m}", "world_size": 2} for m in ("resnet50", "resnext101"))
+    assert ended.value("step_seconds", **small) == pytest.approx(0.2)
+    assert ended.value("images_per_s", **small) == pytest.approx(2 * 32 / 0.2)
+    assert ended.value("p95_step_seconds", **large) == pytest.approx(0.84)
+
+
+DDP_TABLE = (
+    "PyTorch distributed benchmark suite\n* Distributed backend: nccl\n\n"
+    "Benchmark: resnet50 with batch size 32\n\n"
+    "                            sec/iter    ex/sec      sec/iter    ex/sec\n"
+    "   1 GPUs --   no ddp:  p50:  0.097s     329/s  p75:  0.097s     329/s\n"
+    "   1 GPUs --    1M/1G:  p50:  0.100s     319/s  p75:  0.100s     318/s\n"
+    "   8 GPUs --    1M/8G:  p50:  0.104s     307/s  p75:  0.104s     307/s\n"
+)
+
+
+def test_the_table_that_pytorchs_benchmark_prints(bring: Import) -> None:
+    for before in ("", "(head, rank=0, pid=17266) "):
+        log = "".join(before + line for line in DDP_TABLE.splitlines(keepends=True))
+        ended = bring("ddp-benchmark", log, "--source", "me")
+        assert ended.value("images_per_s", world_size=8, backend="ddp/nccl") == 2456
+        assert ended.value("images_per_s", backend="single") == 329
+        assert ended.value("p75_step_seconds", world_size=8, batch_per_rank=32) == 0.104
+        assert "0 of 3 lines with the format's marker were not understood" in ended.out
+    wrong = bring("ddp-benchmark", DDP_TABLE.replace("0.104s     307/s\n", "0.014s     307/s\n"))
+    assert "32 examples in 0.014 s are not 307/s" in wrong.err
+
+
+def test_itwinais_workers_are_ranks(bring: Import) -> None:
+    log = "name,{},epoch_id,time\nddp,8,1,33.5\nddp,8,2,34.5\n"
+    ended = bring("itwinai", log.format("workers"))
+    assert ended.value("epoch_seconds", world_size=8) == 34
+    assert "number of nodes" not in ended.out
+    assert "number of nodes, not of ranks" in bring("itwinai", log.format("nodes")).out
+    assert "no column workers or nodes" in bring("itwinai", log.format("gpus")).err
+
+
+def test_the_warm_up_of_keras_script_is_left_out_as_its_own_mean_does(bring: Import) -> None:
+    ended = bring("horovod-synthetic", synthetic([20.0, 100.0, 102.0, 104.0], 102.0))
+    assert ended.value("images_per_s") == 408
+    assert "Iter #0 is warm-up" in ended.out
+    assert ended.value("rank_warm_up_images_per_s") == 20
+    ended = bring("horovod-synthetic", synthetic([100.0, 102.0, 104.0], 102.0))
+    assert ended.value("images_per_s") == 408
+    assert "warm-up" not in ended.out
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (synthetic([100.0, 102.0, 104.0], 90.0), "its lines have the mean 102.0"),
+        (synthetic([100.0, 104.0], 102.0).replace(": 408.0", ": 608.0"), "its total is 608, and 4"),
+        (synthetic([100.0, 104.0], 102.0).replace("Iter #1: 104.0 img", "Iter #1: 1"), "the mean"),
+        (2 * synthetic([100.0, 104.0], 102.0).replace("#0: 100", "#0: 98"), "the mean"),
+    ],
+)
+def test_a_mean_or_total_that_is_not_ours_is_refused(bring: Import, log: str, said: str) -> None:
+    ended = bring("horovod-synthetic", log)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_a_pasted_total_alone_is_the_rate(bring: Import) -> None:
+    ended = bring("horovod-synthetic", "Total img/sec on 16 GPU(s): 1656.8 +-8.0\n")
+    assert ended.value("images_per_s", world_size=16) == 1656.8
+
+
+def test_without_a_mean_the_first_iteration_is_left_out(bring: Import) -> None:
+    log = synthetic([20.0, 100.0, 104.0], 102.0).split("Img/sec")[0]
+    ended = bring("horovod-synthetic", log)
+    assert ended.value("images_per_s") == 408
+    assert "it states no mean, so Iter #0 is left out" in ended.out
+
+
+EPOCHS = "Epoch[{0}] Train-accuracy=0.{1}\nEpoch[{0}] Time cost={2}\n"
+WORKERS = {
+    f"worker-{w}.log": "".join(EPOCHS.format(e, 2 + w + e, 10 * (w + 1) + e) for e in (0, 1))
+    for w in (0, 1)
+}
+
+
+def test_workers_without_names_in_one_file_are_refused(bring: Import) -> None:
+    ended = bring("mxnet", "".join(WORKERS.values()), "--world-size", "2")
+    assert ended.code == 2
+    assert "train_accuracy is 0.2 and 0.3 at epoch 0: of several ranks" in ended.err
+
+
+def test_files_of_one_size_are_what_the_user_says(bring: Import) -> None:
+    size = ("--world-size", "2")
+    assert "say what they are, --files runs or --files ranks" in bring("mxnet", WORKERS, *size).err
+    ranks = bring("mxnet", WORKERS, *size, "--files", "ranks")
+    assert ranks.value("epoch_seconds") == 20.5
+    assert "slowest rank, mean over epochs" in ranks.out
+    runs = bring("mxnet", WORKERS, *size, "--files", "runs")
+    assert runs.value("epoch_seconds") == 15.5
+    assert "mean over runs and epochs" in runs.out
+    again = bring("mxnet", WORKERS, *size, "--files", "ranks", "--epochs")
+    assert "| 1 | 0.35 | 21 |" in again.out
+
+
+def test_a_worker_lost_in_the_last_epoch_is_told(bring: Import) -> None:
+    lost = {**WORKERS, "worker-1.log": WORKERS["worker-1.log"].split("Epoch[1]")[0]}
+    ended = bring("mxnet", lost, "--world-size", "2", "--files", "ranks")
+    assert ended.value("epoch_seconds") == 20
+    assert "epoch_seconds: 1 of 2 epochs are left out" in ended.out
+
+
+def test_one_workers_rate_is_not_multiplied(bring: Import) -> None:
+    log = "Epoch[0] Batch [20]\tSpeed: 100 samples/sec\nEpoch[0] Time cost=5\n"
+    ended = bring("mxnet", log, "--world-size", "4")
+    assert ended.quantities == {"epoch_seconds"}
+    assert "rates of one rank of 4, which is not named, make no sum" in ended.out
+
+
+TSV = "epoch\thours\ttop1Accuracy\ttop5Accuracy\n1\t0.01\t50.5\t80.0\n{}\n3.5\t0.04\t94.5\t99\n"
+
+
+@pytest.mark.parametrize("spaces", ["\t", "    "])
+def test_a_training_to_a_target(bring: Import, spaces: str) -> None:
+    log = TSV.format("2.00096\t0.025\t94.0\t98").replace("\t", spaces)
+    ended = bring("dawnbench", log, "--world-size", "8", "--target", "94")
+    assert ended.value("top1_target_94_seconds") == pytest.approx(90)
+    assert ended.value("top5_target_94_seconds") == pytest.approx(90)
+    assert ended.value("run_seconds") == pytest.approx(144)
+    assert ended.value("validation_top5_accuracy") == pytest.approx(0.99)
+    never = bring("dawnbench", log, "--world-size", "8", "--target", "99.5")
+    assert "it never reaches 99.5: its best is 99" in never.err
+
+
+def test_a_training_by_f1_and_other_orders_of_columns(bring: Import) -> None:
+    log = "hours\tepoch\tf1Score\n0.1\t1\t0.6\n0.2\t2\t0.76\n"
+    ended = bring("dawnbench", log, "--world-size", "1", "--target", "0.75")
+    assert ended.value("f1_target_0.75_seconds") == pytest.approx(720)
+
+
+def test_hours_that_fall_are_of_two_trainings(bring: Import) -> None:
+    ended = bring("dawnbench", TSV.format("2\t0.0\t94.0\t98"), "--world-size", "8")
+    assert ended.code == 2
+    assert "hours at epoch 2 are 0, and 0.01 at 1" in ended.err
+
+
+def test_runs_at_a_target(bring: Import) -> None:
+    line = "Train acc 0.9 loss 0.9, validation acc {} loss 0.99 wall time {}s\n"
+    log = line.format(0.942, 10) + line.format(0.938, 9)
+    ended = bring("dawnbench", log, "--world-size", "8", "--target", "94")
+    assert ended.value("share_of_runs_at_target") == 0.5
+    assert ended.value("run_seconds") == 9.5
+
+
+def test_series_keep_their_names(bring: Import) -> None:
+    files: dict[str, str | bytes] = {
+        "Training-loss.series.txt": "9 2.5\n19 2.25\n",
+        "Training-error.series.txt": "9 0.9\n19 0.8\n",
+        "Training-time.timer.txt": "9 0.5 10 0.5\n19 1.0 10 1.5\n",
+    }
+    ended = bring("nnabla", files, "--world-size", "2")
+    assert ended.value("train_loss") == 2.375
+    assert ended.value("train_error") == pytest.approx(0.85)
+    assert ended.value("step_seconds") == pytest.approx(0.075)
+    wrong = bring("nnabla", {"Training-time.timer.txt": "9 0.5 10 0.5\n19 1.0 10 2.5\n"})
+    assert "its total grew by 2 s" in wrong.err
+
+
+def test_console_monitors_keep_their_names(bring: Import) -> None:
+    lines = (
+        "[nnabla][INFO]: iter=12 {Training loss}=2.5\n"
+        "[nnabla][INFO]: iter=12 {Learning rate}=0.1\n"
+        "[nnabla][INFO]: iter=12 {Training time}=0.24[sec/12iter] 0.24[sec]\n"
+    )
+    ended = bring("nnabla", lines, "--world-size", "1")
+    assert ended.quantities == {"train_loss", "learning_rate", "step_seconds"}
+
+
+HOROVOD = [f"horovod/gpu:{i}" for i in range(4)]
+
+
+def test_a_header_is_held_against_the_options(bring: Import) -> None:
+    log = tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0))
+    ended = bring("tf-cnn-benchmarks", log, "--backend", "horovod/nccl")
+    assert ended.value("images_per_s", world_size=4, batch_per_rank=64) == 998
+    assert "horovod/nccl" in ended.out
+    for option, value, said in (
+        ("--world-size", "8", "it says world_size 4 itself"),
+        ("--batch", "32", "it says batch_per_rank 64 itself"),
+        ("--backend", "ddp", "it says backend horovod itself"),
+    ):
+        assert said in bring("tf-cnn-benchmarks", log, option, value).err
+    assert (
+        "states 256 images" in bring("tf-cnn-benchmarks", log.replace("64.0 per", "32.0 per")).err
+    )
+
+
+def test_every_rank_of_horovod_prints_the_total_of_all(bring: Import) -> None:
+    ranks = [line for i in range(4) for line in steps(250.0 + i, 1000.0 + i)]
+    log = tf_cnn(HOROVOD, "horovod", ranks)
+    ended = bring("tf-cnn-benchmarks", log)
+    assert ended.value("images_per_s") == 1001.5
+    assert "mean over ranks" in ended.out
+    tagged = "".join(
+        f"[1,{i}]<stdout>:{line}"
+        for i in range(4)
+        for line in tf_cnn(HOROVOD, "horovod", steps(250.0 + i, 1000.0 + i)).splitlines(True)
+    )
+    assert bring("tf-cnn-benchmarks", tagged).value("images_per_s") == 1001.5
+    three = bring("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", ranks[:12]))
+    assert three.code == 2
+
+
+@pytest.mark.parametrize("total", [6.0, 250.0, 4000.0])
+def test_a_total_that_the_lines_do_not_make_is_refused(bring: Import, total: float) -> None:
+    ended = bring("tf-cnn-benchmarks", tf_cnn(HOROVOD, "horovod", steps(250.0, total)))
+    assert ended.code == 2
+    assert f"its total is {total:g}, and the last lines of 4 processes make 1000" in ended.err
+
+
+def test_workers_of_a_cluster_list_their_own_devices(bring: Import) -> None:
+    devices = [f"/job:worker/task:0/gpu:{i}" for i in range(2)]
+    log = tf_cnn(devices, "parameter_server", steps(500.0, 990.0))
+    assert "use --world-size" in bring("tf-cnn-benchmarks", log).err
+    ended = bring("tf-cnn-benchmarks", log, "--world-size", "4")
+    assert ended.value("images_per_s") == 990
+    assert "no multiple of it" in bring("tf-cnn-benchmarks", log, "--world-size", "3").err
+
+
+def test_what_an_import_writes_reads_back(tmp_path: Path, bring: Import) -> None:
+    log = tf_cnn(HOROVOD, "horovod", steps(250.0, 998.0))
+    first = bring("tf-cnn-benchmarks", log, "--values")
+    folder = tmp_path / "1" / "out"
+    again = bring("csv", (folder / "log.csv").read_bytes())
+    pd.testing.assert_frame_equal(again.points, first.points, check_like=True)
+    values = bring("csv", (folder / "log-values.csv").read_bytes())
+    assert values.value("images_per_s", world_size=4) == 998
+    shipped = Path(__file__).parents[2] / "results" / "published" / "mxnet.csv"
+    back = bring("csv", shipped.read_bytes())
+    theirs = pd.read_csv(shipped)
+    assert sorted(back.points["value"]) == sorted(theirs["value"])
+    assert sorted(back.points["reducer"]) == sorted(theirs["reducer"])
+
+
+def test_a_csv_that_pandas_wrote(bring: Import) -> None:
+    table = ",world_size,global_batch,step,images_per_s\n0,2.0,128.0,1.0,100.0\n1,2.0,128.0,2,120\n"
+    ended = bring("csv", table)
+    assert ended.value("images_per_s", global_batch=128) == 110
+    assert ended.quantities == {"images_per_s"}
+    assert "has no name" in bring("csv", table.replace("\n1,", "\n5,")).err
+
+
+def test_two_rates_of_one_point_make_no_baseline(
+    tmp_path: Path, bring: Import, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "tables"
+    for i, rate in enumerate((100, 120)):
+        path = tmp_path / f"{i}.csv"
+        path.write_text(f"backend,world_size,images_per_s\nddp,1,{rate}\n")
+        words = ["import", "csv", str(path), "--source", "me", "--out", str(out)]
+        assert main(words) == 0
+    assert main(["published", str(out)]) == 2
+    assert "ddp at 1 ranks has two rates" in capsys.readouterr().err
+
+
+def test_runs_keep_their_mean_in_the_curve(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "backend,world_size,run,images_per_s\nddp,1,0,100\nddp,1,1,120\nddp,2,0,180\nddp,2,1,180\n"
+    )
+    out = str(tmp_path / "out")
+    assert main(["import", "csv", str(path), "--source", "me", "--out", out]) == 0
+    assert main(["published", out]) == 0
+    page = (tmp_path / "out" / "published.md").read_text()
+    assert "81.8 %" in page, "180 over twice the mean of 110"
+    assert "median over runs" in page.split("## Other quantities")[1]
