@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,17 +197,22 @@ def submit_jobs(
     from slurm.cost import lines
 
     work = open_work(asked)
-    submit.scripts(work)  # a missing account or a forbidden option comes out before the price
-    not_shared = submit.not_shared(work.site, work.folder.path)
-    if not_shared and not dry_run:
-        raise UsageError(not_shared)
+    why_not = [work.request.lacks_account, submit.not_shared(work.site, work.folder.path)]
+    if dry_run:
+        priced = replace(work.request, account=asked.account or "ACCOUNT")
+        submit.scripts(replace(work, request=priced))  # a forbidden option comes out all the same
+        why_not.append(reach.hopeless(work, asked.noise))
+    elif why := next(filter(None, why_not), ""):
+        raise UsageError(why)
+    else:
+        submit.scripts(work)
     if work.jobs:
         print(*lines(work, asked.noise), sep="\n")
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
-        for why in filter(None, (not_shared, reach.hopeless(work, asked.noise))):
+        for why in filter(None, why_not):
             print(f"it would be refused: {why}")
         if work.preview:
             print(PREVIEW)

@@ -15,6 +15,21 @@ WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
 Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
 Layout = Literal["blocks", "single"]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
+# options of sbatch that a site's `extra` must leave alone, by the reason
+OURS = {
+    "a job is one block, and an array would do its runs several times over": "array",
+    "submit would wait for the end of every job": "wait",
+    "it submits nothing": "test-only help usage version",
+    "the job's script is the study's": "wrap",
+    "submit reads sbatch's answer": "parsable quiet verbose",
+    "the job's files are looked for where submit puts them": "output error open-mode chdir",
+    "jobs are told apart by their names": "job-name",
+    "submit says which jobs wait for which": "dependency",
+    "nodes and ranks are the study's": "nodes ntasks ntasks-per-node ntasks-per-core "
+    "ntasks-per-socket ntasks-per-gpu cpus-per-task cpus-per-gpu",
+    "it is a key of [policy]": "exclusive oversubscribe requeue no-requeue no-kill signal",
+    "--minutes and limits.max_minutes say it": "time time-min",
+}
 Count = Annotated[Int, Field(ge=1, le=2**20)]
 
 
