@@ -19,8 +19,10 @@ from slurm.session import Work
 OF_A_CORE = 17.7
 _MODEL, _PRECISION, _PIXELS = "resnet50", "float32", 32
 # what a rank's pace depends on, but for the images it takes at a time
-_WORK = ("model", "model_width", "dataset", "image_size", "device", "precision", "compile")
-_WORK += ("threads", "emulate", "loader_only")
+_WORK = (
+    *("model", "model_width", "dataset", "image_size", "device", "precision", "compile"),
+    *("threads", "emulate", "loader_only"),
+)
 _MOST_LOGS = 50  # of a folder: enough for a median
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -104,12 +106,19 @@ class Job:
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
         self.steps.listen(*self.signals)
+        if self.on_this_machine:
+            remove_temporary(self.folder)
         self.run_all()
         if self.steps.stopped is not None:
             print("stopped; the same command goes on with the next run", flush=True)
             return 128 + self.steps.stopped
         print(f"done: {len(self.lines)} runs, {self.failed} failed", flush=True)
         return 1 if self.failed else 0
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether all ranks are here."""
+        return self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args
 
     def run_all(self) -> None:
         for number, line in enumerate(self.lines, 1):
@@ -174,8 +183,9 @@ class Job:
         command += ["--log-path", str(log)]
         # on one machine, for temporary files: mpirun kills what would have removed them
         own: AbstractContextManager[str | None] = nullcontext()
-        if self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args:
-            own = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
+        if self.on_this_machine:
+            prefix = temporary_prefix(self.folder)
+            own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         with own as folder:
             env = {**os.environ, "TMPDIR": folder} if folder else None
             ended = self.steps.wait(self.steps.start(command, out, self.asked.limit_s, env))
@@ -192,6 +202,17 @@ class Job:
             oom_kills_before=before,
             session=self.session,
         )
+
+
+def temporary_prefix(folder: Path) -> str:
+    """How the temporary folders begin of this study's runs on this machine, and no other's."""
+    return f"run-{hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]}-"
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what a killed driver left; the lock says that no run of the study uses it now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(folder)}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def first_error(out: Path) -> str:
