@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -109,11 +108,14 @@ def run(asked: Asked) -> int:
     if why := here.not_checkout():
         raise UsageError(why)
     work.folder.check_own()
+    work.folder.check_way(slurm=False)
     here.find_launcher(work.site.hostfile)
     reach.check(work, asked.noise)
     with work.folder.lock() as lock:
+        work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
         work = open_work(asked, locked=True)
-        _check_machine(work)
+        if why := here.not_one_machine(work):
+            raise UsageError(why)
         work.folder.keep_study(work.text)
         if not work.todo:
             print(f"{count(work.statuses)}; nothing to do")
@@ -131,16 +133,6 @@ def run(asked: Asked) -> int:
     if not work.todo:
         say_report(work)
     return code
-
-
-def _check_machine(work: Work) -> None:
-    """Raise UsageError where runs were made elsewhere: blocks of two machines are no study."""
-    this = socket.gethostname()
-    elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
-    if elsewhere and not work.site.hostfile:
-        found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
-        rule = "a study stays on one machine; choose another --results"
-        raise UsageError(f"{found}, and this is {this}: {rule}")
 
 
 @app.command("submit")
@@ -246,6 +238,8 @@ def status(asked: Asked) -> None:
     print(f"{work.study.name}: {work.blocks} blocks ({planned} planned), {count(statuses)}")
     if work.preview:
         print(PREVIEW)
+    if work.site.scheduler == "none" and (why := here.not_one_machine(work)):
+        print(f"note: {why}")
     if all(status.state == "planned" for status in statuses):
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -34,6 +35,16 @@ def not_checkout() -> str:
     start = f"{called.command('slurm')} render STUDY"
     cure = f"change to the root of a checkout, or write the script here: {start}"
     return f"{Path.cwd()} is no checkout of this project, from which job scripts run; {cure}"
+
+
+def not_one_machine(work: Work) -> str:
+    """What is wrong where runs were made elsewhere: blocks of two machines are no study."""
+    this = socket.gethostname()
+    elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
+    if not elsewhere or work.site.hostfile:
+        return ""
+    found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
+    return f"{found}, and this is {this}: a study stays on one machine; choose another --results"
 
 
 def find_launcher(hostfile: str) -> None:

@@ -85,6 +85,7 @@ def scripts(work: Work) -> dict[str, str]:
     """The script of every job left to do, by id. Raises UsageError where the site will not do."""
     states.require_scheduler(work)
     work.folder.check_own()
+    work.folder.check_way(slurm=True)
     return {job.id: work.batch_script(job) for job in work.jobs}
 
 

@@ -45,4 +45,10 @@ def take_lock(file: IO[str], alone: bool) -> bool:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # as NFS without its lock service
+        if not alone:
+            return True
+        file.close()
+        why = f"this file system takes no locks ({error.strerror}), so two jobs could run at once"
+        raise UsageError(f"{file.name}: {why}; choose --results on another") from None
     return True

@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.launch import launcher
+from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
 from slurm.driver.steps import Ended, Steps
@@ -135,6 +137,15 @@ class Job:
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.asked.launch_args)
 
+    def check_host(self, log: Path) -> None:
+        """Raise UsageError where a run was made on another machine: a pair needs one."""
+        elsewhere, this = set(read_run(log).hosts) - {socket.gethostname()}, socket.gethostname()
+        if elsewhere and self.on_this_machine:
+            rule = "a study stays on one machine; choose another --study-dir"
+            raise UsageError(
+                f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
+            )
+
     def own_env(self, backend: str) -> list[str]:
         """Behind the launcher, which takes no part in it; the run log tells which they are."""
         own = self.asked.own_env
@@ -148,6 +159,7 @@ class Job:
     def _do(self, head: str, line: Line) -> None:
         log, out = (self.folder / "runs" / f"{line.id}.{end}" for end in ("jsonl", "out"))
         if is_ok(log):
+            self.check_host(log)
             print(f"{head}: done before, skipped", flush=True)
             return
         if log.exists() and not self.restart:
