@@ -277,6 +277,14 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     assert "holds runs made on elsewhere" in err
     assert "choose another --results" in err
     assert cli.files() == before
+    note = f"note: {cli.folder} holds runs made on elsewhere, and this is {socket.gethostname()}: "
+    assert any(line.startswith(note) for line in cli("status")[1].splitlines())
+    log.with_name(cli.log(0, 1).name).unlink()  # the script by hand would split a pair
+    script = ["bash", str(cli.folder / "job-001.sh")]
+    code, _, err = finish(start_process(script, environment(cli.top)))
+    assert code == 2
+    assert err.startswith(f"error: {log} was made on elsewhere, and this is ")
+    assert not cli.log(0, 1).exists()
 
 
 def test_a_changed_study_is_refused(cli: Cli) -> None:
