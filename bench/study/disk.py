@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +15,8 @@ def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
 
     Raises FileExistsError if it is there and not to be replaced, else UsageError.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    # not by the process's number: jobs on two nodes may have the same
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
         if replace:

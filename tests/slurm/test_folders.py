@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from bench.study.disk import write_whole
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
@@ -149,6 +150,23 @@ def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
     file.write_text('{"torn\n{"blocks": 2}\n')
     with pytest.raises(UsageError, match="line 1, is no record of a job"):
         folder.read_jobs()
+
+
+def test_two_writers_of_one_file_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As jobs on two nodes, whose processes have the same number."""
+    path, whole = tmp_path / "study.toml", Path.replace
+
+    def replace(temporary: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        write_whole(path, "other")
+        return whole(temporary, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_system_without_locks_is_named(

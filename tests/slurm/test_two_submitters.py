@@ -116,6 +116,20 @@ def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, l
     assert both.recorded() == expected
 
 
+def test_a_submitter_killed_between_sbatch_and_its_record_doubles_nothing(tmp_path: Path) -> None:
+    both = Submitters(tmp_path)
+    sbatch = tmp_path / "bin" / "sbatch"
+    whole = sbatch.read_text()
+    sbatch.write_text(f"{whole}kill -9 $PPID\n")  # Slurm has the job, and nobody knows its number
+    assert both.finish()[0] == -9
+    sbatch.write_text(whole)
+    assert (both.queued(), both.recorded()) == ({"small-n001-b00": 1}, {})
+    code, out, err = both.finish()
+    assert (code, err) == (0, "")
+    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert both.queued() == both.recorded() == ALL
+
+
 def test_three_runs_at_once_are_one_run(tmp_path: Path) -> None:
     cli = Cli(tmp_path, **FEW)
     started = [cli.start("run", behaviours={0: "slow", 1: "slow"}) for _ in range(3)]
