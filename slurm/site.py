@@ -141,8 +141,7 @@ def _request_rules(s: Site) -> Iterator[_Rule]:
         if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
             form = """'--name=value' or '--name="a value"'"""
             yield f"access.extra.{index}", f"access.extra: {option!r} is not of the form {form}"
-        name = option.removeprefix("--").partition("=")[0]
-        if why := next((why for why, names in tables.OURS.items() if name in names.split()), ""):
+        if why := tables.breaks_a_job(option):
             yield (
                 f"access.extra.{index}",
                 f"access.extra: {option!r} breaks a job: {why}; leave it out",

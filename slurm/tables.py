@@ -14,6 +14,7 @@ Line = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000
 WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
 Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
 Layout = Literal["blocks", "single"]
+Count = Annotated[Int, Field(ge=1, le=2**20)]
 Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 # options of sbatch that a site's `extra` must leave alone, by the reason
 OURS = {
@@ -30,7 +31,13 @@ OURS = {
     "it is a key of [policy]": "exclusive oversubscribe requeue no-requeue no-kill signal",
     "--minutes and limits.max_minutes say it": "time time-min",
 }
-Count = Annotated[Int, Field(ge=1, le=2**20)]
+
+
+def breaks_a_job(option: str) -> str:
+    """Why `extra` may not hold an option, whole or cut short as sbatch takes it; '' if it may."""
+    name = option.removeprefix("--").partition("=")[0]
+    cut = ((why, known) for why, names in OURS.items() for known in names.split())
+    return next((why for why, known in cut if known.startswith(name)), "")
 
 
 class Access(Table):

@@ -71,7 +71,7 @@ def test_an_extra_option_is_one_option(tmp_path: Path, extra: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--array=1-3", "--wait", "--parsable", "--output=x", "--nodes=9"]
+    "option", ["--array=1-3", "--arr=1-3", "--wait", "--parsable", "--output=x", "--nodes=9"]
 )
 def test_an_extra_option_that_breaks_a_job_is_refused(tmp_path: Path, option: str) -> None:
     rule = rf"access.extra: '{option}' breaks a job: .*; leave it out"
