@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from bench.config import RunConfig
@@ -63,7 +64,7 @@ def _pace(config: RunConfig, work: Work) -> Pace | None:
     """As measured at this site, else as its file says, else as measured by this project."""
     if config.loader_only or config.emulate is not None:
         return None  # trains nothing, or sleeps as its timeline says
-    if known := list(_measured(work, config)):
+    if known := _measured(work, config):
         return Pace(statistics.median(known), f"as {len(known)} runs there have shown")
     if work.site.images_per_s is not None:
         return Pace(work.site.images_per_s, "as the site file says")
@@ -79,11 +80,15 @@ def _work(config: RunConfig) -> tuple[object, ...]:
     return tuple(getattr(config, name) for name in _WORK)
 
 
-def _measured(work: Work, config: RunConfig) -> Iterator[float]:
-    """Images/s of a rank in runs and calibrations of the same work."""
-    for folder in (work.folder.path, *studies_at(work.folder.path, work.site.name)):
-        for kind in ("runs", "calibration"):
-            yield from _rates(sorted((folder / kind).glob("*.jsonl"))[:_MOST_LOGS], config)
+def _measured(work: Work, config: RunConfig) -> list[float]:
+    """Images/s of a rank in runs and calibrations of the same work: this study's, else of the
+    first other one at the site that has any.
+    """
+    for folder in chain([work.folder.path], studies_at(work.folder.path, work.site.name)):
+        kinds = (sorted((folder / kind).glob("*.jsonl")) for kind in ("runs", "calibration"))
+        if rates := [rate for logs in kinds for rate in _rates(logs[:_MOST_LOGS], config)]:
+            return rates
+    return []
 
 
 def _rates(logs: Iterable[Path], wanted: RunConfig) -> Iterator[float]:
