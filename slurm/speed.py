@@ -65,7 +65,10 @@ def _pace(config: RunConfig, work: Work) -> Pace | None:
     if config.loader_only or config.emulate is not None:
         return None  # trains nothing, or sleeps as its timeline says
     if known := _measured(work, config):
-        return Pace(statistics.median(known), f"as {len(known)} runs there have shown")
+        return Pace(
+            statistics.median(known),
+            f"measured there in {len(known)} run{'s' if len(known) > 1 else ''}",
+        )
     if work.site.images_per_s is not None:
         return Pace(work.site.images_per_s, "as the site file says")
     stated = (config.model, config.precision, config.device) == (_MODEL, _PRECISION, "cpu")

@@ -53,7 +53,7 @@ def test_a_speed_of_the_site_file_wins_and_a_measured_one_before_it(tmp_path: Pa
     assert "at 1 images/s, as the site file says; use" in speed.too_slow(stated)
     complete(stated.statuses[0].run.config)
     assert speed.too_slow(work(tmp_path, images_per_s=1.0)) == ""
-    assert "images/s, as 1 runs there have shown; use" in speed.too_slow(work(tmp_path, limit_s=1))
+    assert "images/s, measured there in 1 run; use" in speed.too_slow(work(tmp_path, limit_s=1))
 
 
 def test_a_calibration_of_another_study_at_the_site_tells_the_speed(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_calibration_of_another_study_at_the_site_tells_the_speed(tmp_path: Pa
     complete(single.model_copy(update={"log_path": calibration}))
     assert CORE in speed.too_slow(first)
     (other / "jobs.jsonl").write_text('{"blocks": 2, "site": "local"}\n')
-    assert "as 1 runs there have shown" in speed.too_slow(first)
+    assert "measured there in 1 run" in speed.too_slow(first)
 
 
 def test_a_dry_run_tells_what_cannot_end(call: Calls, tmp_path: Path) -> None:
