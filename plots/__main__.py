@@ -11,6 +11,7 @@ from bench.missing import give_up
 try:
     import typer
 
+    from bench.called import command
     from bench.config import UsageError
     from bench.shell import Version, call, new_app
 except ImportError as missing:
@@ -301,7 +302,7 @@ def _require(folder: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code; the user's mistakes are one line on stderr and 2, Ctrl-C is 130."""
-    return call(app, "python -m plots", argv)
+    return call(app, command("plots"), argv)
 
 
 if __name__ == "__main__":

@@ -2,66 +2,39 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import io
-import os
-import shlex
-import shutil
-import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from bench.missing import give_up
 
 try:
     import typer
 
+    from bench.called import command
     from bench.config import UsageError
     from bench.shell import Version, call, new_app
     from bench.study.disk import write_whole
     from bench.study.status import count, table
-    from slurm import here, states, submit
+    from slurm import here, new_files, states, submit
     from slurm.directives import REPORT, job_name, report_minutes
-    from slurm.session import PREVIEW, Asked, Work, open_work, short
+    from slurm.next_step import close, say_report
+    from slurm.session import PREVIEW, Asked, Work, open_work, options
     from slurm.states import JobState
 except ModuleNotFoundError as absent:
     give_up(absent)
 
-# in the environment: the command that goes on with a study, where it is not this one
-GO_ON = "STUDY_GO_ON"
 _COLOURS = {"ok": "green", "running": "cyan", "planned": None, "interrupted": "yellow"}  # else red
 
 _RUNS = ("study", "site", "blocks", "results", "nodes", "time_limit_s")
 _JOBS = (*_RUNS, "minutes", "account", "layout", "noise")
-Command = Callable[..., Any]
-
-
-def _options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
-    """Give a command these fields of `Asked` for its first parameter; `cluster`: site is a must."""
-    fields = dict(inspect.signature(Asked, eval_str=True).parameters)
-    if cluster:
-        fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def called(**given: Any) -> Any:
-            return command(Asked(**{name: given.pop(name) for name in names}), **given)
-
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        shared = [fields[name] for name in names]
-        called.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
-        return called
-
-    return decorate
-
-
 app = new_app("Turn a study into job scripts; run or submit them, follow and resume them.")
-site_app = new_app("Describe a cluster.")
-app.add_typer(site_app, name="site")
+app.add_typer(new_files.site_app, name="site")
+app.add_typer(new_files.study_app, name="study")
 
 
 @app.callback()
@@ -69,7 +42,7 @@ def _slurm(version: Version = False) -> None: ...
 
 
 @app.command()
-@_options(*_JOBS)
+@options(*_JOBS)
 def render(
     asked: Asked,
     out: Annotated[Path | None, typer.Option(help="folder for all jobs of a cluster")] = None,
@@ -118,7 +91,7 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-@_options(*_RUNS, "noise", "no_verdict")
+@options(*_RUNS, "noise", "no_verdict")
 def run(asked: Asked) -> int:
     """Do all runs that are not ok yet, one after the other, here.
 
@@ -130,17 +103,23 @@ def run(asked: Asked) -> int:
 
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
-        cure = f"use: python -m slurm submit {asked.study} --site {asked.site}"
+        cure = f"use: {command('slurm')} submit {asked.study} --site {asked.site}"
         raise UsageError(f"site {asked.site!r} hands out its nodes through Slurm; {cure}")
+    if why := here.not_checkout():
+        raise UsageError(why)
     work.folder.check_own()
+    work.folder.check_way(slurm=False)
     here.find_launcher(work.site.hostfile)
     reach.check(work, asked.noise)
     with work.folder.lock() as lock:
+        work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
         work = open_work(asked, locked=True)
-        _check_machine(work)
+        if why := here.not_one_machine(work):
+            raise UsageError(why)
         work.folder.keep_study(work.text)
         if not work.todo:
             print(f"{count(work.statuses)}; nothing to do")
+            say_report(work)
             return 0
         for planned in work.todo:
             work.folder.set_aside(planned.log)
@@ -149,40 +128,15 @@ def run(asked: Asked) -> int:
         what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{what}, {work.estimate}; {script}", flush=True)
         stopped_by = here.execute(script, lock, work)
-        return _close(open_work(asked, locked=True), ["run", *asked.words()], stopped_by)
-
-
-def _check_machine(work: Work) -> None:
-    """Raise UsageError where runs were made elsewhere: blocks of two machines are no study."""
-    this = socket.gethostname()
-    elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
-    if elsewhere and not work.site.hostfile:
-        found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
-        rule = "a study stays on one machine; choose another --results"
-        raise UsageError(f"{found}, and this is {this}: {rule}")
-
-
-def _close(work: Work, again: Sequence[str], stopped_by: int | None = None) -> int:
-    """Say how it ended and what goes on with it; 0 if every run is ok."""
-    print(f"{work.study.name}: {count(work.statuses)}")
-    for status in work.statuses:
-        if status.state not in ("ok", "planned"):
-            print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
-    if work.todo:
-        command = f"{_python()} -m slurm {shlex.join(again)}"
-        print(f"go on with: {os.environ.get(GO_ON) or command}")
-    return 128 + stopped_by if stopped_by is not None else int(bool(work.todo))
-
-
-def _python() -> str:
-    """This Python as it is started from here: by its name if that finds it, else by its path."""
-    path = Path(sys.executable)
-    found = shutil.which(path.name) == sys.executable
-    return path.name if found else shlex.quote(str(short(path, follow=False)))
+    work = open_work(asked)  # a run that outlived its job still holds the study
+    code = close(work, ["run", *asked.words()], stopped_by)
+    if not work.todo:
+        say_report(work)
+    return code
 
 
 @app.command("submit")
-@_options(*_JOBS, "no_verdict", cluster=True)
+@options(*_JOBS, "no_verdict", cluster=True)
 def submit_jobs(
     asked: Asked,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
@@ -196,17 +150,23 @@ def submit_jobs(
     from slurm.cost import lines
 
     work = open_work(asked)
-    submit.scripts(work)  # a missing account or a forbidden option comes out before the price
     not_shared = submit.not_shared(work.site, work.folder.path)
-    if not_shared and not dry_run:
-        raise UsageError(not_shared)
+    why_not = [work.request.lacks_account, here.not_checkout(), not_shared]
+    if dry_run:
+        priced = replace(work.request, account=asked.account or "ACCOUNT")
+        submit.scripts(replace(work, request=priced))  # a forbidden option comes out all the same
+        why_not.append(reach.hopeless(work, asked.noise))
+    elif why := next(filter(None, why_not), ""):
+        raise UsageError(why)
+    else:
+        submit.scripts(work)
     if work.jobs:
         print(*lines(work, asked.noise), sep="\n")
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
     if dry_run:
-        for why in filter(None, (not_shared, reach.hopeless(work, asked.noise))):
+        for why in filter(None, why_not):
             print(f"it would be refused: {why}")
         if work.preview:
             print(PREVIEW)
@@ -223,7 +183,7 @@ app.command("resume", help=again)(submit_jobs)
 
 
 @app.command()
-@_options(*_RUNS, cluster=True)
+@options(*_RUNS, cluster=True)
 def wait(
     asked: Asked,
     poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between looks at the queue")] = 10,
@@ -244,18 +204,18 @@ def wait(
             print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
     elif report is not None:
         print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
-    return _close(work, ["resume", *asked.words()])
+    return close(work, ["resume", *asked.words()])
 
 
 @app.command()
-@_options("study", "site", "results", "nodes", cluster=True)
+@options("study", "site", "results", "nodes", cluster=True)
 def cancel(asked: Asked) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
     print(*submit.cancel_all(asked), sep="\n")
 
 
 @app.command()
-@_options(*_RUNS)
+@options(*_RUNS)
 def status(asked: Asked) -> None:
     """Print the state of every run, and under Slurm of every job.
 
@@ -278,6 +238,8 @@ def status(asked: Asked) -> None:
     print(f"{work.study.name}: {work.blocks} blocks ({planned} planned), {count(statuses)}")
     if work.preview:
         print(PREVIEW)
+    if work.site.scheduler == "none" and (why := here.not_one_machine(work)):
+        print(f"note: {why}")
     if all(status.state == "planned" for status in statuses):
         print(f"no runs in {work.folder.path} yet; --results names another folder")
 
@@ -285,18 +247,6 @@ def status(asked: Asked) -> None:
 def _say_jobs(known: Mapping[str, JobState]) -> None:
     for name, job in sorted(known.items()):
         print(f"{name}  job {job.id}  {job.state}")
-
-
-@site_app.command("new")
-def new_site(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="short name of the cluster")],
-) -> None:
-    """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
-    from slurm.new_site import write_skeleton
-
-    path, source = write_skeleton(name)
-    print(f"{path} written: {source}")
-    print(f"correct it, then: python -m slurm submit smoke --site {path} --dry-run")
 
 
 def _say(line: str) -> None:
@@ -308,7 +258,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # scripts are UTF-8, whatever the locale
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-    return call(app, "python -m slurm")
+    return call(app, command("slurm"))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.config import RunConfig, UsageError
+from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.record import read_run
 from bench.study.definition import Study
-from bench.study.jobs import read_records
+from bench.study.jobs import studies_at
 from bench.study.plan import Point, Run
 from bench.study.status import RunStatus
 from slurm.directives import Request
@@ -21,6 +21,7 @@ from slurm.fit import CALIBRATIONS, START_S, Job, assumed_s, minutes
 from slurm.fit import jobs as made_of
 from slurm.session import Work
 from slurm.site import Site
+from slurm.speed import too_slow
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -55,7 +56,8 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     if site.policy.layout == "single":
         said.append(_against_blocks(jobs, times, site))
-    return [*said, *steep(run.config for run in work.todo), bought]
+    said += steep(run.config for run in work.todo)
+    return [*filter(None, (*said, too_slow(work))), bought]
 
 
 def steep(configs: Iterable[RunConfig]) -> list[str]:
@@ -112,14 +114,14 @@ def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
     from bench.study.power import blocks_for_half_width, half_width, half_width_range
     from bench.study.stats import MIN_BLOCKS
 
+    price = f"{blocks} blocks = {_hours(node_h)} node-h"
     half, ends = half_width(noise.sd, blocks), half_width_range(noise.sd, blocks)
-    expect = "no interval from one block"
-    if ends is not None:  # one number would be kept within 30 % by two studies of three alone
-        expect = f"±{100 * ends[0]:.1f} to {100 * ends[1]:.1f} % (four studies of five)"
-    line = f"{blocks} blocks = {_hours(node_h)} node-h, {expect} on each ratio ({noise.source})"
-    if blocks < MIN_BLOCKS:
-        return line + f"; fewer than {MIN_BLOCKS} blocks give no verdict"
-    if half is not None and half > margin:
+    if blocks < MIN_BLOCKS or half is None or ends is None:
+        return f"{price}; fewer than {MIN_BLOCKS} blocks give no verdict"
+    # one number would be kept within 30 % by two studies of three alone
+    expect = f"±{100 * ends[0]:.1f} to {100 * ends[1]:.1f} % (four studies of five)"
+    line = f"{price}, {expect} on each ratio ({noise.source})"
+    if half > margin:
         needed = blocks_for_half_width(noise.sd, margin)
         line += f"; the margin of {100 * margin:g} % needs {needed or 'more than 10,000'} blocks"
     return line
@@ -211,14 +213,8 @@ def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Time
 
 def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
     """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
-    for record in sorted(folder.parent.glob("*/jobs.jsonl")):
-        try:
-            at_site = any(job.site == site for job in read_records(record))
-        except (UsageError, OSError):  # not this study's fault
-            continue
-        if not at_site or record.parent == folder:
-            continue
-        logs = sorted((record.parent / "runs").glob("*.jsonl"))
+    for other in studies_at(folder, site):
+        logs = sorted((other / "runs").glob("*.jsonl"))
         for log in [log for log in logs if ".attempt-" not in log.name][:_MOST_LOGS]:
             with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged log
                 run = read_run(log)

@@ -30,6 +30,15 @@ class Request:
             rule = "would not reach sbatch as it is; write it without blanks, quotes and the like"
             raise UsageError(f"--account {self.account!r} {rule}")
 
+    @property
+    def lacks_account(self) -> str:
+        """What is wrong where the site wants an account and none is named; '' if nothing is."""
+        access = self.site.access
+        if not access.account_required or self.account or access.account:
+            return ""
+        cure = "give --account NAME, or write access.account"
+        return f"site {self.site.name!r} charges every job to an account; {cure}"
+
 
 def job_name(study: Study, job_id: str) -> str:
     """A job's name in the queue: it tells the jobs of a study apart."""
@@ -97,13 +106,11 @@ def _options(
 
 def _access(request: Request) -> dict[str, object]:
     site, access = request.site, request.site.access
-    account = request.account or access.account
-    if access.account_required and not account:
-        cure = "give --account NAME, or write access.account"
-        raise UsageError(f"site {site.name!r} charges every job to an account; {cure}")
+    if why := request.lacks_account:
+        raise UsageError(why)
     names = ("partition", "qos", "constraint", "reservation", "clusters")
     asked = {name: getattr(access, name) for name in names}
-    return {"account": account, **asked, "hint": site.cpu.hint}
+    return {"account": request.account or access.account, **asked, "hint": site.cpu.hint}
 
 
 def _gpus(site: Site) -> dict[str, object]:

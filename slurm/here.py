@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from bench import called
 from bench.config import UsageError
 from bench.study.status import duration, look, seconds_left
 from slurm.session import Work
@@ -24,6 +26,25 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]  # Windows lacks one
 # runs done, what goes on ('': nothing does), seconds left
 Show = Callable[[int, str, float | None], None]
+
+
+def not_checkout() -> str:
+    """What is wrong where job scripts would not find the driver; '' in a checkout."""
+    if Path("slurm/driver/__main__.py").is_file():
+        return ""
+    start = f"{called.command('slurm')} render STUDY"
+    cure = f"change to the root of a checkout, or write the script here: {start}"
+    return f"{Path.cwd()} is no checkout of this project, from which job scripts run; {cure}"
+
+
+def not_one_machine(work: Work) -> str:
+    """What is wrong where runs were made elsewhere: blocks of two machines are no study."""
+    this = socket.gethostname()
+    elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
+    if not elsewhere or work.site.hostfile:
+        return ""
+    found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
+    return f"{found}, and this is {this}: a study stays on one machine; choose another --results"
 
 
 def find_launcher(hostfile: str) -> None:
@@ -60,6 +81,13 @@ def execute(script: Path, lock: IO[str], work: Work) -> int | None:
         return caught[0]
     if job.returncode == 2:
         sys.exit(2)  # the script has said in one line what is wrong
+    if job.returncode < 0:  # not even the driver could say so
+        killed = signal.Signals(-job.returncode)
+        by = (
+            f"was killed by {killed.name}, not from here: kill -9, or the kernel for want of memory"
+        )
+        print(f"{script} {by}; a run that it had begun goes on", file=sys.stderr, flush=True)
+        return killed
     if job.returncode not in (0, 1):
         rest = f"exit code {job.returncode}; its own message is above"
         raise UsageError(f"{script} stopped with {rest}")

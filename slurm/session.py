@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +28,7 @@ from slurm.site import Site
 from slurm.tables import Layout
 
 Count = int | None
+Command = Callable[..., Any]
 
 # said wherever an order is shown that no run will have
 PREVIEW = "the order is a preview with seed 0: the first run draws the study's seed"
@@ -44,7 +48,10 @@ def _up_to(most: int, text: str) -> Any:
 class Asked:
     """What the command line says; every command takes some of these options."""
 
-    study: Annotated[str, Argument(metavar="STUDY", help="a study file, or a shipped study's name")]
+    study: Annotated[
+        str,
+        Argument(metavar="STUDY", help="a study file, a study's folder, or a shipped study's name"),
+    ]
     site: Annotated[str, Option(help="a name in slurm/sites, or the path of your own")] = "local"
     results: Annotated[
         Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
@@ -71,6 +78,25 @@ class Asked:
             if (value := getattr(self, name)) and value != RESULTS:
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return words
+
+
+def options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
+    """Give a command these fields of `Asked` for its first parameter; `cluster`: site is a must."""
+    fields = dict(inspect.signature(Asked, eval_str=True).parameters)
+    if cluster:
+        fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def called(**given: Any) -> Any:
+            return function(Asked(**{name: given.pop(name) for name in names}), **given)
+
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        shared = [fields[name] for name in names]
+        called.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+        return called
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -129,7 +155,7 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     study = fit(written, site, nodes, source)
     if asked.time_limit_s:
         study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
-    folder = StudyFolder(short(asked.results), study)
+    folder = StudyFolder(short(_results_of(asked, source, study)), study)
     kept = folder.kept()
     if written.up_to_nodes and not nodes and kept is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
@@ -141,7 +167,7 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
     blocks = asked.blocks or folder.asked_blocks(study)
-    check_balance(study, blocks)
+    _check_balance(study, blocks, asked)
     if kept is not None:  # more may have been added since: the runs name the study as planned
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
@@ -150,6 +176,28 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     statuses = [look(run, job_is_running) for run in runs]
     preview = unseeded and kept is None and not locked
     return Work(text, study, request, folder, blocks, statuses, preview, asked.no_verdict)
+
+
+def _results_of(asked: Asked, source: Path, study: Study) -> Path:
+    """The folder of results: of a study named by its own folder, the one which that lies in."""
+    folder = Path(asked.study)
+    if source != folder / "study.toml" or asked.results != RESULTS:
+        return asked.results
+    if (name := folder.resolve().name) != study.name:
+        holds = f"{folder} holds study {study.name!r}, whose folder has that name"
+        raise UsageError(f"{holds}; rename {name!r}, or name a --results for its runs")
+    return folder.resolve().parent
+
+
+def _check_balance(study: Study, blocks: int, asked: Asked) -> None:
+    """Raise UsageError, with the option's name where the number is from there."""
+    try:
+        check_balance(study, blocks)
+    except UsageError as error:
+        told = str(error)
+        raise UsageError(
+            told.replace("blocks=", "--blocks ", 1) if asked.blocks else told
+        ) from None
 
 
 def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:

@@ -42,6 +42,9 @@ class Site(Table):
     noise: Float | None = Field(
         None, gt=0, le=1, description="paired sd for the price, 0.02 is 2 %"
     )
+    images_per_s: Float | None = Field(
+        None, gt=0, description="of one rank, to see what fits a time limit; default: as measured"
+    )
     node: tables.Node = Field(tables.Node(), description="one node")
     gpu: tables.Gpu = Field(tables.Gpu(), description="how GPUs are asked for")
     cpu: tables.Cpu = Field(tables.Cpu(), description="what a rank gets of the CPUs")
@@ -138,6 +141,11 @@ def _request_rules(s: Site) -> Iterator[_Rule]:
         if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
             form = """'--name=value' or '--name="a value"'"""
             yield f"access.extra.{index}", f"access.extra: {option!r} is not of the form {form}"
+        if why := tables.breaks_a_job(option):
+            yield (
+                f"access.extra.{index}",
+                f"access.extra: {option!r} breaks a job: {why}; leave it out",
+            )
 
 
 def _env_rules(s: Site) -> Iterator[_Rule]:

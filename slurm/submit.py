@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from bench.called import command
 from bench.config import UsageError
 from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
@@ -84,6 +85,7 @@ def scripts(work: Work) -> dict[str, str]:
     """The script of every job left to do, by id. Raises UsageError where the site will not do."""
     states.require_scheduler(work)
     work.folder.check_own()
+    work.folder.check_way(slurm=True)
     return {job.id: work.batch_script(job) for job in work.jobs}
 
 
@@ -177,7 +179,7 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
         job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
         said = " ".join(str(error).split())
-        cure = f"when they have ended: python -m plots report {work.folder.path}"
+        cure = f"when they have ended: {command('plots')} report {work.folder.path}"
         return f"not submitted: {said}; {cure}"
     _record(work, lock, script, REPORT, job_id, 0, after=list(after))
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"

@@ -14,8 +14,30 @@ Line = Annotated[str, Field(pattern=r"^[^\p{Cc}\u2028\u2029]*$", max_length=4000
 WORD = r"[A-Za-z0-9_@%+=:,./&|!*()\[\]~^{}-]*"
 Word = Annotated[str, Field(pattern=f"^{WORD}$", max_length=4000)]
 Layout = Literal["blocks", "single"]
-Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
 Count = Annotated[Int, Field(ge=1, le=2**20)]
+Ways = Literal["gpus-per-node", "gres", "gpus-per-task", "none"]
+# options of sbatch that a site's `extra` must leave alone, by the reason
+OURS = {
+    "a job is one block, and an array would do its runs several times over": "array",
+    "submit would wait for the end of every job": "wait",
+    "it submits nothing": "test-only help usage version",
+    "the job's script is the study's": "wrap",
+    "submit reads sbatch's answer": "parsable quiet verbose",
+    "the job's files are looked for where submit puts them": "output error open-mode chdir",
+    "jobs are told apart by their names": "job-name",
+    "submit says which jobs wait for which": "dependency",
+    "nodes and ranks are the study's": "nodes ntasks ntasks-per-node ntasks-per-core "
+    "ntasks-per-socket ntasks-per-gpu cpus-per-task cpus-per-gpu",
+    "it is a key of [policy]": "exclusive oversubscribe requeue no-requeue no-kill signal",
+    "--minutes and limits.max_minutes say it": "time time-min",
+}
+
+
+def breaks_a_job(option: str) -> str:
+    """Why `extra` may not hold an option, whole or cut short as sbatch takes it; '' if it may."""
+    name = option.removeprefix("--").partition("=")[0]
+    cut = ((why, known) for why, names in OURS.items() for known in names.split())
+    return next((why for why, known in cut if known.startswith(name)), "")
 
 
 class Access(Table):

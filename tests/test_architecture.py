@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
+    "bench.called",
     "bench.missing",
     "bench.shell",
     "bench.config",

@@ -87,6 +87,19 @@ def test_the_command_names_its_rooms(installed: Path, tmp_path: Path) -> None:
     assert wrong.stderr.startswith("error: 'plot' is none of bench, slurm, plots")
 
 
+def test_hints_name_the_command_that_was_typed(installed: Path, tmp_path: Path) -> None:
+    refused = run(installed, tmp_path, "slurm", "run", "local")
+    start = "change to the root of a checkout, or write the script here: hvd-ddp slurm render STUDY"
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith(f"from which job scripts run; {start}\n")
+    assert not (tmp_path / "results").exists()
+    for room in ("slurm", "plots"):
+        misspelt = run(installed, tmp_path, room, "rnu")
+        assert misspelt.stderr.endswith(f"; see hvd-ddp {room} --help\n")
+    written = run(installed, tmp_path, "slurm", "study", "new", "mine")
+    assert written.stdout.endswith("edit it, then: hvd-ddp slurm run mine.toml\n")
+
+
 def test_a_folder_named_like_a_room_is_not_taken_for_it(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "__init__.py").write_text("raise SystemExit(9)")

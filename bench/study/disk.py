@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +15,8 @@ def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
 
     Raises FileExistsError if it is there and not to be replaced, else UsageError.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    # not by the process's number: jobs on two nodes may have the same
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
         if replace:
@@ -45,4 +47,10 @@ def take_lock(file: IO[str], alone: bool) -> bool:
         fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # as NFS without its lock service
+        if not alone:
+            return True
+        file.close()
+        why = f"this file system takes no locks ({error.strerror}), so two jobs could run at once"
+        raise UsageError(f"{file.name}: {why}; choose --results on another") from None
     return True

@@ -98,7 +98,7 @@ def read_text(path: Path) -> str:
 
 def _with_line(path: Path, text: str, error: ValidationError, kind: type[Table]) -> str:
     """As `_explain`, with the line to change and, for an unknown key, all valid ones."""
-    first = error.errors()[0]
+    first = _first(error)
     broken = first.get("ctx", {}).get("error")
     place = tuple(broken.key.split(".")) if isinstance(broken, Broken) else first["loc"]
     message = _explain(error, kind)
@@ -126,7 +126,7 @@ def line_of(text: str, place: Sequence[object]) -> int:
 
 def _explain(error: ValidationError, kind: type[Table]) -> str:
     """First broken rule: unknown keys get the nearest valid one, missing keys what they are."""
-    first = error.errors()[0]
+    first = _first(error)
     *parents, key = first["loc"] or ("",)
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
@@ -134,6 +134,12 @@ def _explain(error: ValidationError, kind: type[Table]) -> str:
     if first["type"] == "missing":
         return f"key {where!r} is missing: {_fields(kind, parents)[str(key)]}"
     return re.sub(r"(Input|Tuple) should", "should", explain(error))
+
+
+def _first(error: ValidationError) -> Any:
+    """An unknown key before a missing one: it is that one, misspelt."""
+    errors = error.errors()
+    return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
 
 
 def _fields(kind: type[Table], parents: Sequence[Any]) -> dict[str, str]:

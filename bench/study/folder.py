@@ -26,7 +26,7 @@ from bench.record import read_run
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
-from bench.study.jobs import JobRecord, read_records
+from bench.study.jobs import JobRecord, read_records, whole_bytes
 
 RESULTS = Path("results/mine")  # what users measure, beside what comes with the project
 
@@ -52,6 +52,17 @@ class StudyFolder:
         if self._copy.exists() and not self._jobs.exists():
             why = "and with it the lock of a job that may still be running"
             raise UsageError(f"{self._jobs} is gone, {why}; if none is: touch {self._jobs}")
+
+    def check_way(self, slurm: bool) -> None:
+        """Raise UsageError where jobs of the other way, with or without Slurm, are on record.
+
+        A job that waits in a queue holds no lock, and would write the same logs.
+        """
+        others = [job for job in self.read_jobs() if bool(job.slurm_id) != slurm]
+        if others:
+            how = "started here, without Slurm" if slurm else "submitted to Slurm"
+            holds = f"{self.path} holds jobs that were {how} (site {others[-1].site!r})"
+            raise UsageError(f"{holds}: a study stays with one; choose another --results")
 
     def lock(self) -> IO[str]:
         """Take the folder for one job, until the file and all it is handed to are closed."""
@@ -151,8 +162,11 @@ class StudyFolder:
         named = {} if script is None else {"script": script.name}
         named["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         line = (json.dumps({**named, **facts}) + "\n").encode()
-        size = os.fstat(jobs.fileno()).st_size
+        before = self._jobs.read_bytes()
+        size = whole_bytes(before)
         try:
+            os.ftruncate(jobs.fileno(), size)  # what a kill has torn
+            line = line if before[:size].endswith(b"\n") or not size else b"\n" + line
             if os.write(jobs.fileno(), line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:

@@ -44,16 +44,38 @@ class JobEvent(BaseModel):
 
 
 def read_records(path: Path) -> list[JobRecord]:
-    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none."""
+    """The records of a jobs.jsonl, if there is one. Raises UsageError on a line that is none.
+
+    A last line that a kill or a full disk has torn says nothing.
+    """
     records = []
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
+    data = path.read_bytes() if path.exists() else b""
+    for number, line in enumerate(data[: whole_bytes(data)].splitlines(), start=1):
         try:
             records.append(JobRecord.model_validate_json(line))
         except ValidationError as error:
             where = f"{path}, line {number}, is no record of a job ({explain(error)})"
             raise UsageError(f"{where}; remove the line") from None
     return records
+
+
+def whole_bytes(data: bytes) -> int:
+    """Bytes of a jobs.jsonl up to a torn last line."""
+    last = data.rpartition(b"\n")[2]
+    try:
+        JobRecord.model_validate_json(last)
+    except ValidationError:
+        return len(data) - len(last)
+    return len(data)  # written by hand, without a line end
+
+
+def studies_at(folder: Path, site: str) -> Iterator[Path]:
+    """Folders of the studies beside `folder` whose jobs went to this site."""
+    for record in sorted(folder.parent.glob("*/jobs.jsonl")):
+        with suppress(UsageError, OSError):  # not this study's fault
+            at_site = any(job.site == site for job in read_records(record))
+            if at_site and record.parent != folder:
+                yield record.parent
 
 
 def read_events(text: bytes) -> Iterator[JobEvent]:

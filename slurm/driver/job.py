@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shlex
+import shutil
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +19,7 @@ from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.launch import launcher
+from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
 from slurm.driver.steps import Ended, Steps
@@ -104,12 +108,19 @@ class Job:
     def work(self) -> int:
         """Do all runs; the exit code. Raises UsageError where going on is of no use."""
         self.steps.listen(*self.signals)
+        if self.on_this_machine:
+            remove_temporary(self.folder)
         self.run_all()
         if self.steps.stopped is not None:
             print("stopped; the same command goes on with the next run", flush=True)
             return 128 + self.steps.stopped
         print(f"done: {len(self.lines)} runs, {self.failed} failed", flush=True)
         return 1 if self.failed else 0
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether all ranks are here."""
+        return self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args
 
     def run_all(self) -> None:
         for number, line in enumerate(self.lines, 1):
@@ -126,6 +137,15 @@ class Job:
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.asked.launch_args)
 
+    def check_host(self, log: Path) -> None:
+        """Raise UsageError where a run was made on another machine: a pair needs one."""
+        elsewhere, this = set(read_run(log).hosts) - {socket.gethostname()}, socket.gethostname()
+        if elsewhere and self.on_this_machine:
+            rule = "a study stays on one machine; choose another --study-dir"
+            raise UsageError(
+                f"{log} was made on {', '.join(elsewhere)}, and this is {this}: {rule}"
+            )
+
     def own_env(self, backend: str) -> list[str]:
         """Behind the launcher, which takes no part in it; the run log tells which they are."""
         own = self.asked.own_env
@@ -139,6 +159,7 @@ class Job:
     def _do(self, head: str, line: Line) -> None:
         log, out = (self.folder / "runs" / f"{line.id}.{end}" for end in ("jsonl", "out"))
         if is_ok(log):
+            self.check_host(log)
             print(f"{head}: done before, skipped", flush=True)
             return
         if log.exists() and not self.restart:
@@ -174,8 +195,9 @@ class Job:
         command += ["--log-path", str(log)]
         # on one machine, for temporary files: mpirun kills what would have removed them
         own: AbstractContextManager[str | None] = nullcontext()
-        if self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args:
-            own = tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True)
+        if self.on_this_machine:
+            prefix = temporary_prefix(self.folder)
+            own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
         with own as folder:
             env = {**os.environ, "TMPDIR": folder} if folder else None
             ended = self.steps.wait(self.steps.start(command, out, self.asked.limit_s, env))
@@ -192,6 +214,17 @@ class Job:
             oom_kills_before=before,
             session=self.session,
         )
+
+
+def temporary_prefix(folder: Path) -> str:
+    """How the temporary folders begin of this study's runs on this machine, and no other's."""
+    return f"run-{hashlib.sha256(bytes(folder.resolve())).hexdigest()[:16]}-"
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what a killed driver left; the lock says that no run of the study uses it now."""
+    for left in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(folder)}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def first_error(out: Path) -> str:

@@ -574,10 +574,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
         "no expected_run_s is named)",
-        "1 blocks = 0.1 node-h, no interval from one block on each ratio (a "
-        "paired sd of 5.8 % assumed, as on "
-        "shared machines; --noise says otherwise, a pilot measures it); fewer than 6 blocks give "
-        "no verdict",
+        "1 blocks = 0.1 node-h; fewer than 6 blocks give no verdict",
         "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
         "dry run: nothing submitted; 11 runs: 11 planned",
     ]
@@ -727,3 +724,32 @@ def test_without_sbatch_the_scripts_can_still_be_written(cluster: Cluster) -> No
         "scripts here"
     )
     assert not cluster.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "scheduler"), [("qsub", "PBS or Grid Engine"), ("bsub", "LSF")]
+)
+def test_another_scheduler_is_told_that_it_is_not_supported(
+    cluster: Cluster, program: str, scheduler: str
+) -> None:
+    only = cluster.top / "only"
+    only.mkdir()
+    (only / program).write_text("#!/bin/sh\n")
+    (only / program).chmod(0o755)
+    code, _, err = cluster.cli("submit", PATH=str(only))
+    assert code == 2
+    there = f"error: there is no sbatch on this machine, but {program} of {scheduler}, which is not"
+    assert err.startswith(f"{there} supported: only Slurm is; start each run by hand inside a job")
+
+
+def test_a_dry_run_needs_no_account_and_says_that_a_submission_does(cluster: Cluster) -> None:
+    words = ["submit", "smoke", "--site", "cardinal", "--nodes", "1"]
+    code, out, err = cluster.call(*words, "--dry-run")
+    why = "site 'cardinal' charges every job to an account; give --account NAME, or write access"
+    assert (code, err) == (0, "")
+    assert f"\nit would be refused: {why}" in out
+    assert "2 jobs, about " in out
+    code, out, err = cluster.call(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {why}")
+    assert "refused" not in cluster.call(*words, "--dry-run", "--account", "ME")[1]

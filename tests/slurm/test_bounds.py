@@ -66,8 +66,17 @@ def test_an_extra_option_is_one_option(tmp_path: Path, extra: str) -> None:
     rule = r"access.extra: .* is not of the form '--name=value' or '--name=\"a value\"'"
     with pytest.raises(UsageError, match=rule):
         read(tmp_path, SITE + f"\n[access]\nextra = ['''{extra}''']\n")
-    fine = "extra = ['--comment=\"a b\"', '--licenses=a@b:2', '--wait']"
+    fine = "extra = ['--comment=\"a b\"', '--licenses=a@b:2', '--hold']"
     assert len(read(tmp_path, f"{SITE}\n[access]\n{fine}\n").access.extra) == 3
+
+
+@pytest.mark.parametrize(
+    "option", ["--array=1-3", "--arr=1-3", "--wait", "--parsable", "--output=x", "--nodes=9"]
+)
+def test_an_extra_option_that_breaks_a_job_is_refused(tmp_path: Path, option: str) -> None:
+    rule = rf"access.extra: '{option}' breaks a job: .*; leave it out"
+    with pytest.raises(UsageError, match=rule):
+        read(tmp_path, f"{SITE}\n[access]\nextra = ['{option}']\n")
 
 
 @pytest.mark.parametrize(

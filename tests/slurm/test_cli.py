@@ -44,6 +44,10 @@ class Cli:
     ) -> tuple[int, str, str]:
         return finish(self.start(*words, behaviours=behaviours))
 
+    def report(self) -> str:
+        start = f"{Path(sys.executable).name} -m plots report"
+        return f"then, for the answer: {start} {self.folder}"
+
     def log(self, block: int, position: int) -> Path:
         return plan(self.study, block + 1, self.folder / "runs")[block][position].log
 
@@ -69,16 +73,16 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
         f"{cli.folder}/job-001.sh"
     )
     assert lines[1] == f"0/4 runs done, now {first[0]}, no estimate before a run has ended"
-    assert lines[-1] == "small: 4 runs: 4 ok"
+    assert lines[-2:] == ["small: 4 runs: 4 ok", cli.report()]
     logs = {f"runs/{run_id}{end}" for run_id in first for end in (".jsonl", ".out")}
     assert cli.files() == {"study.toml", "jobs.jsonl", "job-001.sh"} | logs
 
     before = {path: path.read_text() for path in (cli.folder / "runs").iterdir()}
-    assert cli("run")[1] == "4 runs: 4 ok; nothing to do\n"
+    assert cli("run")[1] == f"4 runs: 4 ok; nothing to do\n{cli.report()}\n"
     code, out, _ = cli("run", "--blocks", "2")
     assert code == 0
     assert out.startswith("small: 4 runs on this machine, about ")
-    assert out.splitlines()[-1] == "small: 8 runs: 8 ok"
+    assert out.splitlines()[-2] == "small: 8 runs: 8 ok"
     assert {path: path.read_text() for path in before} == before
     # planned and final number of blocks are both on record
     assert (cli.folder / "study.toml").read_text() == cli.study_file.read_text()
@@ -90,7 +94,7 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
     # and the added blocks are remembered
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
     write(cli.top, **{**FEW, "blocks": "blocks = 2"})  # the same by editing the study
-    assert cli("run")[1] == "8 runs: 8 ok; nothing to do\n"
+    assert cli("run")[1].splitlines()[0] == "8 runs: 8 ok; nothing to do"
     assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
 
 
@@ -123,6 +127,7 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
     monkeypatch.setenv("STUDY_GO_ON", "make study RESULTS=here")
     code, out, _ = cli("run", behaviours={1: "fail"})
     assert (code, out.splitlines()[-1]) == (1, "go on with: make study RESULTS=here")
+    assert cli("run")[1].splitlines()[-1] == "small: 4 runs: 4 ok"  # make goes on to the report
 
 
 def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli) -> None:
@@ -211,6 +216,36 @@ def test_killed_without_mercy_the_study_stays_locked_until_its_job_ends(cli: Cli
     process.communicate()
 
 
+def test_a_killed_driver_is_told_of_and_leaves_no_folder_behind(cli: Cli, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = {**environment(cli.top, {1: "hang"}), "TMPDIR": str(temporary)}
+    process = start_process(cli.command("run"), env)
+    wait_for(cli.log(0, 1).exists)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    os.kill(int(children), signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGKILL
+    (line,) = err.splitlines()
+    told = "job-001.sh was killed by SIGKILL, not from here: kill -9, or the kernel for want of mem"
+    assert f"{cli.folder}/{told}" in line
+    assert "small: 4 runs: 1 ok, 1 running, 2 planned" in out
+    assert "\ngo on with: " in out
+    (left,) = temporary.iterdir()
+    (orphan,) = (int(p.name) for p in Path("/proc").glob("[0-9]*") if works_in(p, left))
+    os.kill(orphan, signal.SIGKILL)
+    env["STAND_IN"] = "{}"
+    assert finish(start_process(cli.command("run"), env))[0] == 0
+    assert not list(temporary.iterdir())
+
+
+def works_in(process: Path, folder: Path) -> bool:
+    try:
+        return f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
 def test_a_terminal_gets_a_bar(cli: Cli) -> None:
     screen, terminal = pty.openpty()
     env = {**environment(cli.top), "TERM": "xterm", "COLUMNS": "120"}
@@ -242,6 +277,14 @@ def test_a_study_stays_on_one_machine(cli: Cli) -> None:
     assert "holds runs made on elsewhere" in err
     assert "choose another --results" in err
     assert cli.files() == before
+    note = f"note: {cli.folder} holds runs made on elsewhere, and this is {socket.gethostname()}: "
+    assert any(line.startswith(note) for line in cli("status")[1].splitlines())
+    log.with_name(cli.log(0, 1).name).unlink()  # the script by hand would split a pair
+    script = ["bash", str(cli.folder / "job-001.sh")]
+    code, _, err = finish(start_process(script, environment(cli.top)))
+    assert code == 2
+    assert err.startswith(f"error: {log} was made on elsewhere, and this is ")
+    assert not cli.log(0, 1).exists()
 
 
 def test_a_changed_study_is_refused(cli: Cli) -> None:
@@ -265,7 +308,7 @@ def test_no_mpirun_is_one_line_and_makes_nothing(cli: Cli) -> None:
 
 SEE = "see python -m slurm --help"
 NEAR = "did you mean 'local'?"
-OTHER = "choose another --results"
+ROOT_OF = "change to the root of a checkout, or write the script here: python -m slurm render STUDY"
 
 
 @pytest.mark.parametrize(
@@ -277,15 +320,49 @@ OTHER = "choose another --results"
         ("status local --blok 1", f"No such option: --blok (Possible options: --blocks); {SEE}"),
         ("render local --site locla", f"'locla' is not a known site ({SHIPPED_SITES}); {NEAR}"),
         ("render gone.toml", "gone.toml: No such file or directory"),
-        ("run local --results /proc/none", f"/proc/none: No such file or directory; {OTHER}"),
-        ("run local --results README/x", "README/x/local/jobs.jsonl: Not a directory"),
+        (
+            "run local",
+            f"{{here}} is no checkout of this project, from which job scripts run; {ROOT_OF}",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: str, message: str) -> None:
-    (tmp_path / "README").write_text("a file, not a folder")
     env = {**environment(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "slurm", *words.split()]
-    assert finish(start_process(command, env, tmp_path)) == (2, "", f"error: {message}\n")
+    line = f"error: {message.format(here=tmp_path)}\n"
+    assert finish(start_process(command, env, tmp_path)) == (2, "", line)
+    assert not (tmp_path / "results").exists()
+
+
+def test_results_that_cannot_be_made_are_one_line(cli: Cli) -> None:
+    file = cli.top / "file"
+    file.touch()
+    for results, message in (
+        ("/proc/none", "/proc/none: No such file or directory; choose another --results"),
+        (f"{file}/x", f"{file}/x/small/jobs.jsonl: Not a directory"),
+    ):
+        assert cli("run", "--results", results) == (2, "", f"error: {message}\n")
+
+
+def test_a_studys_folder_stands_for_its_study(cli: Cli) -> None:
+    assert cli("run")[0] == 0
+    command = [sys.executable, "-m", "slurm"]
+    words = ["run", str(cli.folder), "--blocks", "2"]
+    code, out, err = finish(start_process([*command, *words], environment(cli.top)))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-2:] == ["small: 8 runs: 8 ok", cli.report()]
+    moved = cli.folder.rename(cli.top / "moved")
+    code, out, err = finish(start_process([*command, "status", str(moved)], environment(cli.top)))
+    rule = f"{moved} holds study 'small', whose folder has that name; rename 'moved', or name a -"
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {rule}")
+
+
+def test_a_misspelt_key_goes_before_a_missing_one(cli: Cli) -> None:
+    text = cli.study_file.read_text().replace("question =", "quastion =")
+    cli.study_file.write_text(text)
+    unknown = "unknown key 'quastion'; did you mean 'question'?"
+    assert cli("status") == (2, "", f"error: {cli.study_file}: {unknown}\n")
 
 
 HEAVY = """

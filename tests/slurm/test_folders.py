@@ -4,6 +4,8 @@ never two at once.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import re
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
+from bench.study.disk import write_whole
 from bench.study.folder import RESULTS, StudyFolder
 from bench.study.plan import plan
 from slurm.load import read_site
@@ -112,6 +115,72 @@ def test_a_silent_controller_leaves_no_folder(
     code, _, err = call(*words)
     assert (code, err) == (2, f"error: squeue does not answer, and {rule}\n")
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("slurm_id", ["", "7"])
+def test_a_study_is_run_here_or_submitted_but_not_both(
+    call: Calls, tmp_path: Path, slurm_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that waits in the queue holds no lock, and would write the same logs."""
+    monkeypatch.setenv("PATH", f"{install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    folder = StudyFolder(tmp_path, "small")
+    with folder.lock() as lock:
+        job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
+        folder.record_job(lock, None, blocks=2, site="first", **job)
+    small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
+    verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
+    site = "local" if slurm_id else "testcluster"
+    study = str(tmp_path / "study.toml")
+    line = call.refuse(verb, study, "--site", site, "--results", str(tmp_path))
+    assert line.startswith(f"{folder.path} holds jobs that were {how}")
+    assert line.endswith("(site 'first'): a study stays with one; choose another --results")
+    assert not (tmp_path / "queue").exists()
+
+
+def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
+    folder, file = StudyFolder(tmp_path, "small"), tmp_path / "small" / "jobs.jsonl"
+    for torn, kept in (('{"script": "job-00', 1), ('{"blocks": 4, "site": "by hand"}', 2)):
+        with folder.lock() as lock:
+            file.write_text(f'{{"blocks": 2}}\n{torn}')
+            assert len(folder.read_jobs()) == kept
+            folder.record_job(lock, None, blocks=6)
+        blocks = [job.blocks for job in folder.read_jobs()]
+        assert blocks == ([2, 6] if kept == 1 else [2, 4, 6])
+        assert file.read_text().endswith("}\n")
+    file.write_text('{"torn\n{"blocks": 2}\n')
+    with pytest.raises(UsageError, match="line 1, is no record of a job"):
+        folder.read_jobs()
+
+
+def test_two_writers_of_one_file_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As jobs on two nodes, whose processes have the same number."""
+    path, whole = tmp_path / "study.toml", Path.replace
+
+    def replace(temporary: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        write_whole(path, "other")
+        return whole(temporary, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    folder = StudyFolder(tmp_path, "small")
+    monkeypatch.setattr(fcntl, "flock", none)
+    rule = r"small/jobs.jsonl: this file system takes no locks \(No locks available\), so two jobs"
+    with pytest.raises(UsageError, match=f"{rule} could run at once; choose --results on another"):
+        folder.lock()
+    assert not folder.is_locked()  # who only looks may
 
 
 def test_a_deleted_record_of_jobs_lets_no_second_job_in(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def test_a_seed_that_is_given_is_honoured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("line", "blocks"), [("blocks = 5", None), ("blocks = 6", 5)])
 def test_an_odd_number_of_blocks_is_refused(tmp_path: Path, line: str, blocks: int | None) -> None:
     study = asked(tmp_path, blocks=line)
-    with pytest.raises(UsageError, match=r"^blocks=5 must be even: .*; use 4 or 6$"):
+    given = "--blocks 5" if blocks else "blocks=5"
+    with pytest.raises(UsageError, match=rf"^{given} must be even: .*; use 4 or 6$"):
         open_work(Asked(study.study, results=study.results, blocks=blocks))
     assert open_work(Asked(study.study, results=study.results, blocks=1)).blocks == 1
 

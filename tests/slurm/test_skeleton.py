@@ -7,7 +7,7 @@ import pytest
 
 from bench.config import UsageError
 from slurm.load import read_site
-from slurm.new_site import read_cluster, skeleton, write_skeleton
+from slurm.new_site import EXAMPLES, read_cluster, skeleton, write_skeleton
 from slurm.site import Site
 
 SINFO = """\
@@ -38,10 +38,10 @@ def test_a_skeleton_is_valid_and_explains_every_key(
 
 
 def test_the_partition_with_gpus_fills_it_in() -> None:
-    facts = read_cluster(
+    found = read_cluster(
         SINFO, "ClusterName             = big\nSLURM_VERSION           = 23.11.4\n"
     )
-    site = Site(**tomllib.loads(skeleton("mine", facts)))
+    site = Site(**tomllib.loads(skeleton("mine", *found)))
     assert (site.title, site.slurm_min_version, site.access.partition) == (
         "the cluster big",
         "23.11.4",
@@ -55,12 +55,52 @@ def test_the_partition_with_gpus_fills_it_in() -> None:
     )
     assert (site.cpu.per_rank, site.limits.max_nodes, site.limits.max_minutes) == (26, 20, 5760)
     assert site.transport == "nccl"
+    assert site.notes == ("a rank for each of the 4 GPUs, with its share of the node's 104 CPUs",)
 
 
 def test_without_gpus_the_default_partition_fills_it_in() -> None:
     site = Site(
-        **tomllib.loads(skeleton("mine", read_cluster("\n".join(SINFO.splitlines()[:2]), "")))
+        **tomllib.loads(skeleton("mine", *read_cluster("\n".join(SINFO.splitlines()[:2]), "")))
     )
     assert (site.access.partition, site.node.gpus, site.transport) == ("debug", 0, "gloo")
     assert site.limits.max_minutes == 30
-    assert read_cluster("", "") == read_cluster("sinfo: error\n", "") == {}
+    assert read_cluster("", "") == read_cluster("sinfo: error\n", "") == ({}, {})
+
+
+def test_a_node_of_cpus_gets_a_rank_for_each_socket_and_a_thread_for_each_core() -> None:
+    text = skeleton("mine", *read_cluster("cpu*|9|2|48|2|1-00:00:00|(null)\n", ""))
+    site, rule = Site(**tomllib.loads(text)), "a rank for each of the 2 sockets, with a thread for "
+    assert (site.node.cores, site.ranks_per_node) == (96, 2)
+    assert (site.cpu.per_rank, site.cpu.threads) == (96, 48)
+    assert f"# chosen: {rule}each of its 48 cores\nranks_per_node = 2\n" in text
+    assert site.notes == (f"{rule}each of its 48 cores",)
+
+
+@pytest.mark.parametrize(
+    ("gres", "vendor", "guess"),
+    [
+        ("gpu:mi250:8", "rocm", ""),
+        ("gpu:MI300A:4", "rocm", ""),
+        ("gpu:nvidia_a100_80gb:4", "cuda", ""),
+        ("gpu:gh200:1,tmp:5", "cuda", ""),
+        ("gpu:1g.5gb:7", "cuda", ""),
+        ("gpu:pvc:6", "cuda", "# chosen: a guess: 'pvc' is no name known here\n"),
+        ("gpu:4", "cuda", "# chosen: a guess: Slurm names no kind of GPU\n"),
+    ],
+)
+def test_the_vendor_follows_from_the_gpus_name(gres: str, vendor: str, guess: str) -> None:
+    text = skeleton("mine", *read_cluster(f"gpu|20|2|32|2|1:00:00|{gres}\n", ""))
+    assert Site(**tomllib.loads(text)).node.vendor == vendor
+    assert f'{guess}vendor = "{vendor}"\n' in text
+    assert ("a guess" in text) == bool(guess)
+
+
+def test_the_examples_in_a_skeleton_are_valid() -> None:
+    for key, (line,) in EXAMPLES.items():
+        value = line[line.index("[") : line.rindex("]") + 1]
+        *table, name = key.split(".")
+        head = f"[{table[0]}]\n" if table else ""
+        plain = 'name="x"\ntitle="x"\nscheduler="slurm"\nlaunch="srun"\n'
+        node = "" if table == ["node"] else "\n[node]\ncores=1\n"
+        text = f"{plain}{head}{name} = {value}\n{node}"
+        assert Site(**tomllib.loads(text))

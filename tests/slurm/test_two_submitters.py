@@ -14,6 +14,7 @@ import pytest
 from tests.slurm.fake_slurm import install
 from tests.slurm.stand_in import environment
 from tests.slurm.studies import write
+from tests.slurm.test_cli import FEW, Cli
 from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 SLOW = (
@@ -113,6 +114,33 @@ def test_a_submitter_killed_while_sbatch_works_doubles_nothing(tmp_path: Path, l
     expected = {**{name: 1 for name in ALL if name not in covered}, f"small-{alive}": 1}
     assert both.queued() == expected
     assert both.recorded() == expected
+
+
+def test_a_submitter_killed_between_sbatch_and_its_record_doubles_nothing(tmp_path: Path) -> None:
+    both = Submitters(tmp_path)
+    sbatch = tmp_path / "bin" / "sbatch"
+    whole = sbatch.read_text()
+    sbatch.write_text(f"{whole}kill -9 $PPID\n")  # Slurm has the job, and nobody knows its number
+    assert both.finish()[0] == -9
+    sbatch.write_text(whole)
+    assert (both.queued(), both.recorded()) == ({"small-n001-b00": 1}, {})
+    code, out, err = both.finish()
+    assert (code, err) == (0, "")
+    assert "n001-b00  pending as job 101" in out.splitlines()
+    assert both.queued() == both.recorded() == ALL
+
+
+def test_three_runs_at_once_are_one_run(tmp_path: Path) -> None:
+    cli = Cli(tmp_path, **FEW)
+    started = [cli.start("run", behaviours={0: "slow", 1: "slow"}) for _ in range(3)]
+    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
+    assert sorted(code for _, code in ended) == [0, 2, 2]
+    for (out, err), code in ended:
+        assert (out == "") == (code == 2)
+        assert (err.strip().endswith(TAKEN), len(err.splitlines())) == (code == 2, code // 2)
+    assert len((cli.folder / "jobs.jsonl").read_text().splitlines()) == 1
+    assert not list((cli.folder / "runs").glob("*.attempt-*"))
+    assert cli("status")[1].splitlines()[-1].endswith("4 runs: 4 ok")
 
 
 def test_jobs_of_another_results_folder_are_not_taken_for_ours(tmp_path: Path) -> None:
