@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import version
 from hvd_ddp import ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -85,6 +86,21 @@ def test_the_command_names_its_rooms(installed: Path, tmp_path: Path) -> None:
     wrong = run(installed, tmp_path, "plot")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: 'plot' is none of bench, slurm, plots")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-P", "-c", "import plots; print(plots.version())"],
+        [str(Path(sys.executable).with_name("hvd-ddp")), "--version"],
+    ],
+)
+def test_set_up_brings_the_rooms_and_their_command_to_any_folder(
+    command: list[str], tmp_path: Path
+) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{version()}\n", "")
 
 
 def test_a_folder_named_like_a_room_is_not_taken_for_it(installed: Path, tmp_path: Path) -> None:

@@ -33,7 +33,14 @@ sys.path.insert(0, str(HERE.parents[2]))  # a script, before the project is inst
 # bench ends an old Python, for which this file has to parse in Python 3.6
 from bench.tools.setup import wheel  # noqa: E402
 from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
-from bench.tools.setup.steps import MPI_COMMANDS, PINS, Setup, missing, step_environment  # noqa: E402
+from bench.tools.setup.steps import (  # noqa: E402
+    MPI_COMMANDS,
+    PINS,
+    PROJECT,
+    Setup,
+    missing,
+    step_environment,
+)
 
 REMEMBERED = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
 SIZES = """\
@@ -90,7 +97,7 @@ def take_turn(folder: Path) -> None:
 def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
     started = time.monotonic()
     chosen = choices(env, load_state(venv))
-    inputs = digest(chosen | wheel.user_settings(env))
+    inputs = digest({**chosen, **wheel.user_settings(env), "project": str(PROJECT)})
     if not check_only and up_to_date(venv, inputs):
         print(f"  {venv} is up to date")
         return
@@ -129,6 +136,7 @@ def install(venv: Path, chosen: dict[str, str], step_env: dict[str, str]) -> Non
         setup.forget_other_builds()
     setup.packages(chosen["TORCH_INDEX_URL"])
     setup.horovod()
+    setup.project()
     setup.two_ranks()
 
 
