@@ -24,6 +24,7 @@ from bench.lifecycle.stall import Board
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
+from bench.record.unfinished import set_aside
 from bench.streams import say
 
 Run = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
@@ -82,7 +83,7 @@ def start(
         _set_resources(config, launch)
         if rank == 0 and config.trace is not None:
             trace.reserve(config.trace)
-        log = RunLog(config.log_path if rank == 0 else None)
+        log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -92,6 +93,17 @@ def start(
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
     return _live(config, launch, log, say_what(config), load)
+
+
+def _open_log(config: RunConfig) -> RunLog:
+    """A study's driver has set earlier attempts aside itself; who runs by hand need not."""
+    if (
+        config.log_path is not None
+        and config.study is None
+        and (done := set_aside(config.log_path))
+    ):
+        say(f"note: {done}")
+    return RunLog(config.log_path)
 
 
 def _live(
