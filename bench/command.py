@@ -24,6 +24,7 @@ from bench.lifecycle.stall import Board
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
+from bench.record.quiet import NOISY, Watch
 from bench.record.unfinished import set_aside
 from bench.streams import say
 
@@ -122,8 +123,12 @@ def _live(
         ending.guard_exit()
         limit = config.stall_timeout_s
         Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
+        # a study's driver looks once, before its first run
+        watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
         run = _serving() if launch.rank >= config.world_size else load()
+        if watch and (others := watch.others()) and others.noisy:
+            say(f"warning: {others}; a report calls a run disturbed from {100 * NOISY:g} % on")
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
