@@ -24,6 +24,9 @@ def main() -> int:
     """Run a room as `python -m` does; without one, say which there are."""
     room = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if room in ROOMS:
+        from bench import missing
+
+        missing.started_as = "hvd-ddp"
         sys.path.append(str(Path.cwd()))  # last: the user's own models and data sets
         del sys.argv[1]
         runpy.run_module(room, run_name="__main__", alter_sys=True)

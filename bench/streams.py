@@ -7,6 +7,8 @@ import os
 import sys
 from contextlib import suppress
 
+from bench.missing import fitting
+
 
 class _Forgiving(io.FileIO):
     """Drops what a full disk, a closed terminal or a launcher that is gone does not take."""
@@ -34,7 +36,8 @@ def secure() -> None:
 
 def say(text: str) -> None:
     """Print lines for people, control characters as their codes: a terminal would obey them."""
-    sys.stderr.write(f"{_safe(text)}\n")  # in one write: other ranks say things on the same pipe
+    text = _safe(fitting(text))
+    sys.stderr.write(f"{text}\n")  # in one write: other ranks say things on the same pipe
     sys.stderr.flush()
 
 
