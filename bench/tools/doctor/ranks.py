@@ -145,8 +145,8 @@ def _host_cores(host: str, here: Sequence[Facts], threads: int) -> Iterator[Find
         text += f"for {threads} thread(s) and its exchange"
         yield warning("cores", text, "bind wider: mpirun --bind-to none, srun --cpus-per-task")
     elif usable < len(here) * (threads + 1):
-        cure = "use fewer ranks or threads where the machine has more cores to give"
-        yield warning("cores", f"{what}: no spare core for each exchange", cure)
+        text = f"{what}: no spare core for each exchange, so a full machine is measured"
+        yield warning("cores", text, "with fewer ranks or threads some would stay free")
 
 
 def quiet(ranks: Sequence[Facts]) -> list[Finding]:
