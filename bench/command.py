@@ -128,7 +128,7 @@ def _live(
         # torch: after the threads are set and the input is known to be good
         run = _serving() if launch.rank >= config.world_size else load()
         if watch and (others := watch.others()) and others.noisy:
-            say(f"warning: {others}; a report calls a run disturbed from {100 * NOISY:g} % on")
+            say(f"warning: {others}; above {100 * NOISY:g} % a report calls a run disturbed")
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)

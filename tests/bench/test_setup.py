@@ -472,7 +472,7 @@ def test_set_up_says_so_while_pip_asks_an_index_again(
 ) -> None:
     """A port at which nobody listens: pip itself, which tries twice more and then gives up."""
     index = ["--index-url", "http://127.0.0.1:9/simple", "--retries", "2", "--isolated"]
-    pip = [sys.executable, *steps.PIP, "download", *index, "--dest", tmp_path, "nothing"]
+    pip = [sys.executable, *steps.PIP, "download", *index, "--dest", str(tmp_path), "nothing"]
     with pytest.raises(runner.SetupError, match="could not be reached: check the network"):
         doer(tmp_path).run(*pip, cure="")
     said = capsys.readouterr().out.splitlines()
