@@ -48,6 +48,7 @@ class Rank(TypedDict):
     cpu_governor: NotRequired[Text | None]
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
+    gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
 
 
 class Git(TypedDict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-import stat
 from pathlib import Path
 
 from bench.config import UsageError
@@ -19,13 +18,13 @@ def set_aside(path: Path) -> str | None:
     None where nothing is there, or a result, or no log. Raises UsageError for one whose run may
     still be at work: a run holds a lock on its log, which not every file system has.
     """
+    if not path.is_file():  # a pipe would be waited for
+        return None
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDWR)  # NFS locks no file that is only read
     except OSError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
         ended = hold(fd)
         run = read_run(path)
         if (why := _lack(run, path)) is None:
