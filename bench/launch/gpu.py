@@ -6,8 +6,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-_ASKED = ("compute_mode", "persistence_mode", "mig.mode.current", "power.limit")
-_ASKED += ("clocks.max.sm", "clocks.applications.graphics")
+_ASKED = (
+    *("compute_mode", "persistence_mode", "mig.mode.current", "power.limit"),
+    *("clocks.max.sm", "clocks.applications.graphics"),
+)
 _LIMIT_S = 20.0
 
 

@@ -47,6 +47,8 @@ def _lack(run: Run, path: Path) -> str | None:
     """Why a log is no result; None for a result, and for a file that is no log as we write them."""
     if run.damage is not None or (not run.events and path.stat().st_size):
         return None
+    if run.config is not None and run.config.study is not None:
+        return None  # its driver sets attempts aside, and says what became of them
     if not run.end:
         return "is of a run that was ended before its end"
     if run.end["status"] == "ok" or run.windows:
