@@ -32,7 +32,7 @@ endef
 .PHONY: help setup study study-all test check report overhead cluster test-cluster slurm-demo clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"

@@ -1,10 +1,10 @@
 """The command of an installed copy: `hvd-ddp bench ...` is `python -m bench ...` anywhere."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path
+
+from bench import version  # it ends an old Python, for which this file has to parse
 
 ROOMS = {
     "bench": "measure one configuration, or look at the machine: bench doctor",
@@ -32,8 +32,6 @@ def main() -> int:
         runpy.run_module(room, run_name="__main__", alter_sys=True)
         return 0
     if room == "--version":
-        from bench import version
-
         print(version())
     elif room in ("-h", "--help"):
         print(USAGE)

@@ -1,8 +1,19 @@
-"""Measure one configuration: one training loop, interchangeable backends, one run log."""
+"""Measure one configuration: one training loop, interchangeable backends, one run log.
 
-from __future__ import annotations
+Every room imports this first, so an old Python ends here; it must parse in Python 3.6.
+"""
 
+import sys
 from pathlib import Path
+
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.stderr.write(
+        "error: Python {}.{}.{} ({}) is too old: 3.11 or later is needed; load or install one, run "
+        "`make setup PYTHON=python3.11`, and start .venv/bin/python\n".format(
+            *sys.version_info[:3], sys.executable
+        )
+    )
+    sys.exit(2)
 
 
 def version() -> str:

@@ -24,6 +24,8 @@ from bench.lifecycle.stall import Board
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
+from bench.record.quiet import NOISY, Watch
+from bench.record.unfinished import set_aside
 from bench.streams import say
 
 Run = Callable[[RunConfig, launching.Launch, RunLog, Pulse], bool]  # true: did what was asked
@@ -82,7 +84,7 @@ def start(
         _set_resources(config, launch)
         if rank == 0 and config.trace is not None:
             trace.reserve(config.trace)
-        log = RunLog(config.log_path if rank == 0 else None)
+        log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
         if rank:
             time.sleep(endings.RANK_0_SPEAKS_S)
@@ -92,6 +94,17 @@ def start(
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
     return _live(config, launch, log, say_what(config), load)
+
+
+def _open_log(config: RunConfig) -> RunLog:
+    """A study's driver has set earlier attempts aside itself; who runs by hand need not."""
+    if (
+        config.log_path is not None
+        and config.study is None
+        and (done := set_aside(config.log_path))
+    ):
+        say(f"note: {done}")
+    return RunLog(config.log_path)
 
 
 def _live(
@@ -110,8 +123,12 @@ def _live(
         ending.guard_exit()
         limit = config.stall_timeout_s
         Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
+        # a study's driver looks once, before its first run
+        watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
         run = _serving() if launch.rank >= config.world_size else load()
+        if watch and (others := watch.others()) and others.noisy:
+            say(f"warning: {others}; above {100 * NOISY:g} % a report calls a run disturbed")
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)

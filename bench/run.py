@@ -26,7 +26,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.record.user_code import digests
-from bench.streams import say
+from bench.streams import answer, say
 from bench.train import checkpoint, device
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
@@ -101,7 +101,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
         trace.write(config.trace, read_run(config.log_path))
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
-        say(result(config, pulse.rates, facts.get("last_loss"), failed))
+        tell = say if failed else answer  # a script takes what stands on standard output as good
+        tell(result(config, pulse.rates, facts.get("last_loss"), failed))
     pulse.leave()
     # they hold the wrapped model, which must be gone before its process group
     del step, loop, parity, watching, emulation

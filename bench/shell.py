@@ -10,7 +10,7 @@ import typer
 
 from bench import version
 from bench.config import UsageError
-from bench.missing import explain_missing
+from bench.missing import explain_missing, fitting
 
 _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
@@ -38,7 +38,7 @@ def new_app(text: str) -> typer.Typer:
 def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
     """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
     try:
-        return app(argv, standalone_mode=False) or 0
+        return app(argv, standalone_mode=False, prog_name=fitting(name)) or 0
     except typer.Exit as done:
         return done.exit_code
     except typer.Abort:
@@ -51,7 +51,7 @@ def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
         text = f"{error.filename or 'standard output'}: {error.strerror or error}"
     except typer.TyperException as error:
         text = f"{_message(error)}; see {name} --help"
-    print(f"error: {_one_line(text)}", file=sys.stderr, flush=True)
+    print(f"error: {_one_line(fitting(text))}", file=sys.stderr, flush=True)
     return 2
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
+
+from bench.missing import fitting
 
 
 class _Forgiving(io.FileIO):
@@ -33,9 +36,22 @@ def secure() -> None:
 
 def say(text: str) -> None:
     """Print lines for people, control characters as their codes: a terminal would obey them."""
-    safe = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-    sys.stderr.write(f"{safe}\n")  # in one write: other ranks say things on the same pipe
+    text = _safe(fitting(text))
+    sys.stderr.write(f"{text}\n")  # in one write: other ranks say things on the same pipe
     sys.stderr.flush()
+
+
+def answer(line: str) -> None:
+    """Print what a script reads, on standard output; what cannot be written there is dropped."""
+    if sys.stdout is not None:  # as it is where it was closed
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()  # what the user's own code printed stands before it
+    with suppress(OSError):
+        os.write(1, f"{_safe(line)}\n".encode(errors="backslashreplace"))
+
+
+def _safe(text: str) -> str:
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def show_cursor() -> None:

@@ -1,15 +1,17 @@
 """Run logs to statistics, figures and a report; needs no torch and starts nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from bench import version  # it ends an old Python, which could not parse the rest
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["load_runs", "version"]
 
-def load_runs(folder: Path | str) -> pd.DataFrame:
+
+def load_runs(folder: Path | str) -> "pd.DataFrame":
     """The usable training runs of a study's folder, one row each, for a notebook.
 
     The same table as runs.csv. Raises UsageError where there are no logs. Columns:

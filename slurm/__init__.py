@@ -1,1 +1,5 @@
 """Turn a study into job scripts; run, follow and resume them. Needs no torch."""
+
+from bench import version  # first: it ends an old Python, which could not parse the rest
+
+__all__ = ["version"]

@@ -1,4 +1,4 @@
-"""environment.yml pins what pyproject.toml pins; only names and the absence of Horovod differ, and
+"""environment.yml pins what set-up installs; only names and the absence of Horovod differ, and
 are written down here.
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from bench.tools.setup.steps import read_pins
+from bench.tools.setup.steps import PINS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text()
@@ -45,9 +45,7 @@ def conda() -> dict[str, list[str]]:
 
 
 def test_every_pin_agrees() -> None:
-    pins = {
-        name: version for group in GROUPS for name, version in read_pins(PROJECT)[group].items()
-    }
+    pins = {name: version for group in GROUPS for name, version in PINS[group].items()}
     wanted = {
         CONDA_NAMES.get(name, name): version
         for name, version in pins.items()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import version
 from hvd_ddp import ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -43,10 +44,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+COMMAND = "import sys, hvd_ddp; sys.exit(hvd_ddp.main())"
+WITHOUT_TORCH = f"""
+import importlib.util as util
+found = util.find_spec
+util.find_spec = lambda name, *more: None if name == "torch" else found(name, *more)
+{COMMAND}
+"""
+
+
+def run(
+    installed: Path, folder: Path, *words: str, code: str = COMMAND
+) -> subprocess.CompletedProcess[str]:
     # -P: as in a script of pip's, the folder it is started in is not on the path
     return subprocess.run(
-        [sys.executable, "-P", "-c", "import sys, hvd_ddp; sys.exit(hvd_ddp.main())", *words],
+        [sys.executable, "-P", "-c", code, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(installed)},
         capture_output=True,
@@ -98,6 +110,45 @@ def test_hints_name_the_command_that_was_typed(installed: Path, tmp_path: Path) 
         assert misspelt.stderr.endswith(f"; see hvd-ddp {room} --help\n")
     written = run(installed, tmp_path, "slurm", "study", "new", "mine")
     assert written.stdout.endswith("edit it, then: hvd-ddp slurm run mine.toml\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-P", "-c", "import plots; print(plots.version())"],
+        [str(Path(sys.executable).with_name("hvd-ddp")), "--version"],
+    ],
+)
+def test_set_up_brings_the_rooms_and_their_command_to_any_folder(
+    command: list[str], tmp_path: Path
+) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{version()}\n", "")
+
+
+def test_advice_fits_an_installed_copy_and_its_command(installed: Path, tmp_path: Path) -> None:
+    no_torch = run(installed, tmp_path, "bench", "--batch-per-rank", "4", code=WITHOUT_TORCH)
+    assert no_torch.returncode == 2
+    (line,) = no_torch.stderr.splitlines()
+    cure = "pip install torch torchvision, or run make setup in a checkout of the project"
+    assert f"{sys.executable} has no torch, which a run needs; {cure}" in line
+    wrong = run(installed, tmp_path, "plots", "reprot")
+    assert wrong.returncode == 2
+    assert wrong.stderr.endswith("; see hvd-ddp plots --help\n")
+    for room in ROOMS:
+        shown = run(installed, tmp_path, room, "--help").stdout
+        assert f"hvd-ddp {room} " in shown
+        assert f"python -m {room}" not in shown
+
+
+def test_advice_outside_a_checkout_says_where_it_is(tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-m", "slurm", "--help"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    cure = f"run `make -C {ROOT} setup` and start {ROOT}/.venv/bin/python, or `pip install {ROOT}`"
+    missing = f"error: typer is not installed for {sys.executable}; {cure}\n"
+    assert (done.returncode, done.stderr) == (2, missing)
 
 
 def test_a_folder_named_like_a_room_is_not_taken_for_it(installed: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from bench.config.fields import (
     fields_with,
 )
 from bench.config.rules import check, require_text
+from bench.missing import fitting
 
 __all__ = ["ON_DISK", "Curve", "Parser", "Role", "RunConfig", "Settings"]
 __all__ += [
@@ -125,6 +126,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+    def format_help(self) -> str:
+        return fitting(super().format_help())
 
 
 def _parser() -> Parser:

@@ -14,6 +14,7 @@ from bench.backends.catalogue import interface_variables
 from bench.config import RunConfig, UsageError
 from bench.config.datasets import DIGITS_SAMPLES
 from bench.launch.world import Launch
+from bench.missing import checkout
 
 # what a loading process that has imported torch keeps to itself; 153 MiB measured
 LOADER_BYTES = 150 * 2**20
@@ -35,6 +36,8 @@ def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> No
     """Raise UsageError for what would fail later: no torch, too little memory, no interface."""
     if importlib.util.find_spec("torch") is None:
         cure = "run make setup, then . .venv/bin/activate"
+        if checkout() is None:
+            cure = "pip install torch torchvision, or run make setup, which builds all backends"
         raise UsageError(f"{sys.executable} has no torch, which a run needs; {cure}")
     require_memory(parts(config), launch.local_size, machine_bytes())
     if config.transport in ("gloo", "nccl"):  # over NCCL both frameworks meet through Gloo

@@ -49,6 +49,7 @@ class Rank(TypedDict):
     gpu: NotRequired[Text]
     gpu_uuid: NotRequired[Text]
     nccl_library: NotRequired[Text]  # the file; its contents are in the host's versions
+    gpu_settings: NotRequired[Texts]  # nvidia-smi's words for what its owner may change
 
 
 class Git(TypedDict):

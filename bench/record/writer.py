@@ -33,6 +33,17 @@ class RunLog:
             self._ended = event == "end"
 
 
+def hold(fd: int) -> bool:
+    """Lock an open log for as long as the process lives; false where another has, or cannot."""
+    try:
+        import fcntl  # not on Windows, where logs are only read
+
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
 def append_event(path: Path, event: str, **fields: Any) -> None:
     """Add one event to an existing log, for the launcher or a rank but 0. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_APPEND)
@@ -46,12 +57,14 @@ def _create(path: Path) -> int:
     given = f"log_path={str(path)!r}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
         raise UsageError(f"{given} {_in_the_way(path)}; choose another name") from None
     except OSError as error:
         cure = "choose another folder"
         raise UsageError(f"{given} cannot be written: {error.strerror}; {cure}") from None
+    hold(fd)
+    return fd
 
 
 def _in_the_way(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from bench.config import RunConfig, UsageError
+from bench.launch.gpu import settings
 from bench.launch.world import Launch
 from bench.train.timing import Stopwatch
 
@@ -47,9 +49,11 @@ class Cuda:
     def describe(self) -> dict[str, Any]:
         """What tells this GPU from every other, and which libraries drive it."""
         properties = torch.cuda.get_device_properties(self.torch_device)
+        uuid = str(getattr(properties, "uuid", f"index {self.torch_device.index}"))
         return {
             "gpu": properties.name,
-            "gpu_uuid": str(getattr(properties, "uuid", f"index {self.torch_device.index}")),
+            "gpu_uuid": uuid,
+            "gpu_settings": settings(uuid, os.environ),
             "gpu_memory_bytes": properties.total_memory,
             "cuda": torch.version.cuda or f"hip {torch.version.hip}",
             "cudnn": torch.backends.cudnn.version(),

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from bench.record import Run
+from bench.record.quiet import NOISY, share_of_others
 
-# Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
-# what others take is missing to the steps: more than a study's usual margin may decide a verdict.
-NOISY = 0.02
 _OF_THE_NODE = ("busy_jiffies", "idle_jiffies", "steal_jiffies")
 _OWN = "own_jiffies"
 
@@ -38,26 +36,37 @@ def others_share(run: Run) -> float | None:
 
 
 def _share(ranks: Sequence[dict[str, int]]) -> float:
-    """Of one node: its counters, which each of its ranks has read, without the ranks' own time.
-
-    A node counts whom its clock tick meets, a process what it has run: threads that wake often and
-    shortly, as Gloo's do, add up to more than their node. That must not hide what was stolen.
-    """
+    """Of one node: its counters, which each of its ranks has read, without the ranks' own time."""
     busy, idle, stolen = (ranks[0][name] for name in _OF_THE_NODE)
-    others = max(0, busy - sum(rank[_OWN] for rank in ranks))
-    return (others + stolen) / max(1, busy + idle + stolen)
+    return share_of_others(busy, idle, stolen, sum(rank[_OWN] for rank in ranks))
+
+
+def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The runs whose machine was not quiet, the worst one last, and of how many it is known."""
+    told = runs[runs["others_share"].notna()]
+    shares = told["others_share"].astype(float)
+    noisy = told.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
+    return noisy, len(told)
+
+
+def short(runs: pd.DataFrame) -> str:
+    """The same in the few words that a terminal has room for; '' where all were quiet."""
+    noisy, known = disturbed(runs)
+    if noisy.empty:
+        return ""
+    most = f"{100 * noisy.iloc[-1]['others_share']:.0f} %"
+    taken = f"others took up to {most} of the processor time"
+    return f"{len(noisy)} of {known} runs were disturbed: {taken}."
 
 
 def note(runs: pd.DataFrame) -> list[str]:
     """One sentence on the runs whose machine was not quiet; none where all were, or none tells."""
-    told = runs[runs["others_share"].notna()]
-    shares = told["others_share"].astype(float)
-    noisy = told.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
+    noisy, known = disturbed(runs)
     if noisy.empty:
         return []
     most = noisy.iloc[-1]
     return [
-        f"The machine was not quiet in {len(noisy)} of {len(told)} runs: other processes, or other "
+        f"The machine was not quiet in {len(noisy)} of {known} runs: other processes, or other "
         f"guests of its host, took more than {100 * NOISY:g} % of a node's processor time, at most "
         f"{100 * most['others_share']:.0f} % ({most['log']})"
     ]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from plots.analyse import coverage
+from plots.analyse import coverage, quiet
 from plots.analyse.comparability import EMULATE, changes_exchange
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
@@ -202,9 +202,11 @@ def repetition(a: Analysis) -> str:
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
-    """At most five lines: verdicts, the first comparisons, what is missing, where the report is."""
+    """At most five lines: verdicts, the first comparisons, what is missing or was disturbed, where
+    the report is.
+    """
     first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
-    last = " ".join(filter(None, (missing(a), attempts(a))))
+    last = " ".join(filter(None, (missing(a), attempts(a), quiet.short(a.loaded.runs))))
     lines = [clean(line, 500) for line in (headline(a), *first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 

@@ -52,7 +52,7 @@ def test_a_fit_machine_alone() -> None:
     good |= {"mpirun", "horovod/mpi", "ddp/gloo"}
     assert {f["name"] for f in findings if f["level"] == "ok"} >= good
     warnings = {f["name"]: f for f in findings if f["level"] == "warning"}
-    assert set(warnings) <= {"cores", "torchvision"}
+    assert set(warnings) <= {"cores", "torchvision", "others"}  # tests run beside one another
     alone = run([sys.executable, "-W", "ignore", "-c", "import torchvision"])
     assert ("torchvision" in warnings) == (alone.returncode != 0)
     if alone.returncode:

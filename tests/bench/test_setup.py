@@ -9,11 +9,13 @@ import stat
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from bench.tools.setup import install, runner, steps, wheel
 
@@ -59,14 +61,20 @@ def doer(folder: Path, **env: str) -> runner.Runner:
 
 
 def constraints() -> dict[str, str]:
-    lines = (SETUP / "constraints.txt").read_text().splitlines()
+    lines = steps.CONSTRAINTS.read_text().splitlines()
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
-def test_every_pin_is_exact_and_agrees_with_the_constraints() -> None:
+def test_every_version_that_set_up_installs_is_exact_and_one_that_the_package_takes() -> None:
     assert all(not {"+", "*"} & set(version) for version in constraints().values())
-    named = [(name, version) for group in PINS.values() for name, version in group.items()]
-    assert [(name, constraints().get(name)) for name, _ in named] == named
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = {"core": project["dependencies"], **project["optional-dependencies"]}
+    for group, lines in groups.items():
+        for asked in map(Requirement, lines):
+            assert asked.specifier.contains(PINS[group][asked.name]), asked
+            assert PINS[group][asked.name] == constraints()[asked.name]
+    # installed beside other packages, whose versions are not ours to choose
+    assert not any("==" in line for line in project["dependencies"])
 
 
 def test_what_is_built_here_is_not_installed_by_pip() -> None:
@@ -343,15 +351,6 @@ def test_a_folder_that_cannot_work_is_refused_and_stays(
     assert not file or (tmp_path / name / file).read_text() == "not ours"
 
 
-def test_an_older_python_gets_one_line() -> None:
-    install_py = str(SETUP / "install.py")
-    code = f"import sys, runpy; sys.version_info = (3, 9, 2); runpy.run_path({install_py!r})"
-    done = run([sys.executable, "-c", code], os.environ)
-    assert done.returncode == 1
-    assert done.stderr.startswith("set-up needs Python 3.11 or later: this is 3.9")
-    assert len(done.stderr.splitlines()) == 1
-
-
 # The note of a finished set-up
 
 
@@ -383,7 +382,9 @@ def test_finished_set_up_is_instant_and_renewed_with_its_sources(tmp_path: Path)
         shutil.copy(ROOT / name, copy / name)
     executable(venv / "bin" / "python", "#!/bin/sh\nexit 1\n")
     environ = {name: os.environ[name] for name in os.environ.keys() - set(install.REMEMBERED)}
-    inputs = install.digest(NO_CHOICE | wheel.user_settings(environ))
+    settings = NO_CHOICE | wheel.user_settings(environ)
+    inputs = install.digest(settings | {"project": str(copy)})
+    assert inputs != install.digest(settings | {"project": str(ROOT)}), "hvd-ddp is of one checkout"
     install.save_state(venv, {"inputs": inputs})
     command = [sys.executable, str(copied / "install.py"), "--venv", str(venv)]
     start = time.monotonic()
@@ -464,6 +465,18 @@ def test_progress_is_read_from_cmakes_makefiles(
     script = "echo '[  4%] Building'; echo '[ 42%] Building CXX object'; sleep 1"
     doer(tmp_path).run("sh", "-c", script, cure="")
     assert ", 42 % compiled" in capsys.readouterr().out
+
+
+def test_set_up_says_so_while_pip_asks_an_index_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A port at which nobody listens: pip itself, which tries twice more and then gives up."""
+    index = ["--index-url", "http://127.0.0.1:9/simple", "--retries", "2", "--isolated"]
+    pip = [sys.executable, *steps.PIP, "download", *index, "--dest", str(tmp_path), "nothing"]
+    with pytest.raises(runner.SetupError, match="could not be reached: check the network"):
+        doer(tmp_path).run(*pip, cure="")
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if "an index does not answer and pip asks again" in line]
 
 
 # MPI

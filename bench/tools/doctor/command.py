@@ -20,6 +20,7 @@ from bench.config import UsageError
 from bench.launch import provenance
 from bench.launch.resources import require_unmodified
 from bench.launch.world import Launch, discover, meeting_folder
+from bench.record.quiet import Watch
 from bench.tools.doctor import exchange, machine, process, ranks
 from bench.tools.doctor.findings import Finding, failure, merge, refused, warning
 from bench.tools.doctor.mailbox import Meeting
@@ -116,6 +117,7 @@ def _answer_if_ended(launch: Launch, answer: _Answer) -> None:
 
 def _look(options: Options, launch: Launch) -> dict[str, Any]:
     """What one rank knows of itself and its host, its findings included."""
+    watch = Watch()
     probe = process.python("bench.tools.doctor.probe")
     answers, problem = process.run(probe, os.environ, options.limit_s)
     found: list[Finding] = []
@@ -141,6 +143,7 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
         found.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
     except UsageError as error:
         found.append(refused("folder", error))
+    others = watch.others()
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return {
         **provenance.describe_rank(launch, options.config.threads),
@@ -148,6 +151,7 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
         "devices": seen.get("devices", []),
         "mpi": seen.get("mpi"),
         "seat": uuid.uuid4().hex,
+        "others": others and others._asdict(),
         "findings": [asdict(finding) for finding in found],
     }
 
@@ -165,7 +169,7 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> None:
     answer.add([ranks.mpirun(path, _version(path) if path else "", facts["mpi"])])
     two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
     there = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
-    answer.add(ranks.cores(there, options.config.threads))
+    answer.add(ranks.cores(there, options.config.threads) + ranks.quiet(there))
     cells = exchange.cells(launch, options.cells, len(facts["devices"]))
     answer.add(exchange.alone(cells, options, path is not None, answer.say))
 
@@ -195,7 +199,8 @@ def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
         one_world = ranks.absent(there, launch.size, options.limit_s, os.environ)
         one_world += ranks.compare(everybody)
         answer.add(one_world)
-        answer.add(ranks.cores(everybody, options.config.threads) + ranks.devices(everybody))
+        answer.add(ranks.cores(everybody, options.config.threads) + ranks.quiet(everybody))
+        answer.add(ranks.devices(everybody))
         cells = exchange.cells(launch, options.cells, len(mine["devices"]))
         if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
             text = f"{', '.join(cells)} not tried: the ranks are not one world"

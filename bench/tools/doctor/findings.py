@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.config import UsageError
+from bench.missing import fitting
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Finding:
     def line(self) -> str:
         """The finding as a person reads it."""
         cure = f"; {self.cure}" if self.cure else ""
-        return f"{self.level:<8} {self.name:<12} {self.text}{cure}"
+        return fitting(f"{self.level:<8} {self.name:<12} {self.text}{cure}")
 
 
 def ok(name: str, text: str) -> Finding:

@@ -36,10 +36,9 @@ def torchvision_pair(facts: Mapping[str, Any]) -> Iterator[Finding]:
     """Are torch and torchvision of one build? Runs work with any; the user's own scripts do not."""
     if {"torchvision_alone", "torch", "torchvision"} <= facts.keys():
         text = (
-            f"torch {facts['torch']} and torchvision {facts['torchvision']} are no pair: `import "
-            f"torchvision` alone fails ({facts['torchvision_alone']}). All that bench does works, "
-            "because it declares what is missing; your own scripts, and torchvision's operators "
-            "such as nms and roi_align, do not"
+            f"torch {facts['torch']} and torchvision {facts['torchvision']} are no pair: all that "
+            "bench does works, but `import torchvision` in a script of yours fails "
+            f"({facts['torchvision_alone']})"
         )
         build = facts["torch"].partition("+")[2] or "cpu"
         index = f"https://download.pytorch.org/whl/{build}"

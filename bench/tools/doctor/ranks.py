@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.backends.catalogue import cells
 from bench.launch.world import Launch
+from bench.record.quiet import Others
 from bench.tools.doctor.findings import Finding, failure, ok, warning
 
 Facts = Mapping[str, Any]
@@ -144,8 +145,18 @@ def _host_cores(host: str, here: Sequence[Facts], threads: int) -> Iterator[Find
         text += f"for {threads} thread(s) and its exchange"
         yield warning("cores", text, "bind wider: mpirun --bind-to none, srun --cpus-per-task")
     elif usable < len(here) * (threads + 1):
-        cure = "use fewer ranks or threads where the machine has more cores to give"
-        yield warning("cores", f"{what}: no spare core for each exchange", cure)
+        text = f"{what}: no spare core for each exchange, so a full machine is measured"
+        yield warning("cores", text, "with fewer ranks or threads some would stay free")
+
+
+def quiet(ranks: Sequence[Facts]) -> list[Finding]:
+    """Does anybody else use the hosts' cores? A run in such company measures both."""
+    by_host = {o["hostname"]: Others(**o) for r in reversed(ranks) if (o := r["others"])}
+    cure = "stop them, or take a node for yourself: srun --exclusive"
+    if noisy := [warning("others", str(o), cure) for o in by_host.values() if o.noisy]:
+        return noisy
+    most = max((o.share for o in by_host.values()), default=None)
+    return [] if most is None else [ok("others", f"take {100 * most:.1f} % of the processor time")]
 
 
 def devices(ranks: Sequence[Facts]) -> list[Finding]:

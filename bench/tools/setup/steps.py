@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from bench.tools.setup import wheel
 from bench.tools.setup.runner import Runner
 
 HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parents[2]
 CXX20 = b"#include <concepts>\n#include <version>\nstatic_assert(__cplusplus >= 202002L);\n"
 NAME_ONE = "or name another: HOROVOD_CXX=/path/to/g++"
 MPI_COMMANDS = ("mpirun", "mpicc", "mpicxx")
@@ -30,14 +32,17 @@ MPI_CURE = (
 )
 
 
-def read_pins(pyproject: str) -> dict[str, dict[str, str]]:
-    """Group -> distribution -> version; the group of the plain dependencies is "core"."""
+def read_pins(pyproject: str, constraints: str) -> dict[str, dict[str, str]]:
+    """Group -> distribution -> exact version; the group of the plain dependencies is "core"."""
     project = tomllib.loads(pyproject)["project"]
     groups = {"core": project["dependencies"], **project["optional-dependencies"]}
-    return {group: dict(line.split("==") for line in lines) for group, lines in groups.items()}
+    exact = dict(line.split("==") for line in constraints.splitlines() if line[:1] != "#")
+    named = {group: [re.split("[~=<>]", line)[0] for line in groups[group]] for group in groups}
+    return {group: {name: exact[name] for name in names} for group, names in named.items()}
 
 
-PINS = read_pins((HERE.parents[2] / "pyproject.toml").read_text())
+CONSTRAINTS = HERE / "constraints.txt"
+PINS = read_pins((PROJECT / "pyproject.toml").read_text(), CONSTRAINTS.read_text())
 
 
 def requirements(own_mpi: bool) -> list[str]:
@@ -142,7 +147,7 @@ class Setup:
             self.pip("install", "--no-deps", "--index-url", torch_index, *torch)
             # what torch depends on may be there or on the usual index
             extra = ["--extra-index-url", torch_index]
-        self.pip("install", "--constraint", HERE / "constraints.txt", *extra, *wanted)
+        self.pip("install", "--constraint", CONSTRAINTS, *extra, *wanted)
         self.runner.end("there")
         if mpi_home:
             self.runner.begin(f"mpi4py for the MPI in {mpi_home} (about 2 min)")
@@ -162,6 +167,13 @@ class Setup:
         made = wheel.obtain(self.runner, self.python, facts)
         self.pip("install", "--force-reinstall", "--no-deps", made)
         self.runner.end(f"kept in {made.parent}")
+
+    def project(self) -> None:
+        """`import plots` and hvd-ddp work in any folder, with the code of this checkout."""
+        self.runner.begin("bench, slurm, plots and hvd-ddp")
+        options = "install --no-deps --no-index --no-build-isolation --editable"
+        self.pip(*options.split(), PROJECT)
+        self.runner.end(f"those of {PROJECT}, in any folder")
 
     def two_ranks(self) -> None:
         self.runner.begin("two ranks under mpirun")
