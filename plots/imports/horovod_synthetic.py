@@ -18,7 +18,7 @@ from plots.imports.observation import (
 from plots.imports.text import Log
 
 _PLACES = {
-    "world_size": r"(?:Number of [CG]PUs: |Total img/sec on )(\d+)\b",
+    "world_size": r"(?:Number of \w+s: |Total img/sec on )(\d+)\b",
     "batch_per_rank": r"Batch size: (\d+)\b",
     "model": r"\bModel: (\S+)",
 }
