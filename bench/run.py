@@ -25,7 +25,7 @@ from bench.lifecycle.pulse import Pulse
 from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.streams import say
-from bench.train import checkpoint, device
+from bench.train import checkpoint, device, torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
 from bench.train.input import Input
@@ -59,6 +59,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     workload |= {} if emulation is None else emulation.facts
     workload |= {} if judged is None else {"held_out": judged.samples}
     write_start(config, launch, log, backend, place, workload)
+    settings = torch_settings.require_alike(config, backend, network)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
@@ -81,6 +82,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     finally:
         pulse.close()
     facts = check_samples(samples, backend, config)
+    kept = torch_settings.check_kept(settings, backend)
+    facts |= {**kept, "checks": facts["checks"] | kept["checks"]}
     if loop is not None:
         if emulation is not None:
             more = check_emulation(emulation, backend, config, network)
@@ -94,6 +97,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     if loop is not None and config.observe == "framework":
         facts["evidence"] = _log_evidence(log, backend, loop)
     failed = [name for name, good in facts["checks"].items() if not good]
+    if launch.rank == 0:
+        for changed in facts.get("torch_settings_changed", ()):
+            say(f"error: the code of a model or data set changed torch's settings, {changed}")
     _write_end(log, backend, place, facts, failed)
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
         trace.write(config.trace, read_run(config.log_path))

@@ -25,7 +25,11 @@ CONFIG = RunConfig(
     backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3
 )
 CHECKS = dict.fromkeys(
-    ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity"), True
+    (
+        *("samples_per_step", "torch_settings_kept"),
+        *("loss_finite", "parameters_equal", "loss_bounded", "parity"),
+    ),
+    True,
 )
 RANKS = [{"rank": 0, "hostname": "n1", "pid": 7}, {"rank": 1, "hostname": "n2", "pid": 7}]
 
@@ -82,8 +86,9 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
-UNKNOWN = "no usable start event: schema 9, and this version reads 1 to 8"
-TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded, parity"
+UNKNOWN = "no usable start event: schema 10, and this version reads 1 to 9"
+TOO_FEW = "failed checks: samples_per_step, torch_settings_kept, parameters_equal, loss_bounded, "
+TOO_FEW += "parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})
 
 
@@ -481,7 +486,9 @@ def as_events(entries: Entries) -> list[dict[str, Any]]:
     return [{"event": name, **fields} for name, fields in entries]
 
 
-@pytest.mark.parametrize(("check", "since"), [("loss_bounded", 4), ("parity", 5)])
+@pytest.mark.parametrize(
+    ("check", "since"), [("loss_bounded", 4), ("parity", 5), ("torch_settings_kept", 9)]
+)
 def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -> None:
     entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != check})
     assert proof.missing(CONFIG, since - 1, as_events(entries)) is None
