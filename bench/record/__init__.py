@@ -22,6 +22,8 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   8  a run may have servers: host has servers, as ranks, and end has servers, what each counted, and
      the check updates_counted. With mode=async there is no parity, ranks may end unequal, and
      epoch has own_correct: of all held-out samples, what each rank has right by its own parameters
+  9  end has the check torch_settings_kept, threads of each rank, and torch_settings_changed, in
+     words, where the code of a model or data set changed them
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -76,8 +78,8 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 8
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8)
+SCHEMA = 9
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
