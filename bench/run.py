@@ -100,9 +100,9 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     if launch.rank == 0:
         for changed in facts.get("torch_settings_changed", ()):
             say(f"error: the code of a model or data set changed torch's settings, {changed}")
-    _write_end(log, backend, place, facts, failed)
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
         trace.write(config.trace, read_run(config.log_path))
+    _write_end(log, backend, place, facts, failed)
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         say(result(config, pulse.rates, facts.get("last_loss"), failed))

@@ -117,11 +117,16 @@ class Ending:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             record()
         except OSError as unwritable:
-            say(f"error: rank {self._rank} cannot write {self._path}: {unwritable.strerror}")
+            wrong = f"cannot write {self._path}: {unwritable.strerror}"
+            say(f"error: rank {self._rank} {wrong}")
+            if self._rank == 0:
+                self._record_unwritable(f"{wrong}; what was written last had to make room")
         finally:
             leave(code)
 
     def _record(self, error: BaseException) -> None:
+        if isinstance(error, OSError) and error.filename == str(self._path):
+            raise error  # the log itself
         message, wrong_input = describe(error), isinstance(error, UsageError)
         # torch's own words, where it has noticed first
         if not wrong_input and "DataLoader worker" not in message:
@@ -144,6 +149,12 @@ class Ending:
             self._say([*gone, message])
             if wrong_input and (own := getattr(error, "trace", "")):
                 say(own)  # of the user's own code, after the line that names it
+
+    def _record_unwritable(self, message: str) -> None:
+        with suppress(OSError):
+            self._log.make_room()
+            self._event(0, "OSError", message)  # before others tell of what that did to them
+            self._end(status=f"failed: {message}")
 
     def _record_signal(self, number: int) -> None:
         """Where mpirun or torchrun ends all ranks because one died, name that rank as the cause."""

@@ -10,6 +10,8 @@ from typing import Any
 from bench.config import UsageError
 from bench.record.sealed import append
 
+_ROOM_BYTES = 1024  # of an `error` and an `end` that say why
+
 
 class RunLog:
     """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
@@ -31,6 +33,15 @@ class RunLog:
                 if event == "end":
                     os.fsync(self._fd)
             self._ended = event == "end"
+
+    def make_room(self) -> None:
+        """Give up the last events, to record an end where the disk takes no more bytes."""
+        with self._lock:
+            if self._fd is None or self._ended:
+                return
+            size = os.fstat(self._fd).st_size
+            kept = os.pread(self._fd, max(size - _ROOM_BYTES, 0), 0)
+            os.ftruncate(self._fd, kept.rfind(b"\n") + 1)
 
 
 def append_event(path: Path, event: str, **fields: Any) -> None:
