@@ -31,8 +31,15 @@ class RunLog:
                 assert self._path is not None
                 append(self._fd, self._path, event, fields)
                 if event == "end":
-                    os.fsync(self._fd)
+                    self._sync()
             self._ended = event == "end"
+
+    def _sync(self) -> None:
+        assert self._fd is not None
+        try:
+            os.fsync(self._fd)
+        except OSError as error:  # a network file system may say only now that it is full
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
     def make_room(self) -> None:
         """Give up the last events, to record an end where the disk takes no more bytes."""

@@ -25,12 +25,12 @@ def read() -> Settings:
         "grad_enabled": torch.is_grad_enabled(),
         "autocast": torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "onednn": backends.mkldnn.enabled,
-        "onednn_matmul": backends.mkldnn.matmul.fp32_precision,
-        "onednn_convolution": backends.mkldnn.conv.fp32_precision,
+        "onednn": bool(backends.mkldnn.enabled),
+        "onednn_matmul": backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
+        "onednn_convolution": backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
         "cuda_matmul": backends.cuda.matmul.fp32_precision,
         "cudnn": backends.cudnn.enabled,
-        "cudnn_convolution": backends.cudnn.conv.fp32_precision,
+        "cudnn_convolution": backends.cudnn.conv.fp32_precision,  # type: ignore[attr-defined]
         "cudnn_benchmark": backends.cudnn.benchmark,
         "cudnn_deterministic": backends.cudnn.deterministic,
     }

@@ -4,6 +4,7 @@ problem.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -510,6 +511,28 @@ except OSError as error:
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 log.write("end", status="failed: File too large")
 """
+
+
+def test_an_end_that_the_disk_did_not_take_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may say so only when it is asked to keep what it has taken."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "run.jsonl"
+    log = RunLog(path)
+    for event, fields in events()[:-1]:
+        log.write(event, **fields)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=str(path)):
+        log.write("end", **events()[-1][1])
+    monkeypatch.undo()
+    log.make_room()
+    log.write("end", status="failed: disk full")
+    run = read_run(path)
+    assert (run.state, run.problem) == ("failed", "disk full")
 
 
 @pytest.mark.parametrize("event", ["end", "exit"])

@@ -33,8 +33,8 @@ CHANGES: dict[str, tuple[Setter, Setter]] = {
         lambda: torch.use_deterministic_algorithms(False),
     ),
     "onednn_matmul none -> bf16": (
-        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),
-        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "none"),
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "none"),  # type: ignore[attr-defined]
     ),
 }
 
