@@ -27,7 +27,7 @@ from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.record.user_code import digests
 from bench.streams import answer, say
-from bench.train import checkpoint, device
+from bench.train import checkpoint, device, torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.device import Device
 from bench.train.input import Input
@@ -61,6 +61,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     workload |= {} if emulation is None else emulation.facts
     workload |= {} if judged is None else {"held_out": judged.samples}
     files = write_start(config, launch, log, backend, place, workload)
+    settings = torch_settings.require_alike(config, backend, network)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
     samples = Input(config, batches, place.torch_device)
@@ -83,6 +84,8 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     finally:
         pulse.close()
     facts = check_samples(samples, backend, config) | _imported_later(config, launch, files)
+    kept = torch_settings.check_kept(settings, backend)
+    facts |= {**kept, "checks": facts["checks"] | kept["checks"]}
     if loop is not None:
         if emulation is not None:
             more = check_emulation(emulation, backend, config, network)
@@ -96,9 +99,12 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     if loop is not None and config.observe == "framework":
         facts["evidence"] = _log_evidence(log, backend, loop)
     failed = [name for name, good in facts["checks"].items() if not good]
-    _write_end(log, backend, place, facts, failed)
+    if launch.rank == 0:
+        for changed in facts.get("torch_settings_changed", ()):
+            say(f"error: the code of a model or data set changed torch's settings, {changed}")
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
         trace.write(config.trace, read_run(config.log_path))
+    _write_end(log, backend, place, facts, failed)
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         tell = say if failed else answer  # a script takes what stands on standard output as good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -13,10 +14,12 @@ from bench.data import augment
 from bench.data.dataset import Batch, Blank, Digits, Generated, Images, Indices, Synthetic
 from bench.data.sampler import rank_indices, step_indices
 from bench.instrument.timeline import read_for
+from bench.lifecycle import loading
 
 __all__ = ["Batch", "Images", "Indices", "batches", "describe", "load_held_out", "load_images"]
 __all__ += ["step_indices"]
 
+_T = TypeVar("_T")
 _MADE: dict[str, Callable[[RunConfig], Images]] = {
     "synthetic": Synthetic,
     "digits": Digits,
@@ -106,12 +109,13 @@ def batches(
         batch_sampler=islice(rank_indices(config, rank, images.samples), first, None),
         collate_fn=_as_it_is,  # type: ignore[arg-type]  # __getitems__ makes whole batches
         num_workers=config.num_workers,
-        # fork after MPI or Horovod has started threads is undefined; spawn for every backend alike
-        multiprocessing_context="spawn" if config.num_workers else None,
+        multiprocessing_context=loading.Context() if config.num_workers else None,
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    made = _without_mistakes(iter(loader))  # loading processes start here, not in the first step
+    before = loading.names()
+    started = iter(loader)  # loading processes start here, not in the first step
+    made = _without_mistakes(_without_names(started, config.num_workers, before))
     if config.preprocessing == "inside":
         return made
     kept = []
@@ -123,6 +127,17 @@ def batches(
 
 def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:
     return batch
+
+
+def _without_names(loaded: Iterator[_T], processes: int, before: frozenset[Any]) -> Iterator[_T]:
+    """Each loading process makes one of the first batches, and then needs the names no longer.
+
+    They go at once, in some microseconds each: after a kill -9 nobody could remove them.
+    """
+    for number, batch in enumerate(loaded, 1):
+        if number == processes:
+            loading.unlink_names(before)
+        yield batch
 
 
 def _without_mistakes(loaded: Iterator[Batch | UsageError]) -> Iterator[Batch]:

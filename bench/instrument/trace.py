@@ -25,8 +25,13 @@ def reserve(path: Path) -> None:
 
 
 def write(path: Path, run: Run) -> None:
-    """All observed steps of a log."""
-    path.write_text(json.dumps(list(spans(run))))
+    """All observed steps of a log, or no file. Raises UsageError where it cannot be written."""
+    try:
+        path.write_text(json.dumps(list(spans(run))))
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        wrong = f"trace={str(path)!r} cannot be written: {error.strerror}"
+        raise UsageError(f"{wrong}; make room, or leave --trace out") from None
 
 
 def spans(run: Run) -> Iterator[dict[str, Any]]:

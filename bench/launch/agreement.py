@@ -16,7 +16,10 @@ _CURES = {
     "malloc": "start every rank with the same C library and MALLOC_* variables",
     "user_code": "bring the same files to every node",
     "workload": "give every rank the same data set and the same model",
+    "model": "give every rank the same model",
+    "torch": "let no code of yours set it on some ranks alone",
 }
+_MOST_NAMED = 3  # of further fields
 _OPTIONS = "start every rank with the same options"
 
 
@@ -47,7 +50,8 @@ def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
     for rank, one in enumerate(facts):
         ranks_of.setdefault(str(one.get(first)), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
-    others = f" (and in {', '.join(more)})" if more else ""
+    rest = f" and {len(more) - _MOST_NAMED} others" if len(more) > _MOST_NAMED else ""
+    others = f" (and in {', '.join(more[:_MOST_NAMED])}{rest})" if more else ""
     cure = _CURES.get(first.partition(".")[0], _OPTIONS)
     return f"ranks differ in {first}: {values}{others}; {cure}"
 

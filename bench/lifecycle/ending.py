@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from bench.config import RunConfig, UsageError
+from bench.lifecycle import loading
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board, Report, explain, frames, place
@@ -69,6 +70,7 @@ class Ending:
     def told(self, number: int) -> NoReturn:
         """A signal arrived."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
+            loading.unlink_names()
             self._recorded.wait(RANK_0_SPEAKS_S)
             leave(FAILED)
         if number == signal.SIGTERM and self.is_orphan():
@@ -115,11 +117,16 @@ class Ending:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             record()
         except OSError as unwritable:
-            say(f"error: rank {self._rank} cannot write {self._path}: {unwritable.strerror}")
+            wrong = f"cannot write {self._path}: {unwritable.strerror}"
+            say(f"error: rank {self._rank} {wrong}")
+            if self._rank == 0:
+                self._record_unwritable(f"{wrong}; what was written last had to make room")
         finally:
             leave(code)
 
     def _record(self, error: BaseException) -> None:
+        if isinstance(error, OSError) and error.filename == str(self._path):
+            raise error  # the log itself
         message, wrong_input = describe(error), isinstance(error, UsageError)
         # torch's own words, where it has noticed first
         if not wrong_input and "DataLoader worker" not in message:
@@ -131,6 +138,7 @@ class Ending:
             self._end(status=f"failed: {gone[0] if gone else message}")
         finally:
             self._recorded.set()
+            loading.stop()
             if not wrong_input:
                 traceback.print_exception(error, file=sys.stderr)
                 sys.stdout.flush()  # what the user printed
@@ -142,8 +150,15 @@ class Ending:
             if wrong_input and (own := getattr(error, "trace", "")):
                 say(own)  # of the user's own code, after the line that names it
 
+    def _record_unwritable(self, message: str) -> None:
+        with suppress(OSError):
+            self._log.make_room()
+            self._event(0, "OSError", message)  # before others tell of what that did to them
+            self._end(status=f"failed: {message}")
+
     def _record_signal(self, number: int) -> None:
         """Where mpirun or torchrun ends all ranks because one died, name that rank as the cause."""
+        loading.stop()  # mpirun kills the group of a rank some tenths of a second later
         gone = self._record_vanished(as_lowest=True) if number == signal.SIGTERM else []
         name = signal.Signals(number).name
         if self._rank:
@@ -227,11 +242,10 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, with its loading processes and temporary files."""
+    """End the process now, with its loading processes, their semaphores and temporary files."""
     try:
         _remove(_temporary)
-        for child in loading_processes():
-            child.kill()
+        loading.stop()
     finally:
         _leave_now(code)
 

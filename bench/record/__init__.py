@@ -27,6 +27,9 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      has that of the modules that were imported later. Over NCCL each rank names the file of its
      NCCL (nccl_library), and versions has the loaded library's version, its SHA-256 and the
      transport that it took
+     end has the check torch_settings_kept, threads of each rank, and torch_settings_changed, in
+     words, where the code of a model or data set changed them. A rank's gpu_settings are
+     nvidia-smi's words for compute mode, persistence, MIG, power limit and clocks
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

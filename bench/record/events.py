@@ -181,7 +181,9 @@ class End(TypedDict):
     exchange_bytes: NotRequired[list[Count]]
     evidence: NotRequired[list[dict[Text, Wait]]]
     servers: NotRequired[list[Served]]
-    load_1min: NotRequired[list[Number]]  # by rank, as these
+    torch_settings_changed: NotRequired[list[Text]]  # while it was measured
+    threads: NotRequired[list[Count]]  # by rank, as these
+    load_1min: NotRequired[list[Number]]
     steal_jiffies: NotRequired[list[Count | None]]
     busy_jiffies: NotRequired[list[Count | None]]
     idle_jiffies: NotRequired[list[Count | None]]

@@ -10,13 +10,14 @@ from bench.config import RunConfig
 from bench.record.events import PARTS
 
 # what an `end` must have found true
-CHECKS = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
+LOADED = ("samples_per_step", "torch_settings_kept")  # of a run that only loads, and of all others
+CHECKS = (*LOADED, "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
-EMULATED = ("samples_per_step", "parameters_equal", "gradients_averaged")
+EMULATED = (*LOADED, "parameters_equal", "gradients_averaged")
 TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
 OF_A_MEAN = ("parameters_equal", "parity")  # where each gradient is applied alone there is neither
 # that demands the check; the others are as old as the log
-_FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5}
+_FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5, "torch_settings_kept": 9}
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
 # nothing lies between but the reading of the clock: at most 2.4e-5 of 934 windows measured on a
@@ -79,7 +80,7 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
 def _demanded(config: RunConfig) -> list[str]:
     """Without training only samples are counted; without exchange ranks must have drifted apart."""
     if config.loader_only:
-        return list(CHECKS[:1])
+        return list(LOADED)
     parted = {"parameters_equal": "parameters_differ"} if config.ranks_part else {}
     checks: tuple[str, ...] = CHECKS if config.emulate is None else EMULATED
     checks = checks if config.averages else tuple(c for c in checks if c not in OF_A_MEAN)

@@ -10,6 +10,8 @@ from typing import Any
 from bench.config import UsageError
 from bench.record.sealed import append
 
+_ROOM_BYTES = 1024  # of an `error` and an `end` that say why
+
 
 class RunLog:
     """Writer of one run log; thread-safe. Ignores events after `end`, such as a late signal's."""
@@ -29,8 +31,24 @@ class RunLog:
                 assert self._path is not None
                 append(self._fd, self._path, event, fields)
                 if event == "end":
-                    os.fsync(self._fd)
+                    self._sync()
             self._ended = event == "end"
+
+    def _sync(self) -> None:
+        assert self._fd is not None
+        try:
+            os.fsync(self._fd)
+        except OSError as error:  # a network file system may say only now that it is full
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+
+    def make_room(self) -> None:
+        """Give up the last events, to record an end where the disk takes no more bytes."""
+        with self._lock:
+            if self._fd is None or self._ended:
+                return
+            size = os.fstat(self._fd).st_size
+            kept = os.pread(self._fd, max(size - _ROOM_BYTES, 0), 0)
+            os.ftruncate(self._fd, kept.rfind(b"\n") + 1)
 
 
 def hold(fd: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,8 +66,10 @@ def save(
     )
     path = path_of(config)
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    content = io.BytesIO()  # torch's own writer has no words for a disk that is full
+    torch.save(dict(kept.__dict__), content)
     try:
-        torch.save(dict(kept.__dict__), partial)
+        partial.write_bytes(content.getbuffer())
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)

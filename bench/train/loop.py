@@ -48,6 +48,7 @@ class Loop:
         self.session = backend.wrap(network, optimizer, config)
         self.session.model.train()
         self._autocast = precision.autocast(config)
+        self._trained = [p for p in network.parameters() if p.requires_grad]
         self._steps = first  # taken so far
         # one tensor for all: thousands of small ones would fragment the memory that steps need
         self.losses = torch.full(
@@ -72,8 +73,9 @@ class Loop:
         self._observer.batch_ready(images, labels)
         backward = self._accumulate if self._config.accumulate > 1 else self._backward
         loss = backward(images, labels)
-        if not self._steps and not self._config.unused_parameters:
-            _require_gradients(self._network, self._config)
+        # in every step, some 0.07 us a parameter: DDP fails where Horovod goes on with zeros
+        if not self._config.unused_parameters and any(p.grad is None for p in self._trained):
+            raise _idle(self._network, self._config, self._steps)
         self.session.synchronize_gradients()
         self._observer.gradients_ready()
         if self._config.clip_norm is not None:
@@ -127,11 +129,11 @@ def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tens
         ) from None
 
 
-def _require_gradients(network: torch.nn.Module, config: RunConfig) -> None:
-    """Raise UsageError where a step left a parameter without gradient: frameworks then differ."""
+def _idle(network: torch.nn.Module, config: RunConfig, step: int) -> UsageError:
+    """What to say of a step that left a parameter without gradient: frameworks then differ."""
     idle = [n for n, p in network.named_parameters() if p.requires_grad and p.grad is None]
-    if idle:
-        raise UsageError(
-            f"model={config.model} left {len(idle)} parameter(s) without gradient, such as "
-            f"{idle[0]}: freeze them (requires_grad=False), or use --unused-parameters"
-        )
+    when = f" in step {step + 1}" if step else ""
+    return UsageError(
+        f"model={config.model} left {len(idle)} parameter(s) without gradient{when}, such as "
+        f"{idle[0]}: freeze them (requires_grad=False), or use --unused-parameters"
+    )

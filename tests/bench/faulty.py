@@ -87,6 +87,7 @@ FAULTS: dict[str, Callable[[], object]] = {
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "slow step": _take_time,
+    "threads set": lambda: torch.set_num_threads(4),
     "none": lambda: None,
 }
 

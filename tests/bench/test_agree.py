@@ -125,6 +125,35 @@ def test_ranks_with_different_data_are_refused(tmp_path: Path) -> None:
     require_refusal(done, log, line)
 
 
+OTHER_MODELS = {
+    "with_a_buffer_of_its_own": "ranks differ in model.mean: None on rank 0, float32 buffer [3] on "
+    "rank 1; give every rank the same model",
+    "with_a_frozen_layer": "ranks differ in model.1.weight: float32 parameter [192, 192] on rank "
+    "0, float32 parameter frozen [192, 192] on rank 1 (and in model.1.bias, model.2.weight, "
+    "model.2.bias); give every rank the same model",
+}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("model", "cell"), [*zip(OTHER_MODELS, ("ddp/mpi", "horovod/gloo"), strict=True)]
+)
+def test_ranks_with_another_layout_of_the_model_are_refused(
+    tmp_path: Path, model: str, cell: str
+) -> None:
+    """The number of trained parameters is equal, so that what is exchanged first would hang."""
+    log = tmp_path / "run.jsonl"
+    words = [*SHORT, *CELLS[cell], "--image-size", "8", "--model", f"tests.bench.tiny:{model}"]
+    done = bench(2, *words, "--log-path", str(log))
+    require_refusal(done, log, OTHER_MODELS[model])
+
+
+def test_only_the_first_of_many_differences_are_named() -> None:
+    facts = [{f"model.{n}": rank for n in range(9)} for rank in (0, 1)]
+    line = str(disagreement(facts))
+    assert "(and in model.1, model.2, model.3 and 5 others)" in line
+
+
 @pytest.mark.ranks
 def test_ranks_with_different_code_are_refused(tmp_path: Path) -> None:
     """A node with a stale copy: rank 1's checkout differs in one file of the measuring code."""

@@ -215,7 +215,7 @@ def test_frameworks_exchange_what_is_handed_over(tmp_path: Path, cell: str, rank
     run = read_run(log)
     assert run.problem is None
     assert run.end["checks"] == dict.fromkeys(
-        ("samples_per_step", "parameters_equal", "gradients_averaged"), True
+        ("samples_per_step", "torch_settings_kept", "parameters_equal", "gradients_averaged"), True
     )
     assert "first_loss" not in run.end
     assert run.workload["emulated"] is True

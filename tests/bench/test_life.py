@@ -179,20 +179,54 @@ def test_ctrl_c_while_modules_load_says_nothing(tmp_path: Path) -> None:
 
 
 @ranks
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize(("world_size", "kib"), [(1, 1), (2, 1), (1, 16), (2, 16)])
 def test_a_log_that_cannot_be_written_fails_the_run_in_one_line(
-    world_size: int, tmp_path: Path
+    world_size: int, kib: int, tmp_path: Path
 ) -> None:
-    """As on a full disk; the limit falls into the first event."""
+    """As on a full disk; the limit falls into the first event, or between two windows."""
     log = tmp_path / "run.jsonl"
-    words = [*BENCH, "--log-path", str(log)]
+    words = [*BENCH, "--windows", "1000", "--log-path", str(log)]
     if world_size == 2:
         words += ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
-    limited = ["bash", "-c", f"ulimit -f 1; exec {shlex.join(words)}"]  # KiB
+    limited = ["bash", "-c", f"ulimit -f {kib}; exec {shlex.join(words)}"]
     done = run(limited if world_size == 1 else [*mpirun(2)[:-1], *limited], NO_FAULT)
     assert done.returncode == 1
-    assert f"error: rank 0 cannot write {log}: File too large" in done.stderr.splitlines()
-    assert read_run(log).problem is not None
+    wrong = f"cannot write {log}: File too large"
+    said = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+    assert said[:1] == [f"error: rank 0 {wrong}"]
+    # another rank may still tell of the connection that it has lost
+    assert ("OSError" if world_size == 2 else "Traceback") not in done.stderr
+    result = read_run(log)
+    assert result.state == "failed"
+    if kib > 1:
+        assert result.problem == f"rank 0: {wrong}; what was written last had to make room"
+        assert len(result.windows) > 1, "but the rest is there"
+
+
+@ranks
+@pytest.mark.parametrize(
+    ("kib", "option", "file"),
+    [(20, "--trace", "t.json"), (30, "--checkpoint", "run.checkpoint")],
+)
+def test_a_disk_that_is_full_when_a_file_is_written_beside_the_log_fails_the_run(
+    kib: int, option: str, file: str, tmp_path: Path
+) -> None:
+    log, path = tmp_path / "run.jsonl", tmp_path / file
+    words = [*BENCH[:3], *TINY[:2], "--dataset", "digits", *TINY[4:], "--log-path", str(log)]
+    words += [
+        option,
+        *([str(path), "--observe", "breakdown", "--windows", "15"] if option == "--trace" else []),
+    ]
+    words += ["--epochs", "1", "--target", "0.99"] if option == "--checkpoint" else []
+    done = run(["bash", "-c", f"ulimit -f {kib}; exec {shlex.join(words)}"], NO_FAULT)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert "cannot be written: File too large; make room, or leave --" in said
+    assert str(path) in said
+    result = read_run(log)
+    assert (result.state, result.problem) == ("failed", said.replace("error", "rank 0", 1))
+    assert [*tmp_path.iterdir()] == [log], "nothing half written is left"
 
 
 def ends(fault: str, log: Path, stall_s: float = 20.0) -> subprocess.CompletedProcess[str]:

@@ -4,6 +4,7 @@ problem.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -25,7 +26,11 @@ CONFIG = RunConfig(
     backend="ddp", world_size=2, batch_per_rank=8, warmup_steps=3, windows=2, steps_per_window=3
 )
 CHECKS = dict.fromkeys(
-    ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity"), True
+    (
+        *("samples_per_step", "torch_settings_kept"),
+        *("loss_finite", "parameters_equal", "loss_bounded", "parity"),
+    ),
+    True,
 )
 RANKS = [{"rank": 0, "hostname": "n1", "pid": 7}, {"rank": 1, "hostname": "n2", "pid": 7}]
 
@@ -83,7 +88,8 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
 UNKNOWN = "no usable start event: schema 10, and this version reads 1 to 9"
-TOO_FEW = "failed checks: samples_per_step, parameters_equal, loss_bounded, parity"
+TOO_FEW = "failed checks: samples_per_step, torch_settings_kept, parameters_equal, loss_bounded, "
+TOO_FEW += "parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})
 
 
@@ -296,7 +302,7 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
-        ('"schema": 9', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
+        (f'"schema": {SCHEMA}', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
         ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
         (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
         ('"steps": 3', '"steps": 3, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
@@ -481,7 +487,9 @@ def as_events(entries: Entries) -> list[dict[str, Any]]:
     return [{"event": name, **fields} for name, fields in entries]
 
 
-@pytest.mark.parametrize(("check", "since"), [("loss_bounded", 4), ("parity", 5)])
+@pytest.mark.parametrize(
+    ("check", "since"), [("loss_bounded", 4), ("parity", 5), ("torch_settings_kept", 9)]
+)
 def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -> None:
     entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != check})
     assert proof.missing(CONFIG, since - 1, as_events(entries)) is None
@@ -503,6 +511,28 @@ except OSError as error:
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 log.write("end", status="failed: File too large")
 """
+
+
+def test_an_end_that_the_disk_did_not_take_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may say so only when it is asked to keep what it has taken."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "run.jsonl"
+    log = RunLog(path)
+    for event, fields in events()[:-1]:
+        log.write(event, **fields)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=str(path)):
+        log.write("end", **events()[-1][1])
+    monkeypatch.undo()
+    log.make_room()
+    log.write("end", status="failed: disk full")
+    run = read_run(path)
+    assert (run.state, run.problem) == ("failed", "disk full")
 
 
 @pytest.mark.parametrize("event", ["end", "exit"])

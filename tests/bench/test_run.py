@@ -202,7 +202,7 @@ def test_a_loss_that_explodes_is_not_ok_and_was_foretold(tmp_path: Path) -> None
     assert "--max-lr" in last
     result = read_run(log)
     assert result.end["status"] == "failed: loss_bounded"
-    good = ("samples_per_step", "loss_finite", "parameters_equal", "parity")
+    good = ("samples_per_step", "torch_settings_kept", "loss_finite", "parameters_equal", "parity")
     assert result.end["checks"] == {**dict.fromkeys(good, True), "loss_bounded": False}
     assert (result.state, result.problem) == ("failed", "loss_bounded")
 
@@ -283,7 +283,7 @@ def test_the_input_pipeline_alone(ranks: int, cell: tuple[str, ...], tmp_path: P
     assert done.returncode == 0, done.stderr
     run = read_run(log)
     assert run.state == "ok"
-    assert run.end["checks"] == {"samples_per_step": True}, "nothing else is claimed"
+    assert run.end["checks"] == {"samples_per_step": True, "torch_settings_kept": True}
     for window in run.windows:
         assert len(window["input_seconds"]) == ranks
         assert all(0 < waited <= window["seconds"] for waited in window["input_seconds"])

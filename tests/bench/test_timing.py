@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -14,6 +15,7 @@ from bench.record import RunLog
 from bench.run import run
 from bench.train import device
 from bench.train.timing import Stopwatch, time_steps
+from tests.bench.ranks import ROOT
 
 
 def test_windows_and_steps_on_a_made_up_clock() -> None:
@@ -33,6 +35,26 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
     assert calls == ["sync", "step", "step", "step", "sync"]
     assert timed.step_seconds == [2.0, 3.0, 4.0]
     assert timed.seconds == 2 + 3 + 4 + 100, "the closing sync belongs to the window"
+
+
+# who reads the clock on the wall, which may be set back in mid-run, and what for
+WALL_CLOCK = {
+    "bench/launch/provenance.py": "when a run started",
+    "bench/lifecycle/stall.py": "reports of ranks on other nodes, with a minute to spare",
+    "bench/study/folder.py": "when a file was set aside",
+    "bench/tools/gpu/__main__.py": "when a session was",
+    "bench/tools/overhead/__main__.py": "the name of a folder",
+    "bench/tools/timeline.py": "when a timeline was recorded",
+    "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
+    "slurm/driver/closing.py": "when a session began",
+}
+
+
+def test_no_duration_is_read_from_the_clock_on_the_wall() -> None:
+    wall = re.compile(r"\btime\.time\b|\bdatetime\.(now|utcnow|today)\(")
+    files = [*(ROOT / "bench").rglob("*.py"), *(ROOT / "slurm").rglob("*.py")]
+    readers = {str(f.relative_to(ROOT)) for f in files if wall.search(f.read_text())}
+    assert readers == set(WALL_CLOCK)
 
 
 def test_laps_start_anew_with_every_window() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.models import build_model
+from bench.record import read_run
 from bench.train.checks import loss_bounded
 from bench.train.input import Input
 from bench.train.loop import Loop
+from tests.bench.ranks import bench
 
 TINY = "tests.bench.tiny"
 
@@ -68,3 +71,19 @@ def test_an_observer_is_told_of_every_part_of_a_step() -> None:
         "gradients_ready",
         "step_end",
     ]
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("cell", ["ddp/gloo", "horovod/gloo", "handwritten/mpi"])
+def test_a_parameter_that_falls_out_of_use_fails_every_backend_alike(
+    cell: str, tmp_path: Path
+) -> None:
+    """DDP would fail one step later, and Horovod go on with zeros."""
+    backend, transport = cell.split("/")
+    words = ["--backend", backend, "--transport", transport, "--world-size", "2", "--windows", "2"]
+    words += ["--model", f"{TINY}:falls_out", "--dataset", "digits", "--image-size", "8"]
+    done = bench(2, *words, "--batch-per-rank", "4", "--log-path", str(tmp_path / "run.jsonl"))
+    left = "2 parameter(s) without gradient in step 6, such as fades.weight: freeze them"
+    assert f"error: model={TINY}:falls_out left {left}" in done.stderr
+    assert done.returncode == 2
+    assert read_run(tmp_path / "run.jsonl").state == "failed"

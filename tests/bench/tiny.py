@@ -100,3 +100,40 @@ def sometimes(classes: int) -> nn.Module:
 def dropping(classes: int) -> nn.Module:
     """With BatchNorm and dropout: its state is parameters, buffers and torch's random numbers."""
     return nn.Sequential(normalised(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, classes))
+
+
+def with_a_buffer_of_its_own(classes: int) -> nn.Module:
+    """On rank 1 one more buffer than on rank 0, and not one parameter more."""
+    model = plain(classes)
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        model.register_buffer("mean", torch.zeros(3))
+    return model
+
+
+def with_a_frozen_layer(classes: int) -> nn.Module:
+    """On rank 1 the first of two layers of one size is frozen, on rank 0 the second."""
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(192, 192), nn.Linear(192, 192), nn.Linear(192, classes)
+    )
+    model[1 + (os.environ["OMPI_COMM_WORLD_RANK"] == "0")].requires_grad_(False)
+    return model
+
+
+class _FallsOut(nn.Module):
+    """A layer that no rank uses any more from the sixth step on."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(192, 16), nn.Linear(16, classes)
+        self.fades, self.calls = nn.Linear(16, 16), 0
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        x = torch.relu(self.first(images.flatten(1)))
+        x = self.fades(x) if self.calls <= 6 else x  # one call was for the check of parity
+        scores: torch.Tensor = self.last(x)
+        return scores
+
+
+def falls_out(classes: int) -> nn.Module:
+    return _FallsOut(classes)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.record.proof import EMULATED
 from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
@@ -15,7 +16,7 @@ from plots.report import figures
 from tests.plots import logs
 
 A, B = "a" * 64, "b" * 64
-CHECKS = dict.fromkeys(("samples_per_step", "parameters_equal", "gradients_averaged"), True)
+CHECKS = dict.fromkeys(EMULATED, True)
 
 
 def emulated(folder: Path, digest: str = A, file: str = "k80.json") -> Path:

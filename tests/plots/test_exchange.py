@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from bench.record import read_run
+from bench.record.proof import LOADED
 from plots.analyse.breakdown import parts_of
 from plots.analyse.exchange import Exchange
 from plots.analyse.runs import load
@@ -48,7 +49,7 @@ exchange = "off"
 observe = "breakdown"
 """
 APART = dict.fromkeys(("parameters_differ", "loss_finite", "loss_bounded", "parity"), True)
-PARTED = {"checks": APART | {"samples_per_step": True}}
+PARTED = {"checks": APART | dict.fromkeys(LOADED, True)}
 
 
 def run(

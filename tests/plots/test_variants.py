@@ -12,6 +12,7 @@ import tomlkit
 from pydantic import ValidationError
 
 from bench.config import Role, RunConfig, fields_with
+from bench.record import CHECKS
 from bench.record.events import PARTS
 from bench.study.definition import Study
 from bench.study.plan import plan
@@ -105,7 +106,7 @@ def write(path: Path, run: RunConfig) -> None:
     place = logs.host(run.world_size)
     if run.server_processes:
         place["servers"] = [{"rank": n, "hostname": "node1"} for n in range(run.server_processes)]
-    proved = ("samples_per_step", "loss_finite", "parameters_equal", "loss_bounded", "parity")
+    proved: tuple[str, ...] = CHECKS
     proved += ("gradients_averaged", "trainings_equal", "updates_counted", "parameters_differ")
     end: dict[str, Any] = {"checks": dict.fromkeys(proved, True)}
     end["servers"] = [{"updates": 0, "staleness": []}] * run.server_processes

@@ -1,0 +1,85 @@
+"""torch's settings of every rank: as they were asked for, and the same at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from bench.backends.protocol import Backend
+from bench.config import UsageError, make_config
+from bench.record import read_run
+from bench.train import torch_settings
+from tests.bench.ranks import bench
+
+CONFIG = make_config({"batch_per_rank": 1, "threads": 1})
+Setter = Callable[[], object]
+# what changes -> how a user's code does it, and back
+CHANGES: dict[str, tuple[Setter, Setter]] = {
+    "threads 1 -> 3": (lambda: torch.set_num_threads(3), lambda: torch.set_num_threads(1)),
+    "default_dtype torch.float32 -> torch.float64": (
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_dtype(torch.float32),
+    ),
+    "grad_enabled True -> False": (
+        lambda: torch.autograd.set_grad_enabled(False),
+        lambda: torch.autograd.set_grad_enabled(True),
+    ),
+    "deterministic False -> True": (
+        lambda: torch.use_deterministic_algorithms(True),
+        lambda: torch.use_deterministic_algorithms(False),
+    ),
+    "onednn_matmul none -> bf16": (
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "bf16"),  # type: ignore[attr-defined]
+        lambda: setattr(torch.backends.mkldnn.matmul, "fp32_precision", "none"),  # type: ignore[attr-defined]
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_found(change: str) -> None:
+    do, undo = CHANGES[change]
+    begun = torch_settings.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
+    kept = {"checks": {"torch_settings_kept": True}, "threads": [1]}
+    assert torch_settings.check_kept(begun, Backend()) == kept
+    do()
+    try:
+        found = torch_settings.check_kept(begun, Backend())
+    finally:
+        undo()
+    assert found["checks"] == {"torch_settings_kept": False}
+    assert found["torch_settings_changed"] == [f"rank 0: {change}"]
+
+
+def test_threads_that_a_factory_has_set_are_refused() -> None:
+    torch.set_num_threads(3)
+    wrong = "has set torch's threads to 3; leave them to --threads, which is 1"
+    with pytest.raises(UsageError, match=wrong):
+        torch_settings.require_alike(CONFIG, Backend(), nn.Linear(2, 2))
+
+
+@pytest.mark.ranks
+def test_threads_that_a_rank_sets_in_mid_run_fail_it(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    words = ["--model", "tests.bench.faulty:model", "--dataset", "tests.bench.faulty:images"]
+    words += ["--image-size", "8", "--batch-per-rank", "4", "--windows", "2", "--threads", "1"]
+    words += ["--backend", "ddp", "--transport", "gloo", "--world-size", "2"]
+    moment = str(tmp_path / "moment")
+    planted = {"FAULT": "threads set", "FAULT_RANK": "1", "FAULT_AT": moment}
+    done = bench(2, *words, "--log-path", str(log), extra=planted)
+    result = read_run(log)
+    assert result.state == "failed"
+    assert result.problem == "torch_settings_kept"
+    assert result.end["threads"] == [1, 4]
+    assert result.end["torch_settings_changed"] == ["rank 1: threads 1 -> 4"]
+    line = "error: the code of a model or data set changed torch's settings, rank 1: threads 1 -> 4"
+    assert line in done.stderr.splitlines()
+    assert done.returncode == 1
