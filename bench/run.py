@@ -189,7 +189,7 @@ def write_start(
         raise WrongWorld(f"{held}: a doubled or lost rank; {cure}")
     device.require_own_gpus(ranks)
     if launch.rank == 0:
-        facts = {"ranks": ranks[: config.world_size]}
+        facts: dict[str, Any] = {"ranks": ranks[: config.world_size]}
         facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
         facts |= provenance.describe_run(os.environ, versions)
         facts |= {"user_code": user_code} if user_code else {}

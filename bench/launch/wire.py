@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,6 +67,6 @@ def of_the_host_name() -> str:
     return ""
 
 
-def _plain(address: tuple[str | int, ...]) -> str:
+def _plain(address: Sequence[object]) -> str:
     """Of a socket's address the host's part, without a mapping to IPv6 and without a scope."""
     return str(address[0]).removeprefix("::ffff:").partition("%")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,8 @@ def test_the_wire_is_what_carried_the_gradients(
 def test_where_no_gradient_is_exchanged_there_is_no_wire() -> None:
     alone = RunConfig(batch_per_rank=4)
     off = RUN.model_copy(update={"exchange": "off"})
-    for run, end in ((alone, {"tcp_bytes": [{}]}), (off, {"tcp_bytes": [{}, {}]}), (RUN, {})):
+    ends: list[dict[str, Any]] = [{"tcp_bytes": [{}]}, {"tcp_bytes": [{}, {}]}, {}]
+    for run, end in zip((alone, off, RUN), ends, strict=True):
         assert "wire" not in comparability.facts(run, {}, end, WORK)
 
 

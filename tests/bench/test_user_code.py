@@ -146,8 +146,9 @@ def test_the_bundle_of_a_study_with_a_users_model_runs_elsewhere(tmp_path: Path)
     shutil.move(here, tmp_path / "gone")
     (whole,) = (there / "mine/runs/user_code").rglob("late.py")
     place = whole.parents[1]
-    words = ["slurm", "run", str(there / "mine/study.toml"), "--results", str(tmp_path / "again")]
-    done = run([sys.executable, "-m", *words], {"PYTHONPATH": f"{place}:{ROOT}"})
+    study, again = there / "mine/study.toml", tmp_path / "again"
+    command = [sys.executable, "-m", "slurm", "run", str(study), "--results", str(again)]
+    done = run(command, {"PYTHONPATH": f"{place}:{ROOT}"})
     assert done.returncode == 0, done.stderr + done.stdout
-    (again,) = (tmp_path / "again/mine/runs/user_code").rglob("late.py")
-    assert again.parents[1].name == place.name, "the same files, from their copies alone"
+    (found,) = (again / "mine/runs/user_code").rglob("late.py")
+    assert found.parents[1].name == place.name, "the same files, from their copies alone"

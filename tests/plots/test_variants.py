@@ -50,7 +50,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "precision": ("float32", "bf16"),
     "nesterov": (False, True),
 }
-BUCKETS = [
+BUCKETS: list[dict[str, Any]] = [
     {"cells": ("single", "handwritten/mpi")},
     {"cells": ("single", "handwritten/mpi", "ps/mpi")},
     {"cells": ("ddp/mpi",), "settings": ("tuned",)},
@@ -171,11 +171,12 @@ def test_variants_of_every_field_are_told_apart_or_refused(
 def test_a_log_that_is_not_of_the_variant_it_names_gives_no_number(tmp_path: Path) -> None:
     """The table was changed after the run, or the log is of another study of that name."""
     keep(tmp_path, study_of("bucket_mib", BUCKETS[0]))
-    for log, fields in {
+    named: dict[str, dict[str, Any]] = {
         "right": {"variant": "a", "bucket_mib": 0.125},
         "changed": {"variant": "a", "bucket_mib": 2.0},
         "foreign": {"variant": "huge", "bucket_mib": 100.0},
-    }.items():
+    }
+    for log, fields in named.items():
         logs.write(tmp_path / f"{log}.jsonl", logs.config("handwritten/mpi", 2, **fields), 0.1)
     loaded = load(tmp_path)
     assert loaded.runs["log"].tolist() == ["right.jsonl"]
