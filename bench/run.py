@@ -160,7 +160,8 @@ def write_start(
     """
     files = sources.loaded(config)
     user_code = digests(files)
-    versions = {**backend.versions, **sources.versions(config)}
+    packages = sources.versions(config)
+    versions = {**backend.versions, **packages}
     shared = flat(
         {
             **provenance.shared(os.environ, versions),
@@ -176,7 +177,7 @@ def write_start(
     }
     told = [*backend.gather((shared, own, provenance.placement(os.environ))), *backend.servers]
     # which a server does not know
-    of_workers = ("workload.", "user_code.")
+    of_workers = ("workload.", "user_code.", *(f"versions.{name}" for name in packages))
     work = {name: value for name, value in shared.items() if name.startswith(of_workers)}
     served = [{**work, **of_all} for of_all, _, _ in backend.servers]
     if problem := disagreement([*(of_all for of_all, _, _ in told[: config.world_size]), *served]):
