@@ -18,7 +18,7 @@ from plots.report.format import clean
 from plots.report.lead import lead
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-_LONG = re.compile("<td>(?=[^<]{40})")  # a sentence, which may wrap where a number must not
+_LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
 _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
 
