@@ -18,9 +18,12 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
 
     - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
       folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
-      (images), `warmup_steps`, `curves` (weak, strong, batch), `seed`, `study`
-    - where: `block` (-1: none), `position` in it, `allocation` (the job or session), `hosts`,
-      `log` (its file)
+      (images), `warmup_steps`, `curves` (weak, strong, batch), `seed`, `study`, `model`, `dataset`,
+      `precision`
+    - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
+      with the head of its digest; empty of a real run)
+    - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `block`
+      (-1: none), `position` in it, `allocation` (the job or session), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
       slowest rank of each step; empty below 20 and 100 steps), `steps` and `windows` (timed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -52,12 +53,30 @@ def figure(
     preset: Annotated[
         Literal["page", "paper", "slide"], typer.Option(help="paper: a column of 3.5 inches")
     ] = "page",
+    width: Annotated[
+        str, typer.Option(help="of --preset paper, in inches or mm: 3.5in, 178mm")
+    ] = "",
+    dpi: Annotated[int | None, typer.Option(min=50, max=1200, help="of a .png")] = None,
+    title: Annotated[str, typer.Option(help="in place of the figure's own")] = "",
 ) -> None:
     """Draw one figure of a report by itself, for a paper or a slide."""
     _require(folder)
+    _require_parent(out)
+    if width and preset != "paper":
+        raise UsageError(f"width={width} has no effect with --preset {preset}; use paper")
     from plots.report.write import draw_one
 
-    typer.echo(draw_one(name, folder, out, preset))
+    width_in = _inches(width) if width else None
+    typer.echo(draw_one(name, folder, out, preset, width_in=width_in, dpi=dpi, title=title))
+
+
+def _inches(text: str) -> float:
+    """'3.5in' or '178mm'. Raises UsageError for another unit, and what no page is wide."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
+    inches = float(found[1]) / {"in": 1.0, "mm": 25.4}[found[2]] if found else 0.0
+    if not 3 <= inches <= 12:
+        raise UsageError(f"width={text!r} is not from 3 to 12 inches; say 3.5in or 89mm")
+    return inches
 
 
 @app.command()
@@ -153,8 +172,8 @@ def watch(
 @app.command()
 def export(
     form: Annotated[
-        Literal["mllog", "extra-p"],
-        typer.Argument(metavar="FORMAT", help="MLPerf's log lines, or Extra-P's text"),
+        Literal["mllog", "extra-p", "latex"],
+        typer.Argument(metavar="FORMAT", help="mllog (MLPerf), extra-p, or latex: a table"),
     ],
     folder: Annotated[Path, _FOLDER],
     out: Annotated[Path, typer.Option("--out", "-o", help="file to write")],
@@ -162,12 +181,14 @@ def export(
         Literal["weak", "strong"], typer.Option(help="of extra-p: ranks are its parameter")
     ] = "weak",
 ) -> None:
-    """Write a study's numbers in another program's format."""
+    """Write a study's numbers in another program's format, or its comparisons for a paper."""
     _require(folder)
+    _require_parent(out)
     from plots.report.export import write
     from plots.report.write import analysed
 
-    typer.echo(write(analysed(folder), form, curve, out))
+    for line in write(analysed(folder), form, curve, out):
+        typer.echo(line)
 
 
 @app.command()
@@ -181,36 +202,42 @@ def compare(
     ] = None,
     fail_below: Annotated[
         float | None,
-        typer.Option(min=0.0, help="exit with 1 where a point of the last study is surely slower"),
+        typer.Option(min=0.0, help="check the last study: images/s over those of the first"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="file to write to; default: print")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, see plots/README")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="file to write: .md, .json or .html; default: print")
+    ] = None,
 ) -> None:
-    """Put studies side by side: systems, dates, versions; or two cells of one study."""
+    """Put studies side by side: systems, dates, versions; or two cells of one study.
+
+    With --fail-below, the exit code is 0 if every point holds, 1 if one is surely slower, 3 if
+    that cannot be told (inconclusive, missing, not comparable), 2 for bad input.
+    """
     for folder in folders:
         _require(folder)
     if cells is not None and (len(folders) > 1 or fail_below is not None):
         raise UsageError("cells are of one study, and have no before and after; leave the rest out")
     from plots.report import compare as comparing
+    from plots.report import gate
 
-    worse: list[str] = []
-    missing: list[str] = []
+    if out is not None:
+        _require_parent(out)
+        comparing.require_form(out)
     if cells is not None:
-        text = comparing.cells(folders[0], *cells)
+        found = comparing.cells(folders[0], *cells)
     else:
-        text, found = comparing.side_by_side(folders)
-        if fail_below is not None:
-            worse, missing = comparing.slower(found, fail_below)
-    if out is None:
-        typer.echo(text)
+        found = comparing.side_by_side(folders, fail_below)
+    written = None if out is None else comparing.write(found, out)
+    if as_json:
+        typer.echo(comparing.to_json(found), nl=False)
     else:
-        out.write_text(text + "\n")
-        typer.echo(out)
-    for line in missing:
-        typer.echo(f"not judged: {line}", err=True)
-    for line in worse:
-        typer.echo(f"slower: {line}", err=True)
-    if worse:
-        raise typer.Exit(1)
+        typer.echo(written or found.text)
+    for one in found.judged:
+        if one.state != "holds":
+            typer.echo(one.line, err=True)
+    if fail_below is not None:
+        raise typer.Exit(gate.EXIT_CODES[gate.verdict(found.judged)])
 
 
 @app.command("import")
@@ -293,6 +320,12 @@ def published(
     from plots.report.published import page
 
     typer.echo(page(folder, study or [], out or folder))
+
+
+def _require_parent(path: Path) -> None:
+    """Before the slow part: a file is written where a folder is, and none is made for it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
 
 
 def _require(folder: Path) -> None:

@@ -82,6 +82,9 @@ def _arms(s: Study) -> Iterator[str]:
         yield f"cells: '@{arm}' is compared with nothing; {cure}"
     varied = set(chain.from_iterable(s.variants.values()))
     for arm, fields in s.arms.items():
+        if "emulate" in fields:
+            why = "compute that sleeps is compared with none that works"
+            yield f"arms.{arm}.emulate: {why}; set it in [run] or in a variant"
         for name in (name for name in fields if name in varied):
             yield f"arms.{arm}.{name} is set by variants too; leave it out of one of them"
 

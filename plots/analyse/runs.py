@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -40,6 +40,7 @@ from plots.read.runs import (
 
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
+    *("model", "dataset", "precision"),
     *("samples_per_rank", "samples_per_step", "warmup_steps", *fields_with(Role.APART)),
 )
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
@@ -203,6 +204,8 @@ def _row(run: Run, study: Study) -> Row:
     warmup = run.step_seconds("warmup")
     before = np.asarray(warmup).max(axis=0) if warmup else np.empty(0)
     of_the_arm = study.arms.get(config.arm or "", ())
+    of_variants = comparability.of_variants(study)
+    facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
     return {
@@ -233,9 +236,12 @@ def _row(run: Run, study: Study) -> Row:
         "wall_s": run.exit.get("wall_s", math.nan),
         "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
         "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "facts": comparability.facts(
-            config, run.host, run.end, run.workload, of_the_arm, comparability.of_variants(study)
-        ),
+        "cpu": _names(run, "cpu"),
+        "gpu": _names(run, "gpu"),
+        "started": _started(run),
+        "emulated": config.emulate is not None,
+        "timeline": _timeline(facts),
+        "facts": facts,
         "recorded": _recorded(run.host),
         "sequence": np.concatenate([before, slowest]).astype(
             np.float32
@@ -264,6 +270,25 @@ def _began_s(run: Run) -> float:
     with suppress(LookupError, ValueError, OverflowError):  # older logs lack it
         return datetime.fromisoformat(run.host["started"]).timestamp()
     return math.nan
+
+
+def _started(run: Run) -> str:
+    """To the second; '' where a log does not say."""
+    began_s = _began_s(run)
+    return "" if math.isnan(began_s) else f"{datetime.fromtimestamp(began_s, UTC):%FT%TZ}"
+
+
+def _names(run: Run, what: str) -> str:
+    """The processors or GPUs of all ranks."""
+    ranks = run.host.get("ranks", ())
+    return ", ".join(sorted({str(rank[what]) for rank in ranks if what in rank}))
+
+
+def _timeline(facts: comparability.Facts) -> str:
+    """What an emulated run followed, a name and the head of its digest."""
+    said = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
+    found = next(filter(None, said), "")
+    return "" if found == comparability.usual(comparability.EMULATE) else found
 
 
 def _start_seconds(run: Run) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from plots.analyse import coverage, quiet
@@ -15,7 +15,7 @@ from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report import learned
 from plots.report.axes import transport_order
-from plots.report.format import clean, count, escape, interval, percent, rate, ratio, rule
+from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
 from plots.report.verdicts import label, over, sentence, sides
 
 _FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
@@ -41,7 +41,7 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
     for word, group in ordered:
         where = f"{len(group)}" if said else f"{len(group)} of {total}"
         if len(group) == len(rows):
-            where = total if len(rows) == 1 else f"all {total}"
+            where = total if len(rows) == 1 else every(len(rows), "point")
         said.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
     return ", ".join(said)
 
@@ -66,7 +66,14 @@ def versus(a: Analysis) -> str:
 
 def marked(a: Analysis, variant: tuple[str, ...], text: str) -> str:
     """`text`, which begins with the mark of emulated runs where it speaks of such."""
-    return f"Emulated: {text}" if a.emulated(variant) else text
+    kind = emulation(a, [variant])
+    return f"{kind}: {text}" if kind else text
+
+
+def emulation(a: Analysis, variants: Iterable[tuple[str, ...]]) -> str:
+    """The mark of what several variants show together; '' where none of them slept."""
+    slept = {a.emulated(variant) for variant in variants}
+    return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
 def _emulation(a: Analysis) -> list[str]:
@@ -146,7 +153,7 @@ def missing(a: Analysis) -> str:
     pairs = sum(point is None or coverage.is_planned(point, a.planned) for point in wanted)
     blocks, unusable = a.loaded.study.blocks, len(a.loaded.unusable)
     lacks = {
-        f"{count(len(a.gaps), 'planned point')} without all {blocks} blocks": a.gaps,
+        f"{count(len(a.gaps), 'planned point')} without {every(blocks, 'block')}": a.gaps,
         count(unusable, "unusable log"): unusable,
         f"{count(pairs, 'pair')} not compared": pairs,
     }
@@ -236,7 +243,8 @@ def lines(a: Analysis) -> list[str]:
         rest = count(len(others), "comparison") if len(others) > 1 else "comparison"
         verdicts.append(f"The other {rest}: see the table below.")
     found += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
-    gained = "What the variants gain over the plainest one stands under [Variants](#variants)."
+    place = "variants-emulated" if a.emulated() else "variants"
+    gained = f"What the variants gain over the plainest one stands under [Variants](#{place})."
     tried = attempts(a)
     return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]
 

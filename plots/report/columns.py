@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -19,6 +20,8 @@ def show(value: Any) -> str:
     return (", ".join(map(str, value)) if isinstance(value, tuple) else str(value)) or "-"
 
 
+_OF_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for their beginning
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-?inf", re.IGNORECASE)
 _FEW = 3  # rows, from which on what all say alike is said once
 
 
@@ -79,8 +82,24 @@ def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
     found = [dict(_flat(record)) for record in records(columns, rows)]
     names = None if found else [c.name for c in columns if c.name]
-    frame = pd.DataFrame(found, columns=names, dtype=object)
-    return frame.to_csv(index=False, lineterminator="\n")
+    return csv_text(pd.DataFrame(found, columns=names, dtype=object))
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """Any table as CSV. A text that a spreadsheet would run as a formula gets an apostrophe in
+    front; numbers, and texts that are numbers, stay as they are.
+    """
+    texts = frame.select_dtypes(include=["object", "string"]).columns
+    safe = frame.assign(**{str(name): frame[name].map(_inert) for name in texts})
+    return safe.to_csv(index=False, lineterminator="\n")
+
+
+def _inert(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    line = value.replace("\r", " ")  # pandas leaves it bare, and readers begin a new row there
+    formula = value.startswith(_OF_FORMULAS) and not _NUMBER.fullmatch(value)
+    return f"'{line}" if formula else line
 
 
 def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:

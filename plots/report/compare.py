@@ -1,36 +1,130 @@
-"""Studies side by side in Markdown, and whether the last one is slower than the first."""
+"""Studies side by side, or two cells of one, as Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bench.config import UsageError
+from bench.study.disk import write_whole
 from plots.analyse import across
 from plots.analyse.across import Both, Change
+from plots.analyse.aligned import aligned
 from plots.analyse.comparison import Choice, between
-from plots.analyse.points import NotCompared, describe
+from plots.analyse.points import NotCompared
 from plots.analyse.study import Analysis, machine
 from plots.report import tables
-from plots.report.columns import Column, markdown_table
+from plots.report.answer import emulation
+from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
+from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, verdict
+from plots.report.html import bare_page
 from plots.report.markdown import told
 from plots.report.verdicts import over
-from plots.report.write import analysed
+from plots.report.write import NothingUsable, analysed
 
-Changes = Sequence[Change | NotCompared]
+SCHEMA = 1  # of the JSON
 
 
-def side_by_side(folders: Sequence[Path]) -> tuple[str, Changes]:
-    """The text, and every point of the first and the last. Raises UsageError for one alone."""
+@dataclass(frozen=True)
+class Compared:
+    """What is written, as Markdown and as data; `judged` only where a limit was given."""
+
+    text: str
+    data: dict[str, Any]
+    judged: Sequence[Judged] = ()
+
+
+def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compared:
+    """Every point of the first and the last, judged against `below` times the first's images/s.
+
+    Raises UsageError for one alone, and for two that hold the same runs.
+    """
     if len(folders) < 2:
         raise UsageError("one study has nothing beside it; name two, or --cells of this one")
-    studies = [told(analysed(folder)) for folder in folders]
+    studies = [analysed(folder) for folder in folders[:-1]]
+    try:
+        studies.append(analysed(folders[-1]))
+    except NothingUsable as error:
+        if below is None:
+            raise
+        return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs, which would count twice")
-    found = list(across.changes(studies[0], studies[-1]))
-    return "\n\n".join(_texts(folders, studies, found)), found
+    first, last = aligned([studies[0], studies[-1]])
+    found = list(across.changes(first, last))
+    judged = [] if below is None else list(judge(first, last, found, below))
+    changed = [x for x in found if isinstance(x, Change)]
+    missing = [x for x in found if isinstance(x, NotCompared)]
+    data = {
+        "schema": SCHEMA,
+        "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
+        "differences": [{"what": k, "values": v} for k, v in across.differences(studies)],
+        "points": records(tables.marked(first, _CHANGES), changed),
+        "not_compared": records(tables.NOT_COMPARED, missing),
+    }
+    escaped = [told(a) for a in studies]
+    text = "\n\n".join(_texts(folders, escaped, told(found)))
+    return Compared(text, data | _gate(judged, below), judged)
+
+
+def _nothing_there(folders: Sequence[Path], first: Analysis, why: str, below: float) -> Compared:
+    judged = all_missing(first, why)
+    data: dict[str, Any] = {"schema": SCHEMA, "studies": [_study(folders[0], first)]}
+    data |= {"differences": [], "points": [], "not_compared": []}
+    return Compared(escape(why), data | _gate(judged, below), judged)
+
+
+def _study(folder: Path, a: Analysis) -> dict[str, Any]:
+    return {
+        "folder": str(folder),
+        "name": a.loaded.study.name,
+        "machine": machine(a.loaded.host),
+        "measured": across.measured(a),
+        "blocks": a.blocks,
+        "emulated": bool(a.timelines),
+    }
+
+
+def _gate(judged: Sequence[Judged], below: float | None) -> dict[str, Any]:
+    """What a check says; null without one."""
+    if below is None:
+        return {"check": None}
+    said = verdict(judged)
+    points = [{**plain(x.point), "state": x.state, "reason": x.reason} for x in judged]
+    return {
+        "check": {
+            "fail_below": below,
+            "verdict": said,
+            "exit_code": EXIT_CODES[said],
+            "points": points,
+        }
+    }
+
+
+def to_json(compared: Compared) -> str:
+    return json.dumps(compared.data, indent=1) + "\n"
+
+
+_FORMS: Mapping[str, Callable[[Compared], str]] = {
+    ".md": lambda compared: f"{compared.text}\n",
+    ".json": to_json,
+    ".html": lambda compared: bare_page(compared.text),
+}
+
+
+def require_form(out: Path) -> None:
+    """Raises UsageError for a file's name that ends in no form of a comparison."""
+    if out.suffix not in _FORMS:
+        raise UsageError(f"{out}: comparisons are written as {', '.join(_FORMS)}; name one")
+
+
+def write(compared: Compared, out: Path) -> Path:
+    """In the form that the file's name ends in."""
+    return write_whole(out, _FORMS[out.suffix](compared))
 
 
 def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes) -> Iterator[str]:
@@ -40,6 +134,11 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
         ["machine", *(machine(a.loaded.host) for a in studies)],
         ["measured", *map(across.measured, studies)],
         ["blocks", *(str(a.blocks) for a in studies)],
+        *(
+            [["emulated", *(", ".join(a.timelines) or "no" for a in studies)]]
+            if any(a.timelines for a in studies)
+            else []
+        ),
         *([name, *values] for name, values in across.differences(studies)),
     ]
     yield "## Studies, and what else differs"
@@ -47,7 +146,8 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     if compared := list(across.both(studies)):
         yield "## Each study's comparison"
         yield markdown_table(_both(names), compared)
-    yield f"## Images/s of {names[-1]} over {names[0]}"
+    mark = emulation(studies[0], [()])
+    yield f"## Images/s of {names[-1]} over {names[0]}{f' ({mark.lower()})' * bool(mark)}"
     yield (
         "Unpaired, as blocks of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
@@ -56,7 +156,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
     if missing := [x for x in found if isinstance(x, NotCompared)]:
         yield "Not compared:"
-        yield "\n".join(f"- {escape(x.what)}: {escape(x.reason)}" for x in missing)
+        yield "\n".join(f"- {x.what}: {x.reason}" for x in missing)
 
 
 _CHANGES = (
@@ -92,28 +192,14 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def slower(found: Changes, below: float) -> tuple[list[str], list[str]]:
-    """Points whose whole interval lies below `below`, without one the value itself; and those that
-    could not be judged. Raises UsageError where none could.
-    """
-    changed = [x for x in found if isinstance(x, Change)]
-    if not changed:
-        raise UsageError("no point of the first study can be compared with one of the last")
-    worse = [c for c in changed if (c.ratio.shown or (0, c.ratio.value))[1] < below]
-    said = [
-        f"{describe(c.point)}: {interval(c.ratio, ratio)} of before, below {below:g}" for c in worse
-    ]
-    return said, [f"{x.what}: {x.reason}" for x in found if isinstance(x, NotCompared)]
-
-
-def cells(folder: Path, reference: str, candidate: str) -> str:
+def cells(folder: Path, reference: str, candidate: str) -> Compared:
     """Any two sides of one study, paired by block: a question that it was not made for.
 
     A side is a cell with what it is chosen by: 'ddp/mpi,settings=matched,precision=bf16'.
     """
     if reference == candidate:
         raise UsageError(f"both sides are {reference}; name two that differ")
-    a: Analysis = told(analysed(folder))
+    a = analysed(folder)
     sides = [_choice(words, a, folder) for words in (reference, candidate)]
     study = a.loaded.study.model_copy(update={"primary": None})
     found = between(a.table, study, *sides)
@@ -122,12 +208,18 @@ def cells(folder: Path, reference: str, candidate: str) -> str:
     loaded = replace(a.loaded, study=study)
     before, after = (side.cell for side in sides)
     changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=found)
+    mark = emulation(a, (c.variant for c in found))
     head = f"# {escape(candidate)} over {escape(reference)} in {escape(str(folder))}"
+    head += f" ({mark.lower()})" if mark else ""
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
-    return "\n\n".join([head, note, markdown_table(tables.ratios(changed), found)])
+    rows = markdown_table(tables.ratios(told(changed)), told(found))
+    columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
+    compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
+    compared["comparisons"] = records(columns, found)
+    return Compared("\n\n".join([head, note, rows]), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:

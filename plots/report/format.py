@@ -37,11 +37,24 @@ def escape(text: str) -> str:
 def interval(e: Estimate, form: Callable[[float], str]) -> str:
     """'64.7 % [62.3, 67.2]'; below six blocks, where an interval says nothing, their own values."""
     if e.shown is not None:
-        low, high = map(form, e.shown)
+        low, high = ratio_ends(*e.shown) if form is ratio else map(form, e.shown)
         return f"{form(e.value)} [{low}, {high}]".replace(" %,", ",").replace(" %]", "]")
     if e.n == 1 or not e.blocks:  # none of two groups that share no block
         return f"{form(e.value)} (n={e.n}, no interval)"
     return f"{form(e.value)} (n={e.n}: {', '.join(form(b).removesuffix(' %') for b in e.blocks)})"
+
+
+def ratio_ends(low: float, high: float) -> tuple[str, str]:
+    """Both ends of an interval of ratios, neither of which is written as 1 unless it is."""
+    return ends(low, high, 3, 1.0)
+
+
+def ends(low: float, high: float, digits: int, limit: float) -> tuple[str, str]:
+    """With so many digits, and more where an end would be written as the limit that it is not."""
+    others = [end for end in (low, high) if end != limit]
+    enough = (n for n in range(digits, 9) if limit not in (round(end, n) for end in others))
+    digits = next(enough, digits)
+    return f"{low:.{digits}f}", f"{high:.{digits}f}"
 
 
 def short(e: Estimate, form: Callable[[float], str]) -> str:
@@ -52,6 +65,11 @@ def short(e: Estimate, form: Callable[[float], str]) -> str:
 def count(n: int, noun: str) -> str:
     """'1 point', '2 points', '1,000 points'."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def every(n: int, noun: str) -> str:
+    """'the one block', 'both blocks', 'all 6 blocks'."""
+    return {1: f"the one {noun}", 2: f"both {noun}s"}.get(n, f"all {n:,} {noun}s")
 
 
 def rate(x: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.axes import look
@@ -18,6 +18,7 @@ from plots.report.format import clean
 from plots.report.lead import lead
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
 _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
 
@@ -59,12 +60,20 @@ def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> s
     )
 
 
+def bare_page(text: str) -> str:
+    """Markdown by itself, as a page."""
+    title = _text(text.splitlines()[0].removeprefix("# "))
+    head = f'<!doctype html>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+    return head + str(_MARKDOWN.render(text))
+
+
 def _sections(text: str) -> Iterator[Section]:
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         title, _, body = part.partition("\n")
         rendered = _MARKDOWN.render(body)
         rendered = rendered.replace("<table>", '<div class="scroll"><table>')
         rendered = rendered.replace("</table>", "</table></div>")
+        rendered = _LONG.sub('<td class="long">', rendered)
         yield Section(_text(title), Markup(rendered))  # tags of the text are escaped
 
 

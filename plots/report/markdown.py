@@ -21,7 +21,7 @@ from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables, verdicts
 from plots.report.columns import markdown_table
-from plots.report.format import count, escape, interval, percent, ratio, rule, table
+from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
 
 _SETTINGS = {
     "shipped": "each framework's own defaults",
@@ -41,7 +41,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     here = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=here, undefined=StrictUndefined, **blank)
     environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
-    environment.globals.update(table=markdown_table, count=count, rule=rule)
+    environment.globals.update(table=markdown_table, count=count, every=every, rule=rule)
     runs, host = analysis.loaded.runs, analysis.loaded.host
     not_steady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
     reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
@@ -60,7 +60,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "machine": escape(machine(host)),
         "workload": escape(workload(analysis)),
         "gloo": escape(gloo_builds(analysis)),
-        "notes": [escape(note) for note in analysis.notes],
+        "notes": [escape(note if note.endswith(".") else f"{note}.") for note in analysis.notes],
         "figures": drawn,
         "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
         "unjudged": int((~runs["judged"].astype(bool)).sum()),

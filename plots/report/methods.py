@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.study import stats
+from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
 from plots.report.format import count, rule
@@ -35,14 +36,14 @@ def paragraph(a: Analysis) -> str:
 def limits(a: Analysis) -> Iterator[str]:
     """What the numbers do not say."""
     worlds = sorted(set(a.loaded.runs["world_size"]))
-    sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), str(worlds[-1]))))
-    yield f"Measured at {sizes} ranks on {machine(a.loaded.host)}; other sizes and machines differ."
-    ranks = a.loaded.host.get("ranks", ())
-    here = Counter(rank["hostname"] for rank in ranks)
-    if len(here) == 1 and len(ranks) > 1:
+    sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), ranks(worlds[-1]))))
+    yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
+    places = a.loaded.host.get("ranks", ())
+    here = Counter(rank["hostname"] for rank in places)
+    if len(here) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
-    cores = min((rank["cpus_on_node"] for rank in ranks if rank.get("cpus_on_node")), default=0)
-    threads = max((rank.get("threads", 1) for rank in ranks), default=1)
+    cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
+    threads = max((rank.get("threads", 1) for rank in places), default=1)
     if cores and max(here.values()) * threads >= cores and not a.emulated():
         yield "The ranks filled the cores: exchange and compute competed for them."
     if a.timelines:

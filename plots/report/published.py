@@ -106,8 +106,6 @@ def _imported(found: pd.DataFrame) -> Iterator[Row]:
 
 def _ours(folder: Path) -> Iterator[Row]:
     a = analyse(load(folder))
-    kind = "emulated, " if a.emulated() else ""
-    source = f"ours: {a.loaded.study.name} ({kind}{clean(machine(a.loaded.host), 80)})"
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):
             continue
@@ -116,7 +114,10 @@ def _ours(folder: Path) -> Iterator[Row]:
         }
         if t.point.world_size == 1 and t.point.cell != "single":
             kinds["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
-        how = f"n = {t.images_per_s.n} blocks"
+        kind = "emulated, " if a.emulated(t.point.variant) else ""
+        how = f"{kind}n = {t.images_per_s.n} blocks"
+        # before the brackets, which a figure leaves out
+        source = f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})"
         size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s)
         ends = kinds.get("own"), kinds.get("common")
         yield Row(source, t.curve, t.point.cell, *size, *ends, how, measured=True)

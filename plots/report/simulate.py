@@ -17,6 +17,7 @@ from plots.analyse.runs import load
 from plots.analyse.simulation import simulate
 from plots.analyse.study import analyse
 from plots.report import figures
+from plots.report.columns import csv_text
 from plots.report.figures.simulation import draw
 
 TABLES = ("coverage", "looks", "power", "half_width")
@@ -38,7 +39,7 @@ def make(folders: Sequence[Path], out: Path) -> list[str]:
     write_whole(out / "simulation.json", json.dumps({**head, **written}, indent=1) + "\n")
     for name in TABLES:
         frame = pd.DataFrame(written[name])
-        write_whole(out / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        write_whole(out / f"{name}.csv", csv_text(frame))
     figures.save({"simulation": draw(found)}, out / "figures")
     said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
     enough = f"a half-width is as promised in 80 % of studies from {found.enough_blocks} blocks on"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from bench.study.stats import Estimate
-from plots.analyse.comparability import NO_BLOCK
+from plots.analyse.comparability import NO_BLOCK, is_emulated
 from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.exchange import SHOWN
@@ -15,15 +16,37 @@ from plots.analyse.points import NO_SETTINGS
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
-from plots.read.calibrations import WHEN
+from plots.read.calibrations import WHEN, Calibration
 from plots.read.runs import Unusable
 from plots.report.columns import Column
-from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule, seconds
+from plots.report.format import (
+    interval,
+    ms,
+    p_value,
+    percent,
+    rate,
+    ratio,
+    ratio_ends,
+    rule,
+    seconds,
+)
 from plots.report.verdicts import over, sentence
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: interval(e, form)
+
+
+def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """With a column that says of each row whether compute slept in what it is made of."""
+
+    def slept(row: Any) -> bool:
+        if isinstance(row, Calibration):
+            return is_emulated(row.facts)
+        variant = getattr(getattr(row, "point", row), "variant", None)
+        return bool(a.timelines) if variant is None else a.emulated(variant)
+
+    return (*columns, Column(slept, key="emulated"))
 
 
 _POINT = (
@@ -89,19 +112,20 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
         return sentence(c, margin, a.tests)
 
     return (
+        # first: a narrow screen shows no more
+        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict", each=True),
         *_WHERE,
         Column("curves", "curves"),
         Column("paired.ratio"),
         Column("paired.estimate", f"{name} [95 %]", _estimate(ratio), key=""),
         Column("paired.ci95"),
-        Column(_shown90, "90 % interval", lambda ends: f"[{ratio(ends[0])}, {ratio(ends[1])}]"),
+        Column(_shown90, "90 % interval", lambda ci: f"[{', '.join(ratio_ends(*ci))}]"),
         Column("paired.ci90"),
         Column("paired.n", "n"),
         Column("paired.ratios"),
         Column(lambda c: margin, key="margin"),
         Column("verdict"),
         Column(said, key="verdict_text"),
-        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict", each=True),
         Column("unequal", key="unequal_environments"),
         Column("of_one_arm"),
         Column("primary"),

@@ -8,7 +8,7 @@ from bench.backends.catalogue import facts, parts
 from bench.study import power, stats
 from bench.study.stats import Verdict
 from plots.analyse.comparison import Comparison
-from plots.report.format import rule
+from plots.report.format import ends, rule
 
 # verdict: in two words for a figure, and as a sentence
 WORDS: Mapping[Verdict, tuple[str, str]] = {
@@ -55,7 +55,7 @@ def sentence(c: Comparison, margin: float, tests: int) -> str:
         margin=rule(margin),
         faster=c.faster,
         gain=f"{100 * gain:.1f} %",
-        interval=f"[{100 * low:.1f}, {100 * high:.1f}]",
+        interval=f"[{', '.join(ends(100 * low, 100 * high, 1, 0.0))}]",
         tests=tests,
         price=_price(c),
     )

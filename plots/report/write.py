@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,15 +22,20 @@ from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.read import calibrations
 from plots.report import answer, figures, tables
-from plots.report.columns import csv, plain, records
+from plots.report.columns import Column, csv, csv_text, plain, records
 from plots.report.figures import Picture, presets
 from plots.report.format import file_names
 from plots.report.html import html
 from plots.report.markdown import markdown
 
 SCHEMA = 1  # of summary.json
+_Records = Callable[[Sequence[Column], Sequence[Any]], list[dict[str, Any]]]
 _COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
+
+
+class NothingUsable(UsageError):
+    """Logs are there, and none gives a number."""
 
 
 def make(folder: Path, out: Path) -> list[str]:
@@ -61,25 +66,36 @@ def analysed(folder: Path) -> Analysis:
     """A study's folder with all that lies in it. Raises UsageError where no log is usable."""
     loaded = load(folder)
     if loaded.runs.empty:
-        raise UsageError(f"{folder}: {_nothing_trained(loaded)}")
+        raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
     jobs = calibrations.read(folder, comparability.facts)
     return analyse(loaded, jobs, read_each(sorted((folder / _COLLECTIVES).glob("*.jsonl"))))
 
 
-def draw_one(name: str, folder: Path, out: Path, preset: str) -> Path:
+def draw_one(
+    name: str,
+    folder: Path,
+    out: Path,
+    preset: str,
+    *,
+    width_in: float | None = None,
+    dpi: int | None = None,
+    title: str = "",
+) -> Path:
     """One figure of the report on `folder`, written to `out` in the format that its name ends in.
 
-    Raises UsageError for a figure that the study has no data for, and another ending.
+    Raises UsageError for a figure that the study has no data for, another ending, and dots per inch
+    of what has none.
     """
     ending = out.suffix.removeprefix(".")
     if ending not in figures.ENDINGS:
         raise UsageError(f"{out}: figures are written as .{', .'.join(figures.ENDINGS)}; name one")
+    if dpi is not None and ending != "png":
+        raise UsageError(f"dpi={dpi} has no effect on .{ending}, which has no dots; leave it out")
     drawn = figures.draw(analysed(folder))
     if name not in drawn:
         raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
-    presets.fit(drawn[name], presets.PRESETS[preset])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    return figures.save_as(drawn[name], out)
+    presets.fit(drawn[name], presets.PRESETS[preset], width_in, title)
+    return figures.save_as(drawn[name], out, dpi or figures.DPI)
 
 
 def _nothing_trained(loaded: Loaded) -> str:
@@ -96,13 +112,14 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
     drawn = [picture.name for picture in pictures]
     page, details = markdown(a, drawn)
     compared = (*tables.ratios(a), *tables.CHECKS)
-    calibrated = a.calibrated and {"calibration.csv": csv(tables.CALIBRATIONS, a.calibrated.all)}
+    nodes = tables.marked(a, tables.CALIBRATIONS)
+    calibrated = a.calibrated and {"calibration.csv": csv(nodes, a.calibrated.all)}
     return {
         "summary.json": to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
         + "\n",
-        "runs.csv": tidy(a.loaded).to_csv(index=False, lineterminator="\n"),
-        "points.csv": csv(tables.THROUGHPUT, a.throughput),
-        "comparisons.csv": csv(compared, a.comparisons),
+        "runs.csv": csv_text(tidy(a.loaded)),
+        "points.csv": csv(tables.marked(a, tables.THROUGHPUT), a.throughput),
+        "comparisons.csv": csv(tables.marked(a, compared), a.comparisons),
         **(calibrated or {}),
         **_trainings(a),
         "report.html": html(a, page, details, pictures),
@@ -118,13 +135,20 @@ def _trainings(a: Analysis) -> dict[str, str]:
     named = file_names("training", trained)
     usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
     return {
-        "trainings.csv": by_epoch(a.trained).to_csv(index=False, lineterminator="\n"),
+        "trainings.csv": csv_text(by_epoch(a.trained)),
         **usual,
     }
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
-    """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks)."""
+    """All that a report prints, unrounded; an estimate is value, low95, high95 and n (blocks).
+
+    Every row of numbers says whether it is emulated; what is not of one variant, whether any of it.
+    """
+
+    def marked(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
+        return records(tables.marked(a, columns), rows)
+
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     return {
@@ -135,23 +159,24 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
             "blocks_planned": blocks,
             "blocks_usable": a.blocks,
         },
+        "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "throughput": records(tables.THROUGHPUT, a.throughput),
-        "scaling": records(tables.SCALING, a.efficiency),
-        "comparisons": records((*tables.ratios(a), *tables.CHECKS), a.comparisons),
-        "gains": records(tables.GAINS, a.gains),
+        "throughput": marked(tables.THROUGHPUT, a.throughput),
+        "scaling": marked(tables.SCALING, a.efficiency),
+        "comparisons": marked((*tables.ratios(a), *tables.CHECKS), a.comparisons),
+        "gains": marked(tables.GAINS, a.gains),
         "not_compared": records(tables.NOT_COMPARED, a.not_compared),
         "gaps": records(tables.GAPS, a.gaps),
         "pauses": [asdict(pause) for pause in a.pauses],
-        "calibration": a.calibrated and _calibration(a.calibrated),
-        "exchange": a.exchange and _exchange(a.exchange),
-        "bounds": records(tables.BOUNDS, a.bounds),
-        "trained": records(tables.TRAINED, a.trained),
-        "served": records(tables.SERVED, a.served),
+        "calibration": a.calibrated and _calibration(a.calibrated, marked),
+        "exchange": a.exchange and _exchange(a.exchange, marked),
+        "bounds": marked(tables.BOUNDS, a.bounds),
+        "trained": marked(tables.TRAINED, a.trained),
+        "served": marked(tables.SERVED, a.served),
         "pipelines": records(tables.PIPELINES, a.pipelines),
-        "step_times": records(tables.STEP_TIMES, a.step_times),
-        "trends": records(tables.TRENDS, a.trends),
+        "step_times": marked(tables.STEP_TIMES, a.step_times),
+        "trends": marked(tables.TRENDS, a.trends),
         "repetition": a.repetition and asdict(a.repetition),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
@@ -164,7 +189,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
     }
 
 
-def _exchange(x: Exchange) -> dict[str, Any]:
+def _exchange(x: Exchange, records: _Records) -> dict[str, Any]:
     return {
         "costs": records(tables.COSTS, x.costs),
         "breakdowns": records(tables.BREAKDOWNS, x.breakdowns),
@@ -173,7 +198,7 @@ def _exchange(x: Exchange) -> dict[str, Any]:
     }
 
 
-def _calibration(c: Calibrated) -> dict[str, Any]:
+def _calibration(c: Calibrated, records: _Records) -> dict[str, Any]:
     return {
         "slow_nodes": c.slow,
         "nodes": records(tables.NODES, c.nodes),

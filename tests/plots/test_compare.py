@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from plots.__main__ import main
@@ -12,6 +16,7 @@ from plots.analyse import across
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from tests.plots import logs
+from tests.plots.test_gaps import PLAN
 
 ROOT = Path(__file__).parents[2]
 SLOW = {"single": 1.0, "ddp/mpi": 1.2, "horovod/mpi": 1.2}
@@ -39,10 +44,11 @@ def test_a_known_slowdown_of_one_cell_fails_the_check(
     assert main(["compare", *folders, "--fail-below", "0.95"]) == 1
     out, error = capsys.readouterr()
     assert error.count("slower: horovod/mpi") == 3
-    assert "ddp/mpi" not in error
+    assert "slower: ddp/mpi" not in error
     assert "## Images/s of" in out
     assert main(["compare", *folders, "--fail-below", "0.3"]) == 0
-    assert main(["compare", *reversed(folders), "--fail-below", "1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["compare", *reversed(folders), "--fail-below", "0.8"]) == 0
 
 
 def test_changes_are_of_each_point(studies: tuple[Path, Path]) -> None:
@@ -97,24 +103,157 @@ def test_other_work_is_neither_pooled_nor_a_change(
     assert "not pooled: other model" in said
     assert "No point is in both." in said
     assert "other work: model: resnet18, resnet50" in said
-    assert main(["compare", *map(str, studies), "--fail-below", "0.5"]) == 2
-    assert "can be compared with one of the last" in capsys.readouterr().err
+    assert main(["compare", *map(str, studies), "--fail-below", "0.5"]) == 3
+    error = capsys.readouterr().err
+    assert error.count("not comparable: ") == 8
+    assert "ranks, 16 images per rank: other work: model: resnet18, resnet50" in error
 
 
-def test_a_point_that_vanished_is_named(
+def check(
+    capsys: pytest.CaptureFixture[str], *words: str, below: str = "0.5"
+) -> tuple[int, dict[str, Any], str]:
+    """The exit code of a check, what its JSON says of it, and its lines on stderr."""
+    code = main(["compare", *words, "--fail-below", below, "--json"])
+    out, error = capsys.readouterr()
+    said: dict[str, Any] = json.loads(out)["check"]
+    assert said["exit_code"] == code
+    return code, said, error
+
+
+def states(said: dict[str, Any]) -> Counter[str]:
+    return Counter(point["state"] for point in said["points"])
+
+
+def test_points_that_vanished_cannot_hold(
     studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in (studies[1] / "runs").glob("*single*"):
-        path.unlink()
-    assert main(["compare", *map(str, studies), "--fail-below", "0.5"]) == 0
-    error = capsys.readouterr().err
-    assert "not judged: single, 1 rank, 16 images per rank: not in the later study" in error
+    """Half of the candidate's points: the others hold, and that is not enough."""
+    for path in (studies[1] / "runs").iterdir():
+        if "single" in path.name or "ddp" in path.name:
+            path.unlink()
+    code, said, error = check(capsys, *map(str, studies))
+    assert code == 3
+    assert said["verdict"] == "cannot tell"
+    assert states(said) == {"holds": 3, "missing": 5}
+    assert "missing: single, 1 rank, 16 images per rank: not in the later study" in error
+    code, said, _ = check(capsys, *map(str, reversed(studies)))
+    assert code == 0, "a point that the later study alone has takes nothing away"
+    assert states(said) == {"holds": 3, "new": 5}
+
+
+def test_a_planned_point_that_neither_has_is_missing(
+    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in studies:
+        logs.study_toml(folder, more=PLAN)
+        for path in (folder / "runs").glob("*horovod-mpi-2*"):
+            path.unlink()
+    code, said, error = check(capsys, *map(str, studies))
+    assert code == 3
+    assert states(said) == {"holds": 7, "missing": 1}
+    assert "missing: horovod/mpi (shipped), 2 ranks, 16 images per rank: planned, and no" in error
+
+
+def test_a_study_in_which_every_run_failed_cannot_hold(
+    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (studies[1] / "runs").iterdir():
+        logs.edit(path, '"status": "ok"', '"status": "failed: loss is nan"')
+    code, said, error = check(capsys, *map(str, studies))
+    assert code == 3
+    assert states(said) == {"missing": 8}
+    assert "none of 60 logs is usable" in error
+    assert main(["compare", *map(str, studies)]) == 2, "without a check there is nothing to say"
+    assert main(["compare", *map(str, reversed(studies)), "--fail-below", "0.5"]) == 2
+
+
+def test_an_interval_around_the_limit_or_none_is_inconclusive(
+    studies: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said, error = check(capsys, *map(str, studies), below="1")
+    assert code == 3
+    assert states(said) == {"inconclusive": 8}
+    assert "on both sides of 1" in error
+    few = logs.study(tmp_path / "few", blocks=2, seed=4)
+    code, said, error = check(capsys, str(studies[0]), str(few))
+    assert code == 3
+    assert "no interval from fewer than 6 blocks" in error
+
+
+def test_what_is_surely_slower_outweighs_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = logs.study(tmp_path / "before", sd=0.002, seed=1)
+    after = logs.study(tmp_path / "after", cells={"single": 1.0, "ddp/mpi": 3.0}, sd=0.002, seed=2)
+    code, said, _ = check(capsys, str(before), str(after))
+    assert code == 1
+    assert said["verdict"] == "slower"
+    assert states(said) == {"slower": 3, "holds": 2, "missing": 3}
+
+
+def test_no_common_point_cannot_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = {"ddp/mpi": 1.0}, {"horovod/mpi": 1.0}
+    folders = [logs.study(tmp_path / str(i), cells=one, seed=i) for i, one in enumerate(cells)]
+    code, said, _ = check(capsys, *map(str, folders))
+    assert code == 3
+    assert states(said) == {"missing": 3, "new": 3}
+
+
+def test_a_variant_that_is_lost_hides_no_point_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the other precision no run of the later study differs, so no name tells it."""
+    folders = [tmp_path / name for name in ("before", "after")]
+    for seed, folder in enumerate(folders):
+        noise = np.random.default_rng(seed)
+        for block in range(6):
+            for precision in ("float32", "bf16")[: 2 - seed]:
+                run = logs.config("ddp/mpi", 2, 16, block, precision=precision)
+                path = folder / "runs" / f"{block}-{precision}.jsonl"
+                logs.write(path, run, 0.1 * float(np.exp(noise.normal(0, 0.002))))
+    code, said, error = check(capsys, *map(str, folders), below="0.9")
+    assert code == 3
+    assert states(said) == {"holds": 1, "missing": 1}
+    assert "precision=bf16: not in the later study" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [("x.json", "{\n"), ("x.md", "# "), ("x.html", "<!doctype html>")],
+)
+def test_the_ending_names_the_form(
+    studies: tuple[Path, Path], tmp_path: Path, name: str, head: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = ["compare", *map(str, studies), "--out", str(tmp_path / name)]
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{tmp_path / name}\n"
+    assert (tmp_path / name).read_text().startswith(head)
+    if name == "x.json":
+        assert len(json.loads((tmp_path / name).read_text())["points"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x.txt", "are written as .md, .json, .html; name one"),
+        ("nowhere/x.md", "there is no folder"),
+    ],
+)
+def test_another_form_and_a_folder_that_is_not_there_are_refused(
+    studies: tuple[Path, Path], tmp_path: Path, name: str, said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert main(["compare", *map(str, studies), "--out", str(tmp_path / name)]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
 
 
 def test_the_same_runs_do_not_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
     local = str(ROOT / "results" / "local")
-    assert main(["compare", local, local]) == 2
-    assert "hold the same runs" in capsys.readouterr().err
+    for more in ([], ["--fail-below", "0.9"]):
+        assert main(["compare", local, local, *more]) == 2
+        assert "hold the same runs" in capsys.readouterr().err
     assert main(["compare", local, str(ROOT / "results" / "aa")]) == 0
     said = capsys.readouterr().out
     assert re.search(r"\| measured \| 20\d\d-\d\d-\d\d", said)

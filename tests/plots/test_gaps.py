@@ -94,7 +94,7 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     logs.study_toml(tmp_path / "whole", blocks=2, more=PLAN)
     assert main(["report", str(tmp_path / "whole")]) == 0
     text = (tmp_path / "whole" / "report.md").read_text()
-    assert "No gaps: each of 10 planned points has usable runs in all 2 planned blocks." in text
+    assert "No gaps: each of 10 planned points has usable runs in both planned blocks." in text
     assert "**Gaps:**" not in text
 
 
@@ -137,5 +137,5 @@ def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
         path.unlink()
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
     assert missing(analyse(load(tmp_path))).startswith(
-        "Missing: 2 planned points without all 2 blocks, 1 pair not compared; "
+        "Missing: 2 planned points without both blocks, 1 pair not compared; "
     )

@@ -179,3 +179,11 @@ def test_what_is_cut_is_still_told_apart() -> None:
     assert one != other
     assert one.startswith("a" * 300 + "... (1,001 characters, ")
     assert len(one) < 350
+
+
+def test_a_log_that_is_named_as_a_formula_is_none(tmp_path: Path) -> None:
+    name = '=HYPERLINK("x").jsonl'
+    logs.write(tmp_path / "runs" / name, logs.config("single"), 0.1)
+    assert main(["report", str(tmp_path)]) == 0
+    line = (tmp_path / "runs.csv").read_text().splitlines()[1]
+    assert line.startswith("\"'=HYPERLINK(")

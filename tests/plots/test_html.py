@@ -214,3 +214,12 @@ def test_the_answer_is_on_the_first_screen(
     found = seen(shipped or study, tmp_path, 1280)
     for name in ("verdict", "machine", "numbers", "figure"):
         assert found[name][3] <= 600 + (50 if name == "figure" else 0), (name, found[name])
+
+
+def test_a_narrow_screen_shows_the_verdict_first(tmp_path: Path) -> None:
+    logs.study_toml(logs.study(tmp_path))
+    assert main(["report", str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    table = page.split('id="horovod-against-ddp"')[1].split("</table>")[0]
+    assert re.findall("<th>(.*?)</th>", table)[0] == "verdict"
+    assert table.count('<td class="long">ddp/mpi faster by ') == 3

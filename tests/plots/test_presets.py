@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from plots.__main__ import main
 from plots.analyse.runs import load
-from plots.analyse.study import analyse
+from plots.analyse.study import Analysis, analyse
 from plots.report import figures
 from plots.report.figures import presets
+from plots.report.write import analysed
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
+SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
+SHIPPED -= {"batch-lr"}  # three times the same figures, which take the time of all others
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +42,51 @@ def test_the_ending_names_the_format(study: Path, tmp_path: Path, ending: str, h
     assert first.startswith(head)
     assert main(words) == 0
     assert path.read_bytes() == first, "the same logs give the same bytes"
+
+
+def seen(figure: Figure) -> list[tuple[str, Bbox]]:
+    """Every text that is drawn, with its place; matplotlib keeps marks beyond an axis's ends."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
+    marks = {mark for axis in axes for mark in axis.get_ticklabels(which="both")}
+    ticks = [tick for axis in axes for tick in axis._update_ticks()]  # type: ignore[union-attr]
+    shown = {text for tick in ticks for text in (tick.label1, tick.label2)}
+    texts = [x for x in figure.findobj(Text) if x.get_visible() and (x not in marks or x in shown)]
+    boxes = [(x.get_text(), x.get_window_extent()) for x in texts if x.get_text()]
+    return [(text, box) for text, box in boxes if box.width and box.height]
+
+
+def apart(figure: Figure) -> list[tuple[str, Bbox]]:
+    """What must not lie on one another: the title, labels of axes and legends."""
+    texts = [x for ax in figure.axes for x in (ax.title, ax.xaxis.label, ax.yaxis.label)]
+    texts += [x for x in (figure._suptitle,) if x is not None]  # type: ignore[attr-defined]
+    legends = [*figure.legends, *(x for ax in figure.axes if (x := ax.get_legend()))]
+    found = [(x.get_text(), x.get_window_extent()) for x in texts if x.get_text()]
+    return found + [("legend", legend.get_window_extent()) for legend in legends]
+
+
+@pytest.fixture(scope="module", params=sorted(SHIPPED))
+def shipped(request: pytest.FixtureRequest) -> Analysis:
+    return analysed(ROOT / "results" / request.param)
+
+
+@pytest.mark.parametrize("preset", presets.PRESETS)
+def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -> None:
+    for name, figure in figures.draw(shipped).items():
+        presets.fit(figure, presets.PRESETS[preset])
+        texts, whole = seen(figure), figure.bbox.padded(1)
+        assert texts
+        cut = [text for text, box in texts if Bbox.intersection(box, whole) is None or not (
+            whole.x0 <= box.x0 and whole.y0 <= box.y0 and box.x1 <= whole.x1 and box.y1 <= whole.y1
+        )]  # fmt: skip
+        assert not cut, name
+        pairs = combinations(apart(figure), 2)
+        assert not [(a, b) for (a, at), (b, there) in pairs if at.overlaps(there)], name
+        kind = "Emulated" if shipped.emulated() else ""
+        assert figure.get_label() == kind
+        first = next((x.get_text() for x in figure.texts if x.get_text()), "")
+        assert first.startswith("Emulated") == bool(kind), name
 
 
 @pytest.mark.parametrize("preset", ["paper", "slide"])
@@ -91,3 +141,46 @@ def test_what_is_not_there_is_one_line(study: Path, capsys: pytest.CaptureFixtur
     )
     assert main(["figure", "ratio", str(study), "-o", "/tmp/x.gif"]) == 2
     assert "figures are written as .svg, .png, .pdf; name one" in capsys.readouterr().err
+
+
+def test_a_pdf_has_letters_that_journals_take(study: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.pdf"
+    assert main(["figure", "ratio", str(study), "-o", str(path)]) == 0
+    data = path.read_bytes()
+    assert b"/Type3" not in data
+    assert b"/FontFile2" in data
+
+
+def test_width_title_and_dots_are_as_asked(study: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    words = ["figure", "ratio", str(study), "-o", str(path), "--preset", "paper"]
+    assert main([*words, "--width", "127mm", "--dpi", "100", "--title", "Who is faster"]) == 0
+    image = path.read_bytes()
+    assert int.from_bytes(image[16:20]) == 500, "5 inches of 100 dots"
+    drawn = figures.draw(analyse(load(study)))["ratio"]
+    presets.fit(drawn, presets.PRESETS["paper"], 5.0, "Who is faster")
+    assert [x.get_text() for x in drawn.texts if x.get_text()] == ["Who is faster"]
+    plain = figures.draw(analyse(load(study)))["ratio"]
+    presets.fit(plain, None, title="Who is faster")
+    assert plain.texts[0].get_text() == "Who is faster"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--width", "4"], "width='4' is not from 3 to 12 inches; say 3.5in or 89mm"),
+        (["--width", "20mm"], "width='20mm' is not from 3 to 12 inches"),
+        (["--width", "5in", "--preset", "page"], "no effect with --preset page; use paper"),
+        (["--dpi", "300", "-o", "one.pdf"], "dpi=300 has no effect on .pdf"),
+        (["-o", "nowhere/one.pdf"], "nowhere/one.pdf: there is no folder nowhere; make it"),
+    ],
+)
+def test_what_has_no_effect_is_refused(
+    study: Path, words: list[str], said: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    given = ["figure", "ratio", str(study), "--preset", "paper", "-o", "one.png", *words]
+    assert main(given) == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

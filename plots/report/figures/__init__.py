@@ -24,6 +24,7 @@ from plots.report.format import file_names
 
 # formats, and what of the moment each would hold
 ENDINGS = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
+DPI = 200
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,11 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
     return [save_as(figures[path.stem], path) for path in names]
 
 
-def save_as(figure: Figure, path: Path) -> Path:
+def save_as(figure: Figure, path: Path, dpi: int = DPI) -> Path:
     """Write one figure in the format that the file's name ends in."""
     ending, data = path.suffix[1:], io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(data, format=ending, dpi=200, metadata={ENDINGS[ending]: None})
+        figure.savefig(data, format=ending, dpi=dpi, metadata={ENDINGS[ending]: None})
     return write_whole(path, data.getvalue())
 
 

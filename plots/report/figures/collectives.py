@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from bench.backends import catalogue
 from bench.study.collectives import KINDS, Measured, Timed, bus_factor, fit
+from plots.analyse.points import ranks
 from plots.report import axes
 from plots.report.figures.style import GREY, STYLE
 
@@ -34,7 +35,7 @@ def draw(measured: Sequence[Measured]) -> Figure:
             n: h for ax in grid.flat for h, n in zip(*ax.get_legend_handles_labels(), strict=True)
         }
         figure.legend(names.values(), names.keys(), loc="outside right center", fontsize=8)
-        sizes = sorted({f"{m.ranks} ranks" for m in measured})
+        sizes = sorted({ranks(m.ranks) for m in measured})
         machines = ", ".join(sorted({m.machine for m in measured}))
         figure.suptitle(f"Collectives of float32 tensors, {', '.join(sizes)}", x=0.01, ha="left")
         foot = "Markers: median; bars: range over repetitions; thin lines: latency + bytes / "
@@ -98,6 +99,5 @@ def _look(m: Measured, measured: Sequence[Measured]) -> dict[str, Any]:
 def _name(m: Measured, measured: Sequence[Measured]) -> str:
     several = len({m.ranks for m in measured}) > 1
     known = m.cell == catalogue.PLAIN or catalogue.parts(m.cell).backend in catalogue.CATALOGUE
-    return (catalogue.label(m.cell) if known else m.cell) + (
-        f", {m.ranks} ranks" if several else ""
-    )
+    name = catalogue.label(m.cell) if known else m.cell
+    return f"{name}, {ranks(m.ranks)}" if several else name

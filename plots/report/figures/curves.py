@@ -15,7 +15,6 @@ from plots.analyse.bound import Bound
 from plots.analyse.points import NO_SETTINGS, ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import marked
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
 from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
@@ -51,8 +50,7 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
     place, last = _at_largest(rows, _IMAGES_PER_S)
     legend(ax, {cell: short(e, rate) for cell, e in last.items()}, f"images/s at {place}")
     title = f"Images/s at {place}{'' if batch else f', {curve} scaling'}{_finding(last, rate)}"
-    title = marked(a, _variant(rows), title)
-    caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
+    caption(a, figure, [_variant(rows)], title, _conditions(a, rows), notes, shown, frame)
     return figure
 
 
@@ -93,8 +91,8 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
         _draw_bounds(panels[0], beside, rows)
         notes.append(_BOUND)
     name = "Weak efficiency" if weak else "Strong speed-up"
-    title = marked(a, _variant(rows), f"{name} at {place}{_finding(last, form)}")
-    caption(a, figure, title, _conditions(a, rows), notes, shown, frame)
+    title = f"{name} at {place}{_finding(last, form)}"
+    caption(a, figure, [_variant(rows)], title, _conditions(a, rows), notes, shown, frame)
     return figure
 
 

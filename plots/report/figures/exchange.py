@@ -64,7 +64,8 @@ def breakdown(a: Analysis, rows: list[Breakdown], costs: list[Cost]) -> Figure:
         "exposed = waiting (for the slowest rank) + reducing; inflation: backward pass with minus "
         "without exchange; T(on) - T(off): steps that were not observed."
     ]
-    caption(a, figure, title, _conditions(a, first), notes, shown, frame)
+    variants = [r.point.variant for r in rows]
+    caption(a, figure, variants, title, _conditions(a, first), notes, shown, frame)
     return figure
 
 
@@ -88,7 +89,8 @@ def overlap(a: Analysis, rows: list[Overlap]) -> Figure:
     filled_first = "filled marks: overlapped; open marks: blocking"
     title = f"What overlap gains: {ranks(first.world_size)}"
     notes = [f"{filled_first}, one exchange of all gradients after the last of them."]
-    caption(a, figure, title, _conditions(a, first), notes, shown, frame)
+    variants = [r.point.variant for r in rows]
+    caption(a, figure, variants, title, _conditions(a, first), notes, shown, frame)
     return figure
 
 

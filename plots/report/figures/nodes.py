@@ -7,10 +7,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST, Node
 from plots.analyse.study import Analysis, workload
 from plots.read.calibrations import Calibration
-from plots.report.answer import marked
 from plots.report.figures.style import GREY, GUIDE, add_titles, legend, name_rows
 from plots.report.format import clean, count, rule
 
@@ -58,7 +58,8 @@ def draw(a: Analysis, batch: int) -> Figure:
     title, drifting = _title(judged), sum(job.warn for job in a.calibrated.jobs)
     if drifting:
         title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
-    add_titles(a, figure, marked(a, (), title), subtitle, [slow], counted)
+    slept = [(f"{EMULATE}={c.facts.get(EMULATE, usual(EMULATE))}",) for c in good]
+    add_titles(a, figure, slept, title, subtitle, [slow], counted)
     return figure
 
 

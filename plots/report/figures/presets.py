@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
 
@@ -13,9 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from plots.report.figures.style import STYLE
+from plots.report.figures.style import STYLE, marked_title, set_title, shrink_to
 
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
+_LEGEND_POINTS = 8.0  # of a legend that went below its figure, before they change
 
 
 @dataclass(frozen=True)
@@ -34,43 +36,59 @@ PRESETS = {
 }
 
 
-def fit(figure: Figure, preset: Preset | None) -> None:
-    """Change the figure in place; what stood to the right of a narrow one goes below it."""
+def fit(
+    figure: Figure, preset: Preset | None, width_in: float | None = None, title: str = ""
+) -> None:
+    """Change the figure in place; what stood to the right of a narrow one goes below it.
+
+    `width_in` takes the place of the preset's, `title` that of the figure's own.
+    """
+    if title:
+        set_title(figure, title)
+    width, height = figure.get_size_inches()
     if preset is None:
         return
-    width, height = figure.get_size_inches()
+    preset = replace(preset, width_in=width_in or preset.width_in)
     if not preset.titled:
-        _strip(figure)
-    if preset.width_in < width:
-        with matplotlib.rc_context(STYLE):
-            _legends_below(figure)
+        _strip(figure, title, preset.width_in)
     for artist in figure.findobj():
         if isinstance(artist, Line2D):
             artist.set_markersize(preset.letters * artist.get_markersize())
         elif isinstance(artist, Text):
             artist.set_fontsize(max(LEAST_POINTS, preset.letters * float(artist.get_fontsize())))
-    _wrap_labels(figure, preset.width_in)
     # a narrow figure keeps its rows readable, a wide one its shape
-    shrunk = height * max(preset.width_in / width, 0.75)
-    figure.set_size_inches(preset.width_in, shrunk)
-    if preset.titled:  # its places are counted from the top in inches of the page
-        figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 * preset.letters / shrunk))  # type: ignore[union-attr, call-arg]
-        for line, text in enumerate(figure.texts[:2]):
-            text.set_y(1 - (0.08 + 0.24 * line) * preset.letters / shrunk)
-            fits = 72 * 0.97 * preset.width_in / (0.64 * len(text.get_text()))
-            text.set_fontsize(max(LEAST_POINTS, min(float(text.get_fontsize()), fits)))
+    height *= max(preset.width_in / width, 0.75)
+    if preset.width_in < width:
+        with matplotlib.rc_context(STYLE):
+            height += sum(_legends_below(figure, preset))
+    _wrap_labels(figure, preset.width_in)
+    figure.set_size_inches(preset.width_in, height)
+    if preset.titled:
+        _place_titles(figure, preset.letters)
     _thin_ticks(figure)
 
 
+def _place_titles(figure: Figure, letters: float) -> None:
+    """Finding and conditions in whole lines from the top, and the foot on as many as it needs."""
+    width, height = figure.get_size_inches()
+    rect = (0, 0, 1, 1 - 0.5 * letters / height)  # a page has them in its first half inch
+    figure.get_layout_engine().set(rect=rect)  # type: ignore[union-attr, call-arg]
+    *heads, foot = figure.texts
+    for line, text in enumerate(heads):
+        text.set_y(1 - (0.08 + 0.24 * line) * letters / height)
+        shrink_to(text, 0.97 * width)
+    letter_in = 0.55 * float(foot.get_fontsize()) / 72
+    foot.set_text(_wrapped(foot.get_text(), int(0.97 * width / letter_in)))
+
+
 def _wrap_labels(figure: Figure, width_in: float) -> None:
-    """Labels of axes on as many lines as their panel is narrow."""
+    """Labels and titles of axes on as many lines as their panel is narrow."""
     for ax in figure.axes:
         spec = ax.get_subplotspec()
         room_in = 0.8 * width_in / (spec.get_gridspec().ncols if spec else 1)
-        for label, room in ((ax.xaxis.label, room_in), (ax.yaxis.label, 2.0)):
+        for label, room in ((ax.title, room_in), (ax.xaxis.label, room_in), (ax.yaxis.label, 2.0)):
             letters = max(12, int(72 * room / (0.55 * float(label.get_fontsize()))))
-            lines = (wrap(line, letters) for line in label.get_text().split("\n"))
-            label.set_text("\n".join(part for line in lines for part in line))
+            label.set_text(_wrapped(label.get_text(), letters))
 
 
 def _thin_ticks(figure: Figure) -> None:
@@ -95,14 +113,24 @@ def _crowded(axis: Axis) -> bool:
     return any(a.padded(1).overlaps(b) for a, b in pairwise(boxes))
 
 
-def _strip(figure: Figure) -> None:
+def _strip(figure: Figure, title: str, width_in: float) -> None:
+    """Leave what a caption says to the caption; the mark of emulated runs stays."""
     for text in list(figure.texts):
         text.remove()
     figure.supxlabel("")
+    if kept := marked_title(figure, title):
+        lines = wrap(kept, int(12 * width_in))  # bold letters of an inch
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=9, fontweight="bold")
     figure.get_layout_engine().set(rect=(0, 0, 1, 1))  # type: ignore[union-attr, call-arg]
 
 
-def _legends_below(figure: Figure) -> None:
+def _legends_below(figure: Figure, preset: Preset) -> Iterator[float]:
+    """In two columns, else in one, else in one of shorter lines: whole in every width.
+
+    Yields how many inches each of them is high.
+    """
+    size = max(LEAST_POINTS, preset.letters * _LEGEND_POINTS)
+    letters = int(72 * preset.width_in / (0.6 * size)) - 6  # 6: the line before a name
     both = [ax.get_legend_handles_labels() for ax in figure.axes]
     drawn = {name: handle for found in both for handle, name in zip(*found, strict=True)}
     for ax in figure.axes:
@@ -113,12 +141,22 @@ def _legends_below(figure: Figure) -> None:
         names = [text.split("\n")[0] for text in texts]  # a value may stand below it
         title = legend.get_title().get_text()
         legend.remove()
-        figure.legend(
-            [drawn[name] for name in names],
-            texts,
-            title=title or None,
-            loc="outside lower center",
-            ncols=2,
-            fontsize=8,
-            title_fontsize=8,
-        )
+        below = {"title": title or None, "fontsize": size, "title_fontsize": size}
+        handles = [drawn[name] for name in names]
+        ways = [(2, texts), (1, texts), (1, [_wrapped(text, letters) for text in texts])]
+        while ways:
+            ncols, written = ways.pop(0)
+            placed = figure.legend(
+                handles, written, loc="outside lower center", ncols=ncols, **below
+            )
+            renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+            box = placed.get_window_extent(renderer)
+            if box.width <= preset.width_in * figure.dpi or not ways:
+                yield box.height / figure.dpi
+                break
+            placed.remove()
+
+
+def _wrapped(text: str, letters: int) -> str:
+    """Each line of it on as many as it needs."""
+    return "\n".join(part for line in text.split("\n") for part in wrap(line, letters))

@@ -11,7 +11,7 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import marked, tally
+from plots.report.answer import tally
 from plots.report.axes import apart, look, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
@@ -59,13 +59,11 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     )
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
-    title = marked(
-        a, rows[0].variant, f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
-    )
+    title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     dots = "Small dots: each block's own ratio, the first block on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
-    caption(a, figure, title, subtitle, notes, found, frame)
+    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
     return figure
 
 
@@ -115,7 +113,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     notes = [f"Paired by block. Above 1 {candidate} is faster, below {reference}."]
-    caption(a, figure, marked(a, rows[0].variant, title), subtitle, notes, found, frame)
+    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
     return figure
 
 

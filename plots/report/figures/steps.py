@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from plots.analyse.points import ranks
 from plots.analyse.steps import Steps
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import marked
 from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend
 from plots.report.format import count
@@ -56,9 +55,7 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     legend(spread)
     p = rows[0].point
     size = f"{ranks(p.world_size)}, {p.samples_per_rank} images per rank"
-    title = marked(
-        a, p.variant, f"Steps at {size}: warm-up, then {count(rows[0].runs, 'run')} timed"
-    )
+    title = f"Steps at {size}: warm-up, then {count(rows[0].runs, 'run')} timed"
     subtitle = ", ".join([workload(a), *p.variant]) + f"; settings: {p.settings}"
     notes = [
         "Left: median over runs of each step, shaded its middle 80 %; steps beyond the frame are "
@@ -66,5 +63,5 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     ]
     timed, runs = sum(len(r.timed) for r in rows), sum(r.runs for r in rows)
     steps = f"{timed:,} timed steps of {count(runs, 'run')}"
-    add_titles(a, figure, title, subtitle, notes, steps)
+    add_titles(a, figure, [p.variant], title, subtitle, notes, steps)
     return figure

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import Analysis, machine
+from plots.report.answer import emulation
 from plots.report.axes import Estimates, Frame, Style, bars, cut, dots, ends, is_log
 from plots.report.format import clean
 
@@ -27,6 +30,8 @@ STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "grid.color": "#e6e6e6",
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
+    "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
+    "ps.fonttype": 42,
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
 GUIDE: Any = {"color": GREY, "linewidth": 1.1, "zorder": 1}  # lines that are no measurement
@@ -97,24 +102,55 @@ def legend(ax: Axes, values: Mapping[str, str] | None = None, heading: str = "")
 
 
 def add_titles(
-    a: Analysis, figure: Figure, title: str, subtitle: str, notes: Sequence[str], counted: str
+    a: Analysis,
+    figure: Figure,
+    variants: Iterable[tuple[str, ...]],
+    title: str,
+    subtitle: str,
+    notes: Sequence[str],
+    counted: str,
 ) -> None:
-    """Finding on top, conditions below it, at the foot notes, the machine and what was counted."""
-    title, subtitle, height = clean(title, 160), clean(subtitle, 200), figure.get_figheight()
-    points = 72 * 0.97 * figure.get_figwidth()
-    fits = points / (0.64 * len(title))  # a bold letter is 0.64 of its size wide
-    figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=min(11, fits), fontweight="bold")
-    fits = points / (0.53 * len(subtitle))
-    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=min(9, fits), color=GREY)
+    """Finding on top, conditions below it, at the foot notes, the machine and what was counted.
+
+    `variants` are those of all that is drawn: the figure's label is their mark of emulation.
+    """
+    figure.set_label(emulation(a, variants))
+    subtitle, height = clean(subtitle, 200), figure.get_figheight()
+    figure.text(0.01, 1 - 0.08 / height, "", va="top", fontweight="bold")
+    set_title(figure, title)
+    below = figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=9, color=GREY)
+    shrink_to(below, 0.97 * figure.get_figwidth())
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
     foot = [*notes, f"{clean(machine(a.loaded.host), 120)}. {counted}."]
     text = "\n".join(clean(line, 250) for line in foot)
     figure.supxlabel(text, x=0.01, ha="left", fontsize=7, color=GREY)
 
 
+def set_title(figure: Figure, title: str) -> None:
+    """Write the finding of a figure that has one, behind the figure's mark."""
+    line = figure.texts[0]
+    line.set_text(clean(marked_title(figure, title), 160))
+    line.set_fontsize(11)
+    shrink_to(line, 0.97 * figure.get_figwidth())
+
+
+def shrink_to(text: Text, width_in: float) -> None:
+    """Make letters smaller until the text is not wider; whole pixels make that no rule of three."""
+    figure: Figure = text.get_figure(root=True)  # type: ignore[assignment]
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    while text.get_window_extent(renderer).width > width_in * figure.dpi:
+        text.set_fontsize(0.98 * float(text.get_fontsize()))
+
+
+def marked_title(figure: Figure, title: str) -> str:
+    """A title behind the figure's mark of emulation, if it has one."""
+    return ": ".join(filter(None, (str(figure.get_label()), title)))
+
+
 def caption(
     a: Analysis,
     figure: Figure,
+    variants: Iterable[tuple[str, ...]],
     title: str,
     subtitle: str,
     notes: Sequence[str],
@@ -131,4 +167,4 @@ def caption(
         said.append(f"dots: single blocks, as fewer than {MIN_BLOCKS} bear no interval")
     if any(cut(e, frame) for e in estimates):
         notes = [*notes, "Arrows: the interval goes on; the tables have its end."]
-    add_titles(a, figure, title, subtitle, notes, "; ".join(said))
+    add_titles(a, figure, variants, title, subtitle, notes, "; ".join(said))

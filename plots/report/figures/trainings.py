@@ -72,7 +72,8 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     ]
     words = [f"{first.samples_per_step} images per step", *first.variant, workload(a)]
     n = sum(len(row.trainings) for row in rows)
-    add_titles(a, figure, title + ranks(world), "; ".join(words), notes, f"n = {n} trainings")
+    variants, counted = [first.variant], f"n = {n} trainings"
+    add_titles(a, figure, variants, title + ranks(world), "; ".join(words), notes, counted)
     return figure
 
 

@@ -309,6 +309,10 @@ candidate = "ddp@slow"
     ("lines", "rule"),
     [
         ("[arms.slow]\nthreads = 'two'", r"arms.slow.threads='two' is of another kind than the"),
+        (
+            "[arms.slow]\nemulate = 'k80.json'",
+            r"arms.slow.emulate: compute that sleeps .*in \[run\]",
+        ),
         ("[arms.slow]\nseed = 3", r"arms.slow.seed=3: the plan sets seed of each run"),
         ("[run]\narm = 'slow'", r"run.arm='slow': the plan .*list it in cells, as in 'ddp/mpi@ag"),
         (

@@ -1,0 +1,79 @@
+"""Whether a later study holds against an earlier one, point by point: for a check in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bench.study.stats import MIN_BLOCKS
+from plots.analyse import coverage
+from plots.analyse.across import Change
+from plots.analyse.points import NotCompared, Point, describe
+from plots.analyse.study import Analysis
+from plots.report.format import interval, ratio
+
+State = Literal["holds", "slower", "inconclusive", "missing", "not comparable", "new"]
+Changes = Sequence[Change | NotCompared]
+EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One point of the plan or of either study, and why it is what it is."""
+
+    point: Point
+    state: State
+    reason: str
+    change: Change | None = None
+
+    @property
+    def line(self) -> str:
+        return f"{self.state}: {describe(self.point)}: {self.reason}"
+
+
+def verdict(judged: Iterable[Judged]) -> str:
+    """Of all points together; one that only the later study has says nothing."""
+    states = {one.state for one in judged} - {"new"}
+    return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
+
+
+def judge(before: Analysis, after: Analysis, found: Changes, below: float) -> Iterator[Judged]:
+    """Every point of both studies, and every planned one of which the later has no usable run."""
+    there = [_of(before, after, one, below) for one in found]
+    yield from there
+    for study in (before.loaded.study, after.loaded.study):
+        plan = coverage.planned(study)
+        for gap in coverage.find(study.blocks, plan, after.table):
+            known = any(coverage.is_planned(one.point, [(gap.curve, gap.point)]) for one in there)
+            if len(gap.missing) == gap.planned and not known:
+                there.append(Judged(gap.point, "missing", "planned, and no usable run of it"))
+                yield there[-1]
+
+
+def all_missing(before: Analysis, reason: str) -> list[Judged]:
+    """Where the later study has no usable run at all."""
+    return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
+
+
+def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: float) -> Judged:
+    if isinstance(one, Change):
+        return _judged(one, below)
+    assert one.absent is not None  # of two studies
+    if one.absent not in after.table.blocks:
+        return Judged(one.absent, "missing", one.reason)
+    state: State = "not comparable" if one.absent in before.table.blocks else "new"
+    return Judged(one.absent, state, one.reason)
+
+
+def _judged(change: Change, below: float) -> Judged:
+    """By the interval alone: a value without one may be chance."""
+    said, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
+    if shown is None:
+        reason = f"{said}, no interval from fewer than {MIN_BLOCKS} blocks"
+        return Judged(change.point, "inconclusive", reason, change)
+    if shown[1] < below:
+        return Judged(change.point, "slower", f"{said}, below {below:g}", change)
+    if shown[0] < below:
+        return Judged(change.point, "inconclusive", f"{said}, on both sides of {below:g}", change)
+    return Judged(change.point, "holds", f"{said}, not below {below:g}", change)

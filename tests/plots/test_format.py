@@ -1,0 +1,51 @@
+"""How numbers and texts are written: ends of intervals, counts, and cells that no program runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pandas as pd
+import pytest
+
+from bench.study.stats import Estimate
+from plots.report.columns import csv_text
+from plots.report.format import every, interval, percent, ratio
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.86, 1.000153, "0.927 [0.8600, 1.0002]"),
+        (0.99996, 1.1, "0.927 [0.99996, 1.10000]"),
+        (0.86, 1.0, "0.927 [0.860, 1.000]"),
+        (0.86, 1.0005, "0.927 [0.8600, 1.0005]"),
+        (0.86, 1.001, "0.927 [0.860, 1.001]"),
+        (1 - 1e-16, 1 + 1e-12, "0.927 [1.000, 1.000]"),
+    ],
+)
+def test_no_end_of_an_interval_is_rounded_onto_1(low: float, high: float, said: str) -> None:
+    assert interval(Estimate(value=0.927, low=low, high=high, n=6), ratio) == said
+
+
+def test_other_units_have_no_limit() -> None:
+    share = Estimate(value=0.927, low=0.86, high=1.0001, n=6)
+    assert interval(share, percent) == "92.7 % [86.0, 100.0]"
+
+
+def test_counts_are_english() -> None:
+    assert [every(n, "block") for n in (1, 2, 3)] == [
+        "the one block",
+        "both blocks",
+        "all 3 blocks",
+    ]
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_no_number_changes() -> None:
+    evil = ["=HYPERLINK(1)", "+cmd", "-cmd", "@sum", "\tx", "\rx"]
+    good = ["x=1", "-1", "+2.5e-3", "-.5", "", "b00-00.jsonl", "'quoted", "1; -2"]
+    numbers = [-1.5, float("nan"), 0.1]
+    frame = pd.DataFrame({"text": pd.Series(evil + good, dtype=object)})
+    cells = [row[0] if row else "" for row in csv.reader(io.StringIO(csv_text(frame), newline=""))]
+    assert cells[1:] == [f"'{text}".replace("\r", " ") for text in evil] + good
+    assert csv_text(pd.DataFrame({"x": numbers})) == 'x\n-1.5\n""\n0.1\n'
