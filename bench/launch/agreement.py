@@ -15,7 +15,7 @@ _CURES = {
     "backend_env": "set it on every node alike (mpirun: -x NAME), or on none",
     "malloc": "start every rank with the same C library and MALLOC_* variables",
     "workload": "give every rank the same data set and the same model",
-    "model": "give every rank the same model",
+    "state_dict": "give every rank the same model",
     "torch": "let no code of yours set it on some ranks alone",
 }
 _MOST_NAMED = 3  # of further fields
