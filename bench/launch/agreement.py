@@ -16,7 +16,7 @@ _CURES = {
     "malloc": "start every rank with the same C library and MALLOC_* variables",
     "user_code": "bring the same files to every node",
     "workload": "give every rank the same data set and the same model",
-    "model": "give every rank the same model",
+    "state_dict": "give every rank the same model",
     "torch": "let no code of yours set it on some ranks alone",
 }
 _MOST_NAMED = 3  # of further fields

@@ -52,7 +52,7 @@ def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module)
     digests = backend.gather(hashlib.sha256(repr([*facts.items()]).encode()).hexdigest())
     if len(set(digests)) > 1:
         of_ranks = backend.gather(facts)
-        order = "model: the same tensors in another order"
+        order = "state_dict: the same tensors in another order"
         raise UsageError(disagreement(of_ranks) or f"ranks differ in {order}")
     return settings
 
@@ -64,7 +64,7 @@ def _layout(network: torch.nn.Module) -> dict[str, str]:
         dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
         frozen = " frozen" if kind == "parameter" and not tensor.requires_grad else ""
-        found[f"model.{name}"] = f"{dtype} {kind}{frozen} {shape}"
+        found[f"state_dict.{name}"] = f"{dtype} {kind}{frozen} {shape}"
     return found
 
 

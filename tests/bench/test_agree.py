@@ -126,11 +126,11 @@ def test_ranks_with_different_data_are_refused(tmp_path: Path) -> None:
 
 
 OTHER_MODELS = {
-    "with_a_buffer_of_its_own": "ranks differ in model.mean: None on rank 0, float32 buffer [3] on "
-    "rank 1; give every rank the same model",
-    "with_a_frozen_layer": "ranks differ in model.1.weight: float32 parameter [192, 192] on rank "
-    "0, float32 parameter frozen [192, 192] on rank 1 (and in model.1.bias, model.2.weight, "
-    "model.2.bias); give every rank the same model",
+    "with_a_buffer_of_its_own": "ranks differ in state_dict.mean: None on rank 0, float32 buffer "
+    "[3] on rank 1; give every rank the same model",
+    "with_a_frozen_layer": "ranks differ in state_dict.1.weight: float32 parameter [192, 192] on "
+    "rank 0, float32 parameter frozen [192, 192] on rank 1 (and in state_dict.1.bias, "
+    "state_dict.2.weight, state_dict.2.bias); give every rank the same model",
 }
 
 
