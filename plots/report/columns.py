@@ -90,7 +90,9 @@ def csv_text(frame: pd.DataFrame) -> str:
     front; numbers, and texts that are numbers, stay as they are.
     """
     texts = frame.select_dtypes(include=["object", "string"]).columns
-    safe = frame.assign(**{str(name): frame[name].map(_inert) for name in texts})
+    cells = {name: [*map(_inert, frame[name])] for name in texts}
+    # as objects: beside a missing one, pandas would make 11 to 11.0
+    safe = frame.assign(**{k: pd.Series(v, frame.index, object) for k, v in cells.items()})
     return safe.to_csv(index=False, lineterminator="\n")
 
 

@@ -49,3 +49,5 @@ def test_no_cell_of_a_csv_is_a_formula_and_no_number_changes() -> None:
     cells = [row[0] if row else "" for row in csv.reader(io.StringIO(csv_text(frame), newline=""))]
     assert cells[1:] == [f"'{text}".replace("\r", " ") for text in evil] + good
     assert csv_text(pd.DataFrame({"x": numbers})) == 'x\n-1.5\n""\n0.1\n'
+    whole = pd.DataFrame({"n": [11, None, 3]}, dtype=object)
+    assert csv_text(whole) == 'n\n11\n""\n3\n', "no 11.0 beside a missing one"
