@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from plots.analyse.comparability import VARIED, without_exchange
+from plots.analyse.comparability import in_order, without_exchange
 from plots.analyse.points import Point, Table
 from plots.analyse.study import Analysis
 
@@ -22,5 +22,5 @@ def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
 
 def _named(a: Analysis, point: Point, fields: Collection[str]) -> Point:
     values = {**a.shared, **dict(word.split("=", 1) for word in point.variant)}
-    variant = tuple(f"{k}={values[k]}" for k in VARIED if k in fields and k in values)
+    variant = tuple(f"{k}={values[k]}" for k in in_order(fields) if k in values)
     return point._replace(variant=without_exchange(variant) if point.cell == "single" else variant)

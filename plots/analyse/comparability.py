@@ -94,7 +94,7 @@ def facts(
         work |= {"exchange_bytes": end.get("exchange_bytes")} if config.world_size > 1 else {}
     if config.settings == "tuned":
         work |= {TUNED + k: getattr(config, k) for k in fields_with(Role.KNOB)}
-    named = {*of_variants} - {EMULATE}
+    named = {*of_variants} - {EMULATE, *(OF_MANY if config.backend == "single" else ())}
     work = {k: v for k, v in work.items() if k.removeprefix(TUNED) not in named}
     work |= config.model_dump(mode="json", include=named)
     own = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
@@ -210,11 +210,13 @@ def work_of(facts: Facts) -> Facts:
 
 
 def of_variants(study: Study) -> tuple[str, ...]:
-    """Fields that any variant of the study sets, in RunConfig's order, but for those that keep a
-    run's speed apart.
-    """
-    named = {*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)}
-    return tuple(name for name in RunConfig.model_fields if name in named)
+    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
+    return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
+
+
+def in_order(fields: Collection[str]) -> tuple[str, ...]:
+    """These fields as the name of a variant has them: those of the work first."""
+    return tuple(k for k in dict.fromkeys((*VARIED, *RunConfig.model_fields)) if k in fields)
 
 
 def variants(
@@ -224,7 +226,7 @@ def variants(
 
     They are fields of the work, and what else the study's variants set (`of_variants`).
     """
-    names = tuple(dict.fromkeys((*VARIED, *of_variants)))
+    names = in_order({*VARIED, *of_variants})
     same = shared(cells, facts, of_variants)
     varied = (_varied(cell, one, names) for cell, one in zip(cells, facts, strict=True))
     return [tuple(f"{k}={v}" for k, v in run.items() if k not in same) for run in varied]
@@ -234,7 +236,7 @@ def shared(
     cells: Sequence[str], facts: Sequence[Facts], of_variants: Collection[str] = ()
 ) -> Facts:
     """The varied fields that have one value in all runs they mean anything in."""
-    names = tuple(dict.fromkeys((*VARIED, *of_variants)))
+    names = in_order({*VARIED, *of_variants})
     values: dict[str, set[str]] = defaultdict(set)
     for cell, one in zip(cells, facts, strict=True):
         for k, v in _varied(cell, one, names).items():

@@ -168,7 +168,7 @@ def analyse(
         *scaling.efficiency(table),
         *bounds(table, loaded.runs, collectives),
     ]
-    varied = (*comparability.VARIED, comparability.OF_THE_ARM)
+    varied = (*comparability.VARIED, *comparability.of_variants(study), comparability.OF_THE_ARM)
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
     gains = [x for x in found if isinstance(x, comparison.Gain)]

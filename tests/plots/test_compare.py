@@ -13,10 +13,12 @@ import pytest
 
 from plots.__main__ import main
 from plots.analyse import across
+from plots.analyse.aligned import aligned
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from tests.plots import logs
 from tests.plots.test_gaps import PLAN
+from tests.plots.test_variants import BUCKETS, keep, study_of
 
 ROOT = Path(__file__).parents[2]
 SLOW = {"single": 1.0, "ddp/mpi": 1.2, "horovod/mpi": 1.2}
@@ -292,3 +294,25 @@ def test_two_precisions_and_two_settings_of_one_cell(
     ):
         assert main(["compare", str(tmp_path), "--cells", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> None:
+    """Their points keep what tells them apart, whichever field that is."""
+    analyses = []
+    for name in ("before", "after"):
+        folder = tmp_path / name
+        folder.mkdir()
+        keep(folder, study_of("bucket_mib", BUCKETS[0]))
+        for block in range(2):
+            for variant, bucket_mib, seconds in (("a", 0.125, 0.2), ("b", 0.25, 0.1)):
+                fields = {"variant": variant, "bucket_mib": bucket_mib, "seed": block}
+                run = logs.config("handwritten/mpi", 2, block=block, **fields)
+                logs.write(folder / f"{block}-{variant}.jsonl", run, seconds)
+        analyses.append(analyse(load(folder)))
+    for a in aligned(analyses):
+        of_points = a.table.blocks.items()
+        names = [(*p.variant, [m.step_seconds for m in b.values()]) for p, b in of_points]
+        assert names == [
+            ("bucket_mib=0.125", [pytest.approx(0.2)] * 2),
+            ("bucket_mib=0.25", [pytest.approx(0.1)] * 2),
+        ]

@@ -164,6 +164,10 @@ def test_variants_of_every_field_are_told_apart_or_refused(
         return
     analysis = analyse(loaded)
     assert analysis.gaps == []
+    assert analysis.varying == [], "what tells variants apart is no doubt"
+    distributed = [p for p in analysis.table.blocks if p.cell != "single"]
+    if "single" in study.cells:
+        assert {s.point for s in analysis.efficiency if s.kind == "common"} == {*distributed}
     if name not in fields_with(Role.APART) and set(study.cells) >= set(PAIR):
         assert len(analysis.comparisons) == 2
 
