@@ -127,6 +127,7 @@ def run(asked: Asked) -> int:
         script = work.folder.add_job(lock, work.script(), **facts)
         what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
         print(f"{what}, {work.estimate}; {script}", flush=True)
+        here.warn_if_busy()
         stopped_by = here.execute(script, lock, work)
     work = open_work(asked)  # a run that outlived its job still holds the study
     code = close(work, ["run", *asked.words()], stopped_by)

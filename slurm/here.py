@@ -17,10 +17,12 @@ from typing import IO
 
 from bench import called
 from bench.config import UsageError
+from bench.record import quiet
 from bench.study.status import duration, look, seconds_left
 from slurm.session import Work
 
 _POLL_S = 1.0
+_LOOK_S = 0.5  # at who else works here: a share of 2 % shows in it
 _LAST_LINE_BYTES = 2**14  # more than the longest that a job script adds
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _SIGNALS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]  # Windows lacks one
@@ -57,6 +59,14 @@ def find_launcher(hostfile: str) -> None:
     if shutil.which(name, path=path) is None:
         cure = "run `make setup`, which installs one, or say where yours is: MPIRUN=/path/to/mpirun"
         raise UsageError(f"{name} is not found; {cure}")
+
+
+def warn_if_busy() -> None:
+    """Say on standard error what else works here, before the first run of a study."""
+    others = quiet.look(_LOOK_S)
+    if others is not None and others.noisy:
+        cure = f"above {100 * quiet.NOISY:g} % a report calls a run disturbed: end it, or run later"
+        print(f"warning: {others}; {cure}", file=sys.stderr, flush=True)
 
 
 def execute(script: Path, lock: IO[str], work: Work) -> int | None:

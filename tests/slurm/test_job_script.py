@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,9 @@ class Job:
         return [look(run, job_is_running=False).state for run in self.runs]
 
 
+OTHER_WORK = re.compile(r"^warning: other processes take .*\n", re.MULTILINE)
+
+
 def start_process(command: list[str], env: dict[str, str], cwd: Path = ROOT) -> Process:
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -70,9 +74,12 @@ def start_process(command: list[str], env: dict[str, str], cwd: Path = ROOT) -> 
 
 
 def finish(process: Process) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Exit code, standard output, standard error.
+
+    Without the warning of other work on the machine: tests run beside one another.
+    """
     out, err = process.communicate(timeout=120)
-    return process.returncode, out, err
+    return process.returncode, out, OTHER_WORK.sub("", err)
 
 
 def terminal_signals() -> None:
