@@ -192,7 +192,7 @@ def test_a_signal_leaves_a_recorded_state_and_says_how_to_go_on(
     process = cli.start("run", behaviours={1: "hang"})
     wait_for(cli.log(0, 1).exists)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    _, out, err = finish(process)
     assert (process.returncode, err) == (code, "")
     assert "small: 4 runs: 1 ok, 2 planned, 1 interrupted" in out
     assert out.splitlines()[-1] == (
@@ -224,7 +224,7 @@ def test_a_killed_driver_is_told_of_and_leaves_no_folder_behind(cli: Cli, tmp_pa
     wait_for(cli.log(0, 1).exists)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     os.kill(int(children), signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    _, out, err = finish(process)
     assert process.returncode == 128 + signal.SIGKILL
     (line,) = err.splitlines()
     told = "job-001.sh was killed by SIGKILL, not from here: kill -9, or the kernel for want of mem"

@@ -133,9 +133,9 @@ def test_a_submitter_killed_between_sbatch_and_its_record_doubles_nothing(tmp_pa
 def test_three_runs_at_once_are_one_run(tmp_path: Path) -> None:
     cli = Cli(tmp_path, **FEW)
     started = [cli.start("run", behaviours={0: "slow", 1: "slow"}) for _ in range(3)]
-    ended = [(process.communicate(timeout=120), process.returncode) for process in started]
-    assert sorted(code for _, code in ended) == [0, 2, 2]
-    for (out, err), code in ended:
+    ended = [finish(process) for process in started]
+    assert sorted(code for code, _, _ in ended) == [0, 2, 2]
+    for code, out, err in ended:
         assert (out == "") == (code == 2)
         assert (err.strip().endswith(TAKEN), len(err.splitlines())) == (code == 2, code // 2)
     assert len((cli.folder / "jobs.jsonl").read_text().splitlines()) == 1
