@@ -194,9 +194,9 @@ def write_start(
         facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
         facts |= provenance.describe_run(os.environ, versions)
         facts |= {"user_code": user_code} if user_code else {}
-        sources.keep(files, config.log_path)
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
         log.write("start", schema=SCHEMA, **start)
+        sources.keep(files, config.log_path)
     return files
 
 

@@ -83,7 +83,7 @@ BAD = [
     (
         "batch_per_rank",
         "batch_per_rnak = 8",
-        "key 'weak.batch_per_rank' is missing: images per step on each rank, at every size",
+        "unknown key 'weak.batch_per_rnak'; did you mean 'batch_per_rank'?",
     ),
     ("batch_per_rank", "batch_per_rank = 8\nworld = 2", "unknown key 'weak.world'"),
     ("windows", "widnows = 2", "unknown key 'run.widnows'; did you mean 'windows'?"),
@@ -125,7 +125,7 @@ BAD = [
     (
         "seed",
         'primary = { curve = "weak", world_sise = 2 }',
-        "key 'primary.world_size' is missing: its ranks",
+        "unknown key 'primary.world_sise'; did you mean 'world_size'?",
     ),
     (
         "nesterov",
@@ -273,8 +273,8 @@ def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:
         "'locl' is neither a shipped study (aa, batch, batch-lr, cifar10, demo, emulated, "
         "emulated-cluster, emulated-short, emulated-strong, exercise, exposed, handwritten, "
         "handwritten-emulated, idle-engine, injected, local, local-transports, overlap, precision, "
-        "smoke, strong, svhn, sync-async, time-to-accuracy, weak) "
-        "nor the path of a .toml file; did you mean 'local'?"
+        "smoke, strong, svhn, sync-async, time-to-accuracy, weak), "
+        "nor the path of a .toml file or of a study's folder; did you mean 'local'?"
     )
 
 
