@@ -164,3 +164,18 @@ def test_a_line_of_digits_takes_no_time() -> None:
         with suppress(UsageError):
             assert FORMATS[name].read(log, Given()).values.empty
     assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("number", ["3215,4", "3215,45", "0,3456"])
+def test_a_decimal_comma_ends_no_number(bring: Import, number: str) -> None:
+    log = f"Epoch[0] Time cost={number}\nEpoch[1] Time cost=12.5\n"
+    ended = bring("mxnet", log, "--world-size", "1")
+    assert ended.value("epoch_seconds") == 12.5
+    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+
+
+def test_a_comma_between_numbers_is_none_of_a_number(bring: Import) -> None:
+    pattern = r"(?P<step>\d+),(?P<step_ms>\d+),(?P<loss>\d)"
+    options = ("--world-size", "1", "--pattern", pattern)
+    ended = bring("pattern", "7,12,3\n8,14,2\n", *options)
+    assert ended.value("step_seconds") == pytest.approx(0.013)
