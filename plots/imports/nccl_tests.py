@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.config import UsageError
@@ -58,17 +58,15 @@ class _Table:
 
 def _read(log: Log, given: Given) -> Reading:
     """Each row and the mean of all bus bandwidths are held against one another."""
-    if "#" in log.text and re.search(r"#\s*bytes\s+N\s+type", log.text):
+    if re.search(r"#\s*bytes\s+N\s+type", log.text):
         raise UsageError("its table is of nccl-tests 1, in milliseconds; run a later version")
     tables, marked, lost = _tables(log)
     found = [t for t in tables if t.rows]
     rows = [row for t in found for row in _of(t, log.name, given)]
-    return Reading(table(rows), [*understood(marked, lost), *_unchecked(found)])
-
-
-def _unchecked(tables: Sequence[_Table]) -> list[str]:
-    missing = sum(t.mean is None for t in tables)
-    return [f"{missing} tables state no mean bus bandwidth: cut off?"] if missing else []
+    said = understood(marked, lost)
+    if missing := sum(t.mean is None for t in found):
+        said.append(f"{missing} tables state no mean bus bandwidth: cut off?")
+    return Reading(table(rows), said)
 
 
 def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
