@@ -34,7 +34,7 @@ _BENCHMARK = re.compile(r"Benchmark: (\S+) with batch size (\d+)")
 _TRANSPORT = re.compile(r"Distributed backend: (\w+)")
 _ROW = re.compile(r"(\d+) GPUs --\s+(no ddp|\d+M/\s*\d+G):((?:\s+p\d+:\s+[\d.]+s\s+\d+/s)+)\s*$")
 _CELL = re.compile(r"p(\d+):\s+([\d.]+)s\s+(\d+)/s")
-_MARKER = re.compile(r"\d+ GPUs --")
+_MARKER = re.compile(r"\d GPUs --")
 
 
 def _read(log: Log, given: Given) -> Reading:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import pandas as pd
+
 from plots.imports.observation import (
     NUMBER,
     RANK_RATE,
+    RATE,
     SPACE,
     Format,
     Given,
@@ -33,6 +36,8 @@ _SPEED = re.compile(
     rf"{SPACE}Speed: (?P<{RANK_RATE}>{NUMBER}) samples/sec"
 )
 _METRIC = re.compile(rf"{SPACE}(?:Train-)?(?P<metric>[a-zA-Z][\w-]*)=(?P<value>{NUMBER})(?!\w)")
+_GPUS = re.compile(r"\bgpus='([\d, ]+)'|training with \[(gpu[^]]+)]")
+_ALONE = re.compile(r"\bkv_store='(?:local|device|nccl)")
 _MARKER = re.compile(r"samples/sec|(?:\b(?:Train|Validation)-[\w-]+|\bTime cost)=")
 
 
@@ -49,7 +54,21 @@ def _read(log: Log, given: Given) -> Reading:
             last = line.number
         if not numbers or len(re.findall(r"(?:Epoch|Iter)\[", line.text)) > 1:
             lost.append(line)
-    return Reading(table(rows), [*understood(marked, lost), *cut_off(log, last)])
+    values, warnings = _of_its_gpus(table(rows), log.text)
+    return Reading(values, [*understood(marked, lost), *warnings, *cut_off(log, last)])
+
+
+def _of_its_gpus(values: pd.DataFrame, text: str) -> tuple[pd.DataFrame, list[str]]:
+    """With the GPUs of a worker that runs alone: its rate is of all of them."""
+    lists = {len(re.findall(r"\d+", m[1] or m[2])) for m in _GPUS.finditer(text)}
+    if max(lists, default=1) == 1:
+        return values, []
+    if len(lists) > 1 or not _ALONE.search(text) or (values["rank"] > 0).any():
+        several = " or ".join(map(str, sorted(lists)))
+        return values, [f"a worker has {several} GPUs: the world size counts workers"]
+    quantity = values["quantity"].replace(RANK_RATE, RATE)
+    gpus = float(lists.pop())
+    return values.assign(quantity=quantity, rank=float("nan"), world_size=gpus), []
 
 
 def _of(line: Line) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from bench.config import UsageError
@@ -22,19 +22,25 @@ _KINDS = {
     "gather": "gather",
     "scatter": "scatter",
 }
-_NAME = re.compile(rf"\b({'|'.join(_KINDS)})_perf\b")
+_NAME = re.compile(rf"(concluded: )?\b({'|'.join(_KINDS)})_perf\b")
 _BEGIN = re.compile(r"#\s*nThread\s+\d+\s")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s.*\bPid\s+\d+\s+on\s+\S+")
-_HEAD = re.compile(r"#\s*size\s+count\s+type((?:\s+redop)?(?:\s+root)?)\s+time\s+algbw\s+busbw\s")
+_HEAD = re.compile(
+    r"#\s*size\s+count\s+type((?:\s+redop)?(?:\s+root)?)\s+(cpu)?time\s+algbw\s+busbw\s"
+)
 _UNITS = re.compile(r"#\s*\(B\)\s+\(elements\)\s+(.*)")
 _IN_US = re.compile(r"(?:\(us\)\s+\(GB/s\)\s+\(GB/s\)\s*){2}")
 _TYPES = r"(?:u?int(?:8|32|64)|half|float|double|bfloat16|\w*e[45]m[23])"
-_ROW = re.compile(rf"(?:^|\s)(\d+)\s+(\d+)\s+({_TYPES})((?:\s+\S+)*?)((?:\s+\S+){{8}})\s*$")
+_ROW = re.compile(
+    rf"(?:^|\s)(\d+)\s+(\d+)\s+({_TYPES})((?:\s+\S+)*?)((?:\s+\S+){{8}})"
+    r"(?:\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\s*$"  # with -T
+)
 _MARKER = re.compile(rf"\d\s+\d+\s+{_TYPES}\b")
 _MEAN = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BAD = re.compile(r"#\s*Out of bounds values\s*:\s*(\d+)\s+FAILED")
 _LARGEST_ERROR = 1e-3  # earlier versions wrote an error, later ones count wrong values
 _PLACES = ("", "_in_place")
+_REDUCTIONS = ("sum", "avg", "prod", "max", "min")
 
 
 @dataclass
@@ -52,17 +58,15 @@ class _Table:
 
 def _read(log: Log, given: Given) -> Reading:
     """Each row and the mean of all bus bandwidths are held against one another."""
-    if "#" in log.text and re.search(r"#\s*bytes\s+N\s+type", log.text):
+    if re.search(r"#\s*bytes\s+N\s+type", log.text):
         raise UsageError("its table is of nccl-tests 1, in milliseconds; run a later version")
     tables, marked, lost = _tables(log)
     found = [t for t in tables if t.rows]
     rows = [row for t in found for row in _of(t, log.name, given)]
-    return Reading(table(rows), [*understood(marked, lost), *_unchecked(found)])
-
-
-def _unchecked(tables: Sequence[_Table]) -> list[str]:
-    missing = sum(t.mean is None for t in tables)
-    return [f"{missing} tables state no mean bus bandwidth: cut off?"] if missing else []
+    said = understood(marked, lost)
+    if missing := sum(t.mean is None for t in found):
+        said.append(f"{missing} tables state no mean bus bandwidth: cut off?")
+    return Reading(table(rows), said)
 
 
 def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
@@ -72,7 +76,10 @@ def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
         text = line.text
         now = tables[-1]
         if named := _NAME.search(text):
-            name = _KINDS[named[1]]
+            if named[1]:
+                now.kind = _KINDS[named[2]]
+            else:
+                name = _KINDS[named[2]]
         if _BEGIN.search(text):
             if now.ranks and not now.rows:
                 raise UsageError("its processes ran apart (each has a rank 0); build with MPI=1")
@@ -81,6 +88,8 @@ def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
         elif rank := _RANK.search(text):
             now.ranks.append(int(rank[1]))
         elif head := _HEAD.search(text):
+            if head[2]:
+                raise UsageError("its times are cputime, of the processor alone; run it without -C")
             now.options = head[1]
         elif units := _UNITS.search(text):
             now.in_us = bool(_IN_US.search(units[1]))
@@ -143,7 +152,7 @@ def _require_rates(
     ours = size / us / 1e3
     factor = _factor(kind, world)
     before = factor if kind in ("all_gather", "reduce_scatter") else 1.0  # algbw until 2020
-    off = 0.0051 + 0.006 * ours
+    off = 0.0051 + (0.006 + 0.006 / us) * ours  # of a time with two decimals
     if not (abs(ours - algorithm) <= off or abs(ours * before - algorithm) <= off):
         raise UsageError(f"{size} B in {us:g} us are {ours:.2f} GB/s, and its row says {algorithm}")
     if not abs(ours * factor - bus) <= off * max(1.0, factor):
@@ -168,7 +177,7 @@ def _from_name(name: str) -> str:
 
 def _kind(t: _Table, world: int) -> str:
     """What its columns and rates leave possible, if that is one collective."""
-    reduces = any(word in options for *_, options, _ in t.rows for word in ("sum", "avg", "prod"))
+    reduces = any(word in options for *_, options, _ in t.rows for word in _REDUCTIONS)
     possible = {
         kind
         for kind in (("all_reduce", "reduce_scatter") if reduces else ())

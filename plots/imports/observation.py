@@ -24,6 +24,7 @@ RANK_RATE = "rank_images_per_s"  # of one: only the sum over all ranks is a poin
 _UNITS = {"_ms": 1e-3, "_us": 1e-6}  # quantities in them become quantities in seconds
 _BEGUN = re.compile(r"(?:\d\.?|(?:^|[\s=:(])-)$")  # a number has begun
 _CONTINUED = re.compile(r"\d|\.\d|[eE][-+]?\d|,\d{3}(?!\d)")  # a number goes on
+_DECIMAL_COMMA = re.compile(r",\d+(?![\d.,])")  # as some locales write 3215,4
 
 Row = dict[str, Any]
 
@@ -133,6 +134,9 @@ def cuts_a_number(match: re.Match[str]) -> bool:
             start, end = match.span(name)
             begun = group[0].isdigit() and _BEGUN.search(match.string[max(0, start - 2) : start])
             if begun or _CONTINUED.match(match.string, end):
+                return True
+            listed = name in PLACES or match.string.startswith(",", max(0, start - 1))
+            if not listed and group.isdigit() and _DECIMAL_COMMA.match(match.string, end):
                 return True
     return False
 

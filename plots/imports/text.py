@@ -22,6 +22,7 @@ _TAG = re.compile(
     r"|\[(?:default|rank)(\d+)\]:? ?|\([^()\n]{0,40}\brank=(\d+),[^()\n]*\) ?"
 )
 _TAGS_OF_ALL = (r" *(\d+):(?: |$)", r"\[(\d+)\](?: |$)")  # srun -l and mpiexec -l: on every line
+_OF_SLURM = ("srun: ", "slurmstepd: ")  # but on its own
 _MESSAGES = ("log", "message", "msg", "textPayload")  # of loggers that write JSON
 
 
@@ -123,8 +124,9 @@ def _message(line: str) -> str:
 
 def _tagged(lines: Sequence[str]) -> list[Line]:
     tag = _TAG
+    written = [x for x in lines if x.strip() and not x.startswith(_OF_SLURM)]
     for pattern in map(re.compile, _TAGS_OF_ALL):
-        if any(lines) and all(pattern.match(line) for line in lines if line.strip()):
+        if written and all(map(pattern.match, written)):
             tag = pattern
     found = []
     for number, line in enumerate(lines, 1):

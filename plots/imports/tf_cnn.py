@@ -28,7 +28,7 @@ _lines = stating(
         rf"total images/sec: (?P<{RATE}>{NUMBER})(?=\s|$)",
         marker=r"\bimages/sec\b",
     ),
-    batch_per_rank=r"(\d+(?:\.0)?) per device",
+    batch_per_rank=r"(?<![\d.])(\d+(?:\.0)?) per device",
     model=r"Model:\s+(\S+)",
 )
 _VARIABLES = re.compile(r"Variables:\s+(\S+)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_collectives_of_one_log_stay_apart(bring: Import) -> None:
     ("kind", "redop", "factor", "root"),
     [
         ("all_reduce", "sum", 1.75, -1),
+        ("all_reduce", "max", 1.75, -1),
         ("reduce_scatter", "sum", 0.875, -1),
         ("reduce", "sum", 1, 0),
     ],
@@ -93,6 +95,32 @@ def test_algorithm_rates_of_before_2020(bring: Import) -> None:
     log = log.replace("1.82   1.82", "0.91   0.91").replace("2.05   2.05", "1.02   1.02")
     ended = bring("nccl-tests", log.replace("2.1975", "1.0975"))
     assert ended.value("all_gather_seconds", bytes=65536) == pytest.approx(20e-6)
+
+
+def test_the_last_line_of_a_table_names_its_collective(bring: Import) -> None:
+    ends = {kind: f"# Collective test concluded: {kind}_perf\n" for kind in ("gather", "alltoall")}
+    log = "".join(nccl(kind, "none", 8, 0.875, name=False) + end for kind, end in ends.items())
+    ended = bring("nccl-tests", log)
+    assert {"gather_seconds", "all_to_all_seconds"} < ended.quantities
+
+
+def test_a_row_may_end_with_the_time_of_day(bring: Import) -> None:
+    log = nccl("all_reduce", "sum", 8, 1.75)
+    dated = re.sub(r"(float.*)", r"\1     2025-09-12 12:23:34", log)
+    assert bring("nccl-tests", dated).points.equals(bring("nccl-tests", log).points)
+
+
+def test_seconds_of_the_processor_are_none_of_the_collective(bring: Import) -> None:
+    log = nccl("all_reduce", "sum", 8, 1.75).replace(" time ", " cputime ")
+    assert "cputime, of the processor alone; run it without -C" in bring("nccl-tests", log).err
+
+
+def test_a_time_below_a_microsecond_is_rounded_much(bring: Import) -> None:
+    row = "    33554432       8388608     float    none      -1    18.48  1816.16    0.00      0"
+    log = nccl("all_gather", "none", 1, 0)
+    head, _, _ = log.partition("           0 ")
+    ended = bring("nccl-tests", f"{head}{row}     0.05  619657.10    0.00      0\n")
+    assert ended.value("all_gather_in_place_seconds") == pytest.approx(0.05e-6)
 
 
 @pytest.mark.parametrize(

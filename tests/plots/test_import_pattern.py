@@ -26,7 +26,7 @@ TQDM = (
 SLOW = "100%|##########| 100/100 [05:00<00:00,  3.00s/it]\n"
 KERAS = (
     "Epoch 1/2\n1875/1875 [==============================] - 9s 5ms/step - loss: 0.25\n"
-    "Epoch 2/2\n1875/1875 ━━━━━━━━━━━━━━━━━━━━ 6s 3ms/step - accuracy: 0.9 - loss: 0.2\n"
+    "Epoch 2/2\n1875/1875 ━━━━━━━━━━━━━━━━━━━━ 6s 3000us/step - accuracy: 0.9 - loss: 0.2\n"
 )
 DEEPSPEED = (
     "[2023-04-01 10:00:00,123] [INFO] [timer.py:199:stop] epoch=0/micro_step=20/global_step=10, "

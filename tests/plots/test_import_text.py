@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
+from contextlib import suppress
 
 import pytest
 
+from bench.config import UsageError
+from plots.imports import FORMATS
+from plots.imports.observation import Given
 from plots.imports.text import decode
 from tests.plots.importing import Import
 from tests.plots.test_import_totals import HOROVOD, steps, tf_cnn
@@ -143,3 +148,34 @@ def test_two_lines_in_one_are_not_understood(bring: Import) -> None:
     ended = bring("tf-cnn-benchmarks", log, "--world-size", "4")
     assert ended.value("images_per_s") == 608.38
     assert "1 of 1 lines with the format's marker were not understood" in ended.out
+
+
+def test_a_line_of_slurm_itself_takes_no_rank_from_the_others(bring: Import) -> None:
+    lines = [f"{rank}: Epoch[0] Time cost={5 + rank}\n" for rank in (0, 1)]
+    log = "srun: job 7 queued\n" + "".join(lines) + "slurmstepd: error: *** STEP 7.0 CANCELLED\n"
+    ended = bring("mxnet", log)
+    assert ended.value("epoch_seconds", world_size=2) == 6
+
+
+def test_a_line_of_digits_takes_no_time() -> None:
+    log = decode(b"7" * 40_000 + b"\n")
+    begun = time.process_time()
+    for name in ("tf-cnn-benchmarks", "ddp-benchmark"):
+        with suppress(UsageError):
+            assert FORMATS[name].read(log, Given()).values.empty
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("number", ["3215,4", "3215,45", "0,3456"])
+def test_a_decimal_comma_ends_no_number(bring: Import, number: str) -> None:
+    log = f"Epoch[0] Time cost={number}\nEpoch[1] Time cost=12.5\n"
+    ended = bring("mxnet", log, "--world-size", "1")
+    assert ended.value("epoch_seconds") == 12.5
+    assert "1 of 2 lines with the format's marker were not understood" in ended.out
+
+
+def test_a_comma_between_numbers_is_none_of_a_number(bring: Import) -> None:
+    pattern = r"(?P<step>\d+),(?P<step_ms>\d+),(?P<loss>\d)"
+    options = ("--world-size", "1", "--pattern", pattern)
+    ended = bring("pattern", "7,12,3\n8,14,2\n", *options)
+    assert ended.value("step_seconds") == pytest.approx(0.013)

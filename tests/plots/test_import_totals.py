@@ -191,6 +191,24 @@ def test_files_of_one_size_are_what_the_user_says(bring: Import) -> None:
     assert "| 1 | 0.35 | 21 |" in again.out
 
 
+@pytest.mark.parametrize("node", ["", "Node[0] "])
+def test_one_worker_of_mxnet_speaks_for_all_its_gpus(bring: Import, node: str) -> None:
+    said = "INFO:root:Namespace(batch_size=256, gpus='4,5,6,7', kv_store='device', lr=0.1)"
+    speeds = [f"INFO:root:{node}Epoch[0] Batch [{i}0]\tSpeed: {i}00 samples/sec" for i in (1, 2)]
+    log = "\n".join([said, *speeds]) + "\n"
+    assert bring("mxnet", log).value("images_per_s", world_size=4) == 150
+    assert "says world_size 4 itself" in bring("mxnet", log, "--world-size", "1").err
+
+
+def test_gpus_of_several_workers_are_no_world(bring: Import) -> None:
+    line = "Node[{0}] Epoch[0] Batch [20]\tSpeed: {1} samples/sec\n"
+    log = line.format(0, 90) + line.format(1, 110)
+    for said in ("gpus='0,1', kv_store='dist_sync'\n", "Start training with [gpu(0), gpu(1)]\n"):
+        ended = bring("mxnet", said + log)
+        assert ended.value("images_per_s", world_size=2) == 200
+        assert "a worker has 2 GPUs: the world size counts workers" in ended.out
+
+
 def test_a_worker_lost_in_the_last_epoch_is_told(bring: Import) -> None:
     lost = {**WORKERS, "worker-1.log": WORKERS["worker-1.log"].split("Epoch[1]")[0]}
     ended = bring("mxnet", lost, "--world-size", "2", "--files", "ranks")
