@@ -54,7 +54,8 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs, which would count twice")
-    first, last = aligned([studies[0], studies[-1]])
+    studies = list(aligned(studies))
+    first, last = studies[0], studies[-1]
     found = list(across.changes(first, last))
     judged = [] if below is None else list(judge(first, last, found, below))
     changed = [x for x in found if isinstance(x, Change)]

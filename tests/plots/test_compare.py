@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -215,6 +216,48 @@ def test_a_variant_that_is_lost_hides_no_point_of_the_others(
     assert code == 3
     assert states(said) == {"holds": 1, "missing": 1}
     assert "precision=bf16: not in the later study" in error
+
+
+def bucketed(folder: Path, seconds: dict[str, float], seed: int) -> Path:
+    """A study of two bucket sizes, which are no field of the work; runs of the variants named."""
+    more = (
+        'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
+        'settings = ["matched"]\n[weak]\nbatch_per_rank = 16\n'
+        "[variants.small]\nbucket_mib = 1.0\n[variants.large]\nbucket_mib = 25.0\n"
+    )
+    logs.study_toml(folder, blocks=6, more=more)
+    size, noise = {"small": 1.0, "large": 25.0}, np.random.default_rng(seed)
+    for block, cell, variant in itertools.product(range(6), ("ddp/mpi", "horovod/mpi"), seconds):
+        fields = {"settings": "matched", "variant": variant, "bucket_mib": size[variant]}
+        run = logs.config(cell, 2, 16, block, **fields)
+        path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{variant}.jsonl"
+        logs.write(path, run, seconds[variant] * np.exp(noise.normal(0, 0.005)))
+    return folder
+
+
+def test_every_point_of_variants_of_any_field_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two points under one name would be one, and the gate would not see the other."""
+    before = bucketed(tmp_path / "before", {"small": 0.1, "large": 0.2}, seed=1)
+    slower = bucketed(tmp_path / "slower", {"small": 0.2, "large": 0.2}, seed=2)
+    lacking = bucketed(tmp_path / "lacking", {"large": 0.2}, seed=3)
+    assert main(["compare", str(before), str(slower), "--fail-below", "0.9"]) == 1
+    small, large = (f"(matched), 2 ranks, 16 images per rank, bucket_mib={n}" for n in (1.0, 25.0))
+    error = capsys.readouterr().err
+    assert error.count("slower: ") == 2
+    assert f"slower: ddp/mpi {small}" in error
+    assert main(["compare", str(before), str(lacking), "--fail-below", "0.9"]) == 3
+    out, error = capsys.readouterr()
+    assert error.count("missing: ") == 2
+    assert f"missing: ddp/mpi {small}" in error
+    assert large not in error
+    ratios = logs.rows(out, "Each study's comparison")
+    assert [row["variant"] for row in ratios] == ["bucket_mib=1.0", "bucket_mib=25.0"]
+    # planned, and in neither
+    again = bucketed(tmp_path / "again", {"large": 0.2}, seed=4)
+    assert main(["compare", str(lacking), str(again), "--fail-below", "0.9"]) == 3
+    assert f"missing: ddp/mpi {small}: planned" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
