@@ -40,10 +40,10 @@ _USER_CODE = "user_code."  # by module: the user's own model or data set, and wh
 OWN_ENV = "backend_env."
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
-_COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
+COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
-OF_THE_POINT = ("hostnames", "affinity", *_WIRES, _ENV, *_COUNTED, TUNED, OWN_ENV)
+OF_THE_POINT = ("hostnames", "affinity", *_WIRES, _ENV, *COUNTED, TUNED, OWN_ENV)
 _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}

@@ -75,6 +75,19 @@ def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> N
     assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
 
 
+@pytest.mark.parametrize("name", ["OMPI_MCA_btl", "ONEDNN_MAX_CPU_ISA"])
+def test_another_environment_is_named_and_not_pooled(
+    studies: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (studies[1] / "runs").iterdir():
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', f'"OMP_NUM_THREADS": "1", "{name}": "x"')
+    assert main(["compare", *map(str, studies)]) == 0
+    text = capsys.readouterr().out
+    assert f"| env.{name} | - | x |" in text
+    ratios = logs.rows(text, "Each study's comparison")
+    assert {row["all blocks"] for row in ratios} == {f"not pooled: other env.{name}"}
+
+
 def test_any_two_cells_of_one_study(
     studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
