@@ -224,7 +224,7 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     if runs.empty:
         return
     columns = ("dataset", "num_workers")
-    told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
+    told = runs["variant"].tolist()
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
     if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
         sizes = (f"world_size={n}" for n in runs["world_size"])

@@ -16,6 +16,7 @@ from plots.analyse.aligned import aligned
 from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared
 from plots.analyse.study import Analysis, machine
+from plots.analyse.usable import NothingUsable
 from plots.report import tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
@@ -24,7 +25,7 @@ from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, v
 from plots.report.html import bare_page
 from plots.report.markdown import told
 from plots.report.verdicts import over
-from plots.report.write import NothingUsable, analysed
+from plots.report.write import analysed
 
 SCHEMA = 1  # of the JSON
 

@@ -15,6 +15,7 @@ import pytest
 import plots
 from bench.config import UsageError
 from bench.record import SCHEMA, append_event
+from bench.record.events import PARTS
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
@@ -320,6 +321,40 @@ def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     # the other run's workers say nothing about this one
     assert loaded.runs["variant"].tolist() == [()]
     assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
+
+
+def test_pipelines_of_other_conditions_or_doubled_are_not_averaged(tmp_path: Path) -> None:
+    logs.write(tmp_path / "train.jsonl", logs.config("single", 1, block=0), 0.1)
+    for block, name in [*((n, f"p{n}.jsonl") for n in range(4)), (0, "copy.jsonl")]:
+        place = logs.host(1, env={"OMP_NUM_THREADS": "1" if block < 3 else "2"})
+        log = f"p{block}.jsonl"
+        fields = {"loader_only": True, "position": 0, "log_path": Path(log)}
+        run = logs.config("single", 1, block=block, **fields)
+        logs.write(tmp_path / name, run, 0.1 if block < 3 else 0.4, provenance=place)
+    loaded = load(tmp_path)
+    (pipeline,) = analyse(loaded).pipelines
+    assert pipeline.images_per_s.blocks == pytest.approx((160.0, 160.0, 160.0))
+    assert reasons(loaded) == {
+        "copy.jsonl": "block 0 of its point is there 2 times; p0.jsonl has its own name and counts",
+        "p3.jsonl": "differs from its point's other runs: env.OMP_NUM_THREADS: 1, 2",
+    }
+
+
+def test_a_folder_without_a_plain_run_says_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    parts = {name: [0.01, 0.01] for name in ("begin", *PARTS)}
+    run = logs.config("ddp/mpi", 2, observe="breakdown")
+    logs.write(tmp_path / "observed.jsonl", run, 0.1, parts=parts)
+    with pytest.raises(UsageError, match=r": only logs of observed runs are usable; put training"):
+        analysed(tmp_path)
+    for name in ("node1", "node2"):
+        path = logs.write(tmp_path / f"{name}.jsonl", logs.config("ddp/mpi", 2), 0.1)
+        logs.edit(path, '"hostname": "node1"', f'"hostname": "{name}"')
+    with pytest.raises(UsageError, match=r"observed runs .*none of 2 logs is usable: 2 x differs"):
+        analysed(tmp_path)
+    with pytest.raises(UsageError, match="none of 2 logs is usable"):
+        plots.load_runs(tmp_path)
 
 
 def test_time_waited_for_input_is_of_the_rank_that_waited_most(tmp_path: Path) -> None:
