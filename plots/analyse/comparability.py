@@ -181,10 +181,13 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
 
 def against_most(runs: Sequence[Facts]) -> list[str]:
     """Per run in what it differs from more than half of the runs, or ''; of every run where no such
-    majority agrees.
+    majority agrees. What some runs do not state must agree among those that do.
     """
-    ((most, _),) = Counter(tuple(one.items()) for one in runs).most_common(1)
+    (most, _), *others = Counter(tuple(one.items()) for one in runs).most_common()
     usual = dict(most)
+    for other, _ in others:
+        if not differences([dict(other)], [usual]):
+            usual = dict(other) | usual
     each = ["" if one == usual else "; ".join(differences([one], [usual])) for one in runs]
     if 2 * each.count("") > len(runs):
         return each

@@ -620,6 +620,18 @@ def test_a_scheduler_gives_each_block_nodes_of_its_choice(tmp_path: Path) -> Non
     assert loaded.unusable == ()
 
 
+def test_runs_that_state_less_join_no_two_that_differ(tmp_path: Path) -> None:
+    """Jobs state no host, as a scheduler chooses it: two machines beside them are still two."""
+    for block, name in enumerate(["job", "job", "job", "node1", "node2", "node2"]):
+        of_job = {"job": {"SLURM_JOB_ID": str(block)}} if name == "job" else {}
+        place = elsewhere({"hostname": name}, **of_job)
+        run = logs.config("ddp/mpi", 2, block=block)
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.1, provenance=place)
+    loaded = load(tmp_path)
+    aside = "differs from its point's other runs: hostnames: node1, node2"
+    assert reasons(loaded) == {"3.jsonl": aside}
+
+
 def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:
     """The same study, run on a second machine of the same name and kind, and copied beside."""
     for block, prefix in itertools.product(range(2), ("", "m2-", "m3-")):
