@@ -156,7 +156,11 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     )
     changed = [x for x in found if isinstance(x, Change)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
-    if missing := [x for x in found if isinstance(x, NotCompared)]:
+    yield from _left_out([x for x in found if isinstance(x, NotCompared)])
+
+
+def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
+    if missing:
         yield "Not compared:"
         yield "\n".join(f"- {x.what}: {x.reason}" for x in missing)
 
@@ -204,9 +208,10 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     a = analysed(folder)
     sides = [_choice(words, a, folder) for words in (reference, candidate)]
     study = a.loaded.study.model_copy(update={"primary": None})
-    found = between(a.table, study, *sides)
+    found, missing = between(a.table, study, *sides)
     if not found:
-        raise UsageError(f"{reference} and {candidate} share no point in {folder}")
+        why = "; ".join(dict.fromkeys(x.reason for x in missing)) or "no point that both have"
+        raise UsageError(f"{reference} and {candidate} are nowhere compared in {folder}: {why}")
     loaded = replace(a.loaded, study=study)
     before, after = (side.cell for side in sides)
     changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=found)
@@ -221,7 +226,8 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
     compared["comparisons"] = records(columns, found)
-    return Compared("\n\n".join([head, note, rows]), compared)
+    compared["not_compared"] = records(tables.NOT_COMPARED, missing)
+    return Compared("\n\n".join([head, note, rows, *_left_out(told(missing))]), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:

@@ -348,3 +348,28 @@ def test_two_precisions_and_two_settings_of_one_cell(
     ):
         assert main(["compare", str(tmp_path), "--cells", *words]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_field_of_one_side_alone_and_blocks_that_differ_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One process alone exchanges nothing; two blocks have their sides in two jobs each."""
+    for block, compression in itertools.product(range(3), ("none", "fp16")):
+        run = logs.config("horovod/mpi", 1, 16, block, compression=compression)
+        place = logs.host(1, job={"SLURM_JOB_ID": str(block)})
+        logs.write(tmp_path / f"{block}-{compression}.jsonl", run, 0.2, provenance=place)
+    for block in range(3):
+        place = logs.host(1, job={"SLURM_JOB_ID": "0" if block == 0 else "9"})
+        run = logs.config("single", 1, 16, block)
+        logs.write(tmp_path / f"{block}-single.jsonl", run, 0.1, provenance=place)
+    words = ["compare", str(tmp_path), "--cells"]
+    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 0
+    said = capsys.readouterr().out
+    assert "| compression=fp16 over - |" in said
+    assert said.count("not in one allocation: job 9 against job ") == 2
+    assert main([*words, "horovod/mpi,compression=fp16", "single"]) == 0
+    assert "| compression=- over fp16 |" in capsys.readouterr().out
+    for path in tmp_path.glob("*-fp16.jsonl"):
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "2"')
+    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 2
+    assert "env.OMP_NUM_THREADS: 1, 2" in capsys.readouterr().err
