@@ -38,6 +38,14 @@ _ENV = "env."  # recorded where it changes speed; what is not there is unset, a 
 _USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
+# those that a process alone obeys too; what carries gradients means nothing to it
+_COMPUTES = tuple(
+    _ENV + prefix
+    for prefix in (
+        *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "PYTHON"),
+        *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
+    )
+)
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
 COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
@@ -177,6 +185,16 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
         if len(values) > 1:
             differing.append(f"{field}: {', '.join(sorted(values))}")
     return differing
+
+
+def compute_env(runs: Iterable[Facts]) -> list[str]:
+    """Variables of the compute that are not alike in all runs, those of one process included; what
+    is set for one backend by intent is named elsewhere.
+    """
+    kinds = (*_COMPUTES, OWN_ENV)
+    return differences(
+        ({k: v for k, v in one.items() if k.startswith(kinds)} for one in runs), (), (OWN_ENV,)
+    )
 
 
 def against_most(runs: Sequence[Facts]) -> list[str]:

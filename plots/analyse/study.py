@@ -170,6 +170,7 @@ def analyse(
     ]
     varied = (*comparability.VARIED, comparability.OF_THE_ARM)
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
+    facts = loaded.runs["facts"].tolist()
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     compared = [x for x in found if isinstance(x, comparison.Comparison)]
@@ -187,7 +188,7 @@ def analyse(
         trends=trends(loaded.runs),
         repetition=repetition.advise(loaded.runs, compared),
         digests=list(comparability.compare_digests(loaded.runs)),
-        varying=comparability.differences(loaded.runs["facts"], (), asked),
+        varying=comparability.differences(facts, (), asked) + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
