@@ -328,7 +328,7 @@ def test_pipelines_of_other_conditions_or_doubled_are_not_averaged(tmp_path: Pat
     for block, name in [*((n, f"p{n}.jsonl") for n in range(4)), (0, "copy.jsonl")]:
         place = logs.host(1, env={"OMP_NUM_THREADS": "1" if block < 3 else "2"})
         log = f"p{block}.jsonl"
-        fields = {"loader_only": True, "position": 0, "log_path": Path(log)}
+        fields: dict[str, Any] = {"loader_only": True, "position": 0, "log_path": Path(log)}
         run = logs.config("single", 1, block=block, **fields)
         logs.write(tmp_path / name, run, 0.1 if block < 3 else 0.4, provenance=place)
     loaded = load(tmp_path)
