@@ -174,6 +174,7 @@ _CHANGES = (
     Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
     Column("after", "after [95 %]", lambda e: interval(e, rate)),
     Column("ratio", "ratio [95 %]", lambda e: interval(e, ratio)),
+    Column(lambda row: (row.before.n, row.after.n), "blocks before, after", key=""),
 )
 
 

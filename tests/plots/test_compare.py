@@ -194,6 +194,19 @@ def test_an_interval_around_the_limit_or_none_is_inconclusive(
     assert "no interval from fewer than 6 blocks" in error
 
 
+def test_the_blocks_of_both_sides_stand_beside_their_ratio(
+    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A study that lost a third of its runs must not look whole."""
+    for path in (studies[1] / "runs").glob("[01]-*horovod*"):
+        path.unlink()
+    assert main(["compare", *map(str, studies)]) == 0
+    heading = capsys.readouterr().out.split("## Images/s of ")[1]
+    rows = [line for line in heading.splitlines() if line.startswith("| horovod/mpi")]
+    assert len(rows) == 3
+    assert all(row.endswith("| 6, 4 |") for row in rows)
+
+
 def test_what_is_surely_slower_outweighs_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
