@@ -14,7 +14,7 @@ __all__ = ["load_runs", "version"]
 def load_runs(folder: Path | str) -> "pd.DataFrame":
     """The usable training runs of a study's folder, one row each, for a notebook.
 
-    The same table as runs.csv. Raises UsageError where there are no logs. Columns:
+    The same table as runs.csv. Raises UsageError where no log is usable. Columns:
 
     - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
       folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
@@ -39,5 +39,8 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
     Compare cells inside blocks: the machine's speed drifts between them.
     """
     from plots.analyse.runs import load, tidy
+    from plots.analyse.usable import require
 
-    return tidy(load(Path(folder)))
+    loaded = load(Path(folder))
+    require(loaded, Path(folder))
+    return tidy(loaded)

@@ -13,6 +13,8 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import NotCompared, Point, describe
 from plots.analyse.study import Analysis
 
+_HOSTS = "hostnames"
+_OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
 _DESIGN = ("warmup_steps", "windows", "steps_per_window")  # how long was measured, not what
 
 
@@ -71,10 +73,17 @@ def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
 def both(studies: Sequence[Analysis]) -> Iterator[Both]:
     """Every comparison that at least one study makes."""
     found = [{c.points: c for c in a.comparisons} for a in studies]
-    apart = _apart(studies)
+    everywhere = [
+        name
+        for name, _ in differences(studies)
+        if name == _HOSTS or not name.startswith(comparability.OF_THE_POINT)
+    ]
     for key in dict.fromkeys(key for one in found for key in one):
         rows = [one.get(key) for one in found]
         there = [row for row in rows if row is not None]
+        having = [a for a, row in zip(studies, rows, strict=True) if row is not None]
+        differing = dict.fromkeys([*everywhere, *_conditions(having, key)])
+        apart = f"other {', '.join(differing)}" if differing else ""
         pooled = None
         if not apart and len(there) > 1:
             pooled = stats.geometric_mean([r for row in there for r in row.paired.ratios])
@@ -86,10 +95,16 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         )
 
 
-def _apart(studies: Sequence[Analysis]) -> str:
-    """Why blocks of these studies are not exchangeable; '' where their dates alone differ."""
-    differ = [name for name, _ in differences(studies)]
-    return f"other {', '.join(differ)}" if differ else ""
+def _conditions(studies: Sequence[Analysis], points: Sequence[Point]) -> Iterator[str]:
+    """Names of what must not differ between blocks of a point, and does between these studies."""
+    for point in points:
+        facts = [
+            comparability.of_a_point(one, scheduled=block.allocation.startswith("job "))
+            for a in studies
+            for block, mean in a.table.blocks[point].items()
+            for one in mean.facts
+        ]
+        yield from (text.partition(": ")[0] for text in comparability.differences(facts, ()))
 
 
 def shared_runs(studies: Sequence[Analysis]) -> bool:
@@ -114,13 +129,13 @@ def measured(a: Analysis) -> str:
 
 
 def _facts(a: Analysis) -> Mapping[str, str]:
-    """Of all runs together; what points differ in is left out."""
+    """Of all runs together; what follows from a point's size or settings is left out."""
     told: dict[str, set[str]] = {}
     for facts in a.loaded.runs["facts"]:
         for name, value in facts.items():
-            if not name.startswith((*comparability.OF_THE_POINT, *comparability.PER_BLOCK)):
+            if not name.startswith((*_OF_SIZES, *comparability.PER_BLOCK)):
                 told.setdefault(name, set()).add(value)
     hosts = {host for hosts in a.loaded.runs["hosts"] for host in hosts}
-    return {"hostnames": ", ".join(sorted(hosts))} | {
+    return {_HOSTS: ", ".join(sorted(hosts))} | {
         name: ", ".join(sorted(values)) for name, values in told.items()
     }

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from plots.analyse.comparability import in_order, without_exchange
+from plots.analyse.comparability import TUNED, Facts, in_order, without_exchange
 from plots.analyse.points import Point, Table
 from plots.analyse.study import Analysis
 
 
 def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
     """Each with the fields in every point's variant that any of the studies has in one."""
-    fields = {word.partition("=")[0] for a in studies for p in a.table.blocks for word in p.variant}
+    used = {word.partition("=")[0] for a in studies for p in a.table.blocks for word in p.variant}
+    fields = in_order(used)
     for a in studies:
-        names = {point: _named(a, point, fields) for point in a.table.blocks}
+        names = {
+            point: _named(point, next(iter(means.values())).facts[0], fields)
+            for point, means in a.table.blocks.items()
+        }
         blocks = {names[point]: means for point, means in a.table.blocks.items()}
-        curves = {names[point]: found for point, found in a.table.curves.items()}
-        yield replace(a, table=Table(blocks, curves))
+        curves = {names[point]: of for point, of in a.table.curves.items()}
+        compared = [replace(c, variant=names[c.points[0]].variant) for c in a.comparisons]
+        yield replace(a, table=Table(blocks, curves), comparisons=compared)
 
 
-def _named(a: Analysis, point: Point, fields: Collection[str]) -> Point:
-    values = {**a.shared, **dict(word.split("=", 1) for word in point.variant)}
-    variant = tuple(f"{k}={values[k]}" for k in in_order(fields) if k in values)
+def _named(point: Point, facts: Facts, fields: Sequence[str]) -> Point:
+    """A field that the study does not vary has the value of the point's runs."""
+    values = {k: facts[kind + k] for k in fields for kind in ("", TUNED) if kind + k in facts}
+    values |= dict(word.split("=", 1) for word in point.variant)
+    variant = tuple(f"{k}={values[k]}" for k in fields if k in values)
     return point._replace(variant=without_exchange(variant) if point.cell == "single" else variant)

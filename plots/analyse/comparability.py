@@ -38,12 +38,20 @@ _ENV = "env."  # recorded where it changes speed; what is not there is unset, a 
 _USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
 OWN_ENV = "backend_env."
+# those that a process alone obeys too; what carries gradients means nothing to it
+_COMPUTES = tuple(
+    _ENV + prefix
+    for prefix in (
+        *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "ATEN_", "PYTHON"),
+        *("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "TCMALLOC_", "HUGETLB_"),
+    )
+)
 OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent as well
 # follows from the number of ranks, so it may differ between a point and its one-rank baseline
-_COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
+COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
-OF_THE_POINT = ("hostnames", "affinity", *_WIRES, _ENV, *_COUNTED, TUNED, OWN_ENV)
+OF_THE_POINT = ("hostnames", "affinity", *_WIRES, _ENV, *COUNTED, TUNED, OWN_ENV)
 _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
@@ -179,12 +187,25 @@ def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] 
     return differing
 
 
+def compute_env(runs: Iterable[Facts]) -> list[str]:
+    """Variables of the compute that are not alike in all runs, those of one process included; what
+    is set for one backend by intent is named elsewhere.
+    """
+    kinds = (*_COMPUTES, OWN_ENV)
+    return differences(
+        ({k: v for k, v in one.items() if k.startswith(kinds)} for one in runs), (), (OWN_ENV,)
+    )
+
+
 def against_most(runs: Sequence[Facts]) -> list[str]:
     """Per run in what it differs from more than half of the runs, or ''; of every run where no such
-    majority agrees.
+    majority agrees. What some runs do not state must agree among those that do.
     """
-    ((most, _),) = Counter(tuple(one.items()) for one in runs).most_common(1)
+    (most, _), *others = Counter(tuple(one.items()) for one in runs).most_common()
     usual = dict(most)
+    for other, _ in others:
+        if not differences([dict(other)], [usual]):
+            usual = dict(other) | usual
     each = ["" if one == usual else "; ".join(differences([one], [usual])) for one in runs]
     if 2 * each.count("") > len(runs):
         return each

@@ -206,21 +206,24 @@ class Choice(NamedTuple):
         return point.cell == self.cell and words >= {f"{k}={v}" for k, v in self.fields.items()}
 
 
-def between(table: Table, study: Study, a: Choice, b: Choice) -> list[Comparison]:
+def between(
+    table: Table, study: Study, a: Choice, b: Choice
+) -> tuple[list[Comparison], list[NotCompared]]:
     """Any two sides of one study, wherever they agree in all that they were not chosen by."""
     chosen = (*a.fields, *b.fields)
     ignore = [comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM, *chosen]
     ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
-    rows = []
+    rows: list[Comparison] = []
+    missing: list[NotCompared] = []
     for p, q in ((p, q) for p in table.blocks for q in table.blocks if a.takes(p) and b.takes(q)):
         if p == q or not _meet(p, q, chosen):
             continue
-        blocks, _ = table.shared(p, q, tuple(ignore), "")
-        if blocks:
-            rows.append(_named(_comparison(table, p, q, blocks), p, q, chosen))
-    return _decided(
-        sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size)), study
-    )
+        what = f"{describe(q)} against {describe(p)}"
+        blocks, reasons = table.shared(p, q, tuple(ignore), what)
+        missing += reasons
+        rows += [_named(_comparison(table, p, q, blocks), p, q)] if blocks else []
+    ordered = sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size))
+    return _decided(ordered, study), missing
 
 
 def _meet(p: Point, q: Point, chosen: Sequence[str]) -> bool:
@@ -233,14 +236,16 @@ def _meet(p: Point, q: Point, chosen: Sequence[str]) -> bool:
     return alike and p[2:4] == q[2:4] and rest(p) == rest(q)
 
 
-def _named(row: Comparison, p: Point, q: Point, chosen: Sequence[str]) -> Comparison:
-    """With both sides of what they were chosen by: 'precision=bf16 over float32'."""
+def _named(row: Comparison, p: Point, q: Point) -> Comparison:
+    """With both sides of what they differ in: 'precision=bf16 over float32', '-' of a side that has
+    no such field.
+    """
     before = dict(word.split("=", 1) for word in p.variant)
     after = dict(word.split("=", 1) for word in q.variant)
-    told = [f"{k}={after[k]}" + f" over {before[k]}" * (before[k] != after[k]) for k in after]
+    sides = {k: (after.get(k, "-"), before.get(k, "-")) for k in (*after, *before)}
+    words = tuple(f"{k}={' over '.join(dict.fromkeys(values))}" for k, values in sides.items())
     both = [s for s in dict.fromkeys((q.settings, p.settings)) if s != NO_SETTINGS]
-    settings = " over ".join(both) or NO_SETTINGS
-    return replace(row, settings=settings, variant=tuple(told))
+    return replace(row, settings=" over ".join(both) or NO_SETTINGS, variant=words)
 
 
 @dataclass(frozen=True)

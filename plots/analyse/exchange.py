@@ -75,10 +75,10 @@ def examine(
     table: Table, observed: Table, framework: pd.DataFrame
 ) -> tuple[Exchange | None, list[NotCompared]]:
     """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
-    found = [*_costs(table, observed), *_overlaps(table)]
+    found = [*_breakdowns(table, observed), *_costs(table, observed), *_overlaps(table)]
     missing = [x for x in found if isinstance(x, NotCompared)]
     exchange = Exchange(
-        breakdowns=list(_breakdowns(table, observed)),
+        breakdowns=[x for x in found if isinstance(x, Breakdown)],
         costs=[x for x in found if isinstance(x, Cost)],
         overlaps=[x for x in found if isinstance(x, Overlap)],
         said=list(_said(framework)),
@@ -87,10 +87,18 @@ def examine(
     return exchange if there else None, missing
 
 
-def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown]:
+def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown | NotCompared]:
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
-        undisturbed = [mean.step_seconds for mean in table.blocks.get(point, {}).values()]
+        plain = table.blocks.get(point, {})
+        facts = table.facts(point, plain) if plain else []
+        may_differ = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
+        watched = observed.facts(point, observed.blocks[point])
+        if other := comparability.differences(watched, facts, may_differ):
+            what = f"{describe(point)}, observed, against the same undisturbed"
+            yield NotCompared(what, "; ".join(other))
+            plain = {}
+        undisturbed = [mean.step_seconds for mean in plain.values()]
         seconds = {
             f"{name}_seconds": stats.arithmetic_mean([mean.parts[name] for mean in means])
             for name in SHOWN

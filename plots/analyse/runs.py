@@ -94,14 +94,12 @@ def load(folder: Path) -> Loaded:
     rows = [row for row in rows if row["log"] not in aside]
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
-    cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    named = comparability.of_variants(study)
-    for row, variant in zip(rows, comparability.variants(cells, facts, named), strict=True):
-        row["variant"] = variant
+    for frame in (rows, pipelines):
+        _name_variants(frame, study)
     framework = [row for row in rows if row["observe"] == "framework"]
     observed = [row for row in rows if row["observe"] == "breakdown"]
     rows = [row for row in rows if row["observe"] == "nothing"]
-    for frame in (rows, observed, framework):
+    for frame in (rows, observed, framework, pipelines):
         aside |= _doubled(frame)
         aside |= _mixed([row for row in frame if row["log"] not in aside])
     kept = (folder / "study.toml").exists()
@@ -112,7 +110,7 @@ def load(folder: Path) -> Loaded:
         fixed=kept and any(carried),
         changed=changed,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
-        pipelines=pd.DataFrame(pipelines),
+        pipelines=pd.DataFrame([row for row in pipelines if row["log"] not in aside]),
         observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
         framework=pd.DataFrame([row for row in framework if row["log"] not in aside]),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
@@ -124,6 +122,13 @@ def load(folder: Path) -> Loaded:
         notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
         host=dict(widest),
     )
+
+
+def _name_variants(rows: Sequence[Row], study: Study) -> None:
+    cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
+    named = comparability.of_variants(study)
+    for row, variant in zip(rows, comparability.variants(cells, facts, named), strict=True):
+        row["variant"] = variant
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:

@@ -170,6 +170,7 @@ def analyse(
     ]
     varied = (*comparability.VARIED, *comparability.of_variants(study), comparability.OF_THE_ARM)
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
+    facts = loaded.runs["facts"].tolist()
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
     gains = [x for x in found if isinstance(x, comparison.Gain)]
     compared = [x for x in found if isinstance(x, comparison.Comparison)]
@@ -187,7 +188,7 @@ def analyse(
         trends=trends(loaded.runs),
         repetition=repetition.advise(loaded.runs, compared),
         digests=list(comparability.compare_digests(loaded.runs)),
-        varying=comparability.differences(loaded.runs["facts"], (), asked),
+        varying=comparability.differences(facts, (), asked) + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
@@ -224,7 +225,7 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     if runs.empty:
         return
     columns = ("dataset", "num_workers")
-    told = comparability.variants(runs["cell"].tolist(), runs["facts"].tolist())
+    told = runs["variant"].tolist()
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
     if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
         sizes = (f"world_size={n}" for n in runs["world_size"])

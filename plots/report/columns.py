@@ -81,7 +81,7 @@ def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, An
 def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
     found = [dict(_flat(record)) for record in records(columns, rows)]
-    names = None if found else [c.name for c in columns if c.name]
+    names = None if found else [*dict.fromkeys(c.name for c in columns if c.name)]
     return csv_text(pd.DataFrame(found, columns=names, dtype=object))
 
 

@@ -16,6 +16,7 @@ from plots.analyse.aligned import aligned
 from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared
 from plots.analyse.study import Analysis, machine
+from plots.analyse.usable import NothingUsable
 from plots.report import tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
@@ -24,7 +25,7 @@ from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, v
 from plots.report.html import bare_page
 from plots.report.markdown import told
 from plots.report.verdicts import over
-from plots.report.write import NothingUsable, analysed
+from plots.report.write import analysed
 
 SCHEMA = 1  # of the JSON
 
@@ -54,7 +55,8 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs, which would count twice")
-    first, last = aligned([studies[0], studies[-1]])
+    studies = list(aligned(studies))
+    first, last = studies[0], studies[-1]
     found = list(across.changes(first, last))
     judged = [] if below is None else list(judge(first, last, found, below))
     changed = [x for x in found if isinstance(x, Change)]
@@ -154,7 +156,11 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     )
     changed = [x for x in found if isinstance(x, Change)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
-    if missing := [x for x in found if isinstance(x, NotCompared)]:
+    yield from _left_out([x for x in found if isinstance(x, NotCompared)])
+
+
+def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
+    if missing:
         yield "Not compared:"
         yield "\n".join(f"- {x.what}: {x.reason}" for x in missing)
 
@@ -168,6 +174,7 @@ _CHANGES = (
     Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
     Column("after", "after [95 %]", lambda e: interval(e, rate)),
     Column("ratio", "ratio [95 %]", lambda e: interval(e, ratio)),
+    Column(lambda row: (row.before.n, row.after.n), "blocks before, after", key=""),
 )
 
 
@@ -202,9 +209,10 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     a = analysed(folder)
     sides = [_choice(words, a, folder) for words in (reference, candidate)]
     study = a.loaded.study.model_copy(update={"primary": None})
-    found = between(a.table, study, *sides)
+    found, missing = between(a.table, study, *sides)
     if not found:
-        raise UsageError(f"{reference} and {candidate} share no point in {folder}")
+        why = "; ".join(dict.fromkeys(x.reason for x in missing)) or "no point that both have"
+        raise UsageError(f"{reference} and {candidate} are nowhere compared in {folder}: {why}")
     loaded = replace(a.loaded, study=study)
     before, after = (side.cell for side in sides)
     changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=found)
@@ -219,7 +227,8 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
     compared["comparisons"] = records(columns, found)
-    return Compared("\n\n".join([head, note, rows]), compared)
+    compared["not_compared"] = records(tables.NOT_COMPARED, missing)
+    return Compared("\n\n".join([head, note, rows, *_left_out(told(missing))]), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis, machine, workload
 from plots.report.answer import by_weight, emulation
-from plots.report.format import clean, interval, ratio
+from plots.report.format import clean, count, interval, ratio
 from plots.report.verdicts import over, sentence, sides
 
 _MS = 1000
@@ -23,26 +23,31 @@ _TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 _TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"}
 
 
-def mllog(a: Analysis) -> str:
+def mllog(a: Analysis) -> tuple[str, list[str]]:
     """One line an event of every run, by time, in the form of mlperf_logging's mllog.
 
-    Runs without a recorded start are left out. `tracked_stats` is MLPerf's key for throughput. An
-    emulated run says so in its platform, and each of its lines in its metadata.
+    Runs without a recorded start are left out, and counted beside the text. `tracked_stats` is
+    MLPerf's key for throughput. An emulated run says so in its platform, and each of its lines in
+    its metadata. Raises UsageError where no run has a start.
     """
-    runs: Any = a.loaded.runs.to_dict("records")
+    known = a.loaded.runs["began_s"].notna()
+    if not known.any():
+        raise UsageError("no run's log records when it started, which every line of mllog names")
+    runs: Any = a.loaded.runs[known].to_dict("records")
     lines = [line for run in runs for line in _events(run)]
     ordered = sorted(lines, key=lambda event: event["time_ms"])
-    return "".join(f":::MLLOG {json.dumps(event)}\n" for event in ordered)
+    left = [f"left out: {count(int((~known).sum()), 'run')} without a recorded start"]
+    return "".join(
+        f":::MLLOG {json.dumps(event)}\n" for event in ordered
+    ), [] if known.all() else left
 
 
 def _events(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if math.isnan(run["began_s"]):
-        return
     start = round(_MS * run["began_s"])
     seconds = run["wall_s"] if not math.isnan(run["wall_s"]) else 0.0
     end = start + round(_MS * seconds)
     facts = {
-        "submission_benchmark": run["facts"].get("model", ""),
+        "submission_benchmark": run["model"],
         "submission_platform": run["cell"] + " (emulated)" * run["emulated"],
         "global_batch_size": run["samples_per_step"],
         "seed": run["seed"],
@@ -60,7 +65,8 @@ def _event(
     kind: str, key: str, value: Any, time_ms: int, run: dict[str, Any], **more: str
 ) -> dict[str, Any]:
     slept = {"emulated": run["timeline"]} if run["emulated"] else {}
-    where = {"file": run["log"], "lineno": 1, **slept, **more}
+    told_apart = {"settings": run["settings"], "variant": ", ".join(run["variant"])}
+    where = {"file": run["log"], "lineno": 1, **told_apart, **slept, **more}
     return {
         "namespace": "",
         "time_ms": time_ms,
@@ -157,9 +163,12 @@ def _tex(text: str) -> str:
 
 def write(a: Analysis, form: str, curve: str, path: Path) -> list[str]:
     """One of the formats; returns what to tell of it."""
-    text, left = extra_p(a, curve) if form == "extra-p" else (_WHOLE[form](a), [])
+    text, left = extra_p(a, curve) if form == "extra-p" else _WHOLE[form](a)
     write_whole(path, text)
     return [*left, str(path)]
 
 
-_WHOLE = {"mllog": mllog, "latex": latex}
+_WHOLE: Mapping[str, Callable[[Analysis], tuple[str, list[str]]]] = {
+    "mllog": mllog,
+    "latex": lambda a: (latex(a), []),
+}

@@ -40,15 +40,16 @@ def verdict(judged: Iterable[Judged]) -> str:
 
 def judge(before: Analysis, after: Analysis, found: Changes, below: float) -> Iterator[Judged]:
     """Every point of both studies, and every planned one of which the later has no usable run."""
-    there = [_of(before, after, one, below) for one in found]
-    yield from there
+    judged = [_of(before, after, one, below) for one in found]
+    yield from judged
+    missing = [one.point for one in judged if one.state == "missing"]
     for study in (before.loaded.study, after.loaded.study):
         plan = coverage.planned(study)
         for gap in coverage.find(study.blocks, plan, after.table):
-            known = any(coverage.is_planned(one.point, [(gap.curve, gap.point)]) for one in there)
+            known = any(coverage.is_planned(point, [(gap.curve, gap.point)]) for point in missing)
             if len(gap.missing) == gap.planned and not known:
-                there.append(Judged(gap.point, "missing", "planned, and no usable run of it"))
-                yield there[-1]
+                missing.append(gap.point)
+                yield Judged(gap.point, "missing", "planned, and no usable run of it")
 
 
 def all_missing(before: Analysis, reason: str) -> list[Judged]:

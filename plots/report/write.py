@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,9 +16,10 @@ from bench.study.disk import write_whole
 from plots.analyse import comparability
 from plots.analyse.exchange import Exchange
 from plots.analyse.nodes import Calibrated
-from plots.analyse.runs import OF_THE_ANALYSIS, Loaded, load, tidy
+from plots.analyse.runs import OF_THE_ANALYSIS, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
+from plots.analyse.usable import require
 from plots.read import calibrations
 from plots.report import answer, figures, tables
 from plots.report.columns import Column, csv, csv_text, plain, records
@@ -32,10 +32,6 @@ SCHEMA = 1  # of summary.json
 _Records = Callable[[Sequence[Column], Sequence[Any]], list[dict[str, Any]]]
 _COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "looks"}
-
-
-class NothingUsable(UsageError):
-    """Logs are there, and none gives a number."""
 
 
 def make(folder: Path, out: Path) -> list[str]:
@@ -65,8 +61,7 @@ def write(a: Analysis, out: Path) -> list[str]:
 def analysed(folder: Path) -> Analysis:
     """A study's folder with all that lies in it. Raises UsageError where no log is usable."""
     loaded = load(folder)
-    if loaded.runs.empty:
-        raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
+    require(loaded, folder)
     jobs = calibrations.read(folder, comparability.facts)
     return analyse(loaded, jobs, read_each(sorted((folder / _COLLECTIVES).glob("*.jsonl"))))
 
@@ -96,15 +91,6 @@ def draw_one(
         raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
     presets.fit(drawn[name], presets.PRESETS[preset], width_in, title)
     return figures.save_as(drawn[name], out, dpi or figures.DPI)
-
-
-def _nothing_trained(loaded: Loaded) -> str:
-    if not loaded.pipelines.empty:
-        return "only logs of loader_only are usable; put training runs beside them"
-    counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
-    most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
-    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
-    return f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
 
 
 def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:

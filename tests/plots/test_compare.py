@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -74,6 +75,19 @@ def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> N
     assert {row.first.transport for row in pooled} == {"mpi"}
     names = dict(across.differences([analyses[0], analyse(load(studies[1]))]))
     assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
+
+
+@pytest.mark.parametrize("name", ["OMPI_MCA_btl", "ONEDNN_MAX_CPU_ISA"])
+def test_another_environment_is_named_and_not_pooled(
+    studies: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in (studies[1] / "runs").iterdir():
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', f'"OMP_NUM_THREADS": "1", "{name}": "x"')
+    assert main(["compare", *map(str, studies)]) == 0
+    text = capsys.readouterr().out
+    assert f"| env.{name} | - | x |" in text
+    ratios = logs.rows(text, "Each study's comparison")
+    assert {row["all blocks"] for row in ratios} == {f"not pooled: other env.{name}"}
 
 
 def test_any_two_cells_of_one_study(
@@ -182,6 +196,19 @@ def test_an_interval_around_the_limit_or_none_is_inconclusive(
     assert "no interval from fewer than 6 blocks" in error
 
 
+def test_the_blocks_of_both_sides_stand_beside_their_ratio(
+    studies: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A study that lost a third of its runs must not look whole."""
+    for path in (studies[1] / "runs").glob("[01]-*horovod*"):
+        path.unlink()
+    assert main(["compare", *map(str, studies)]) == 0
+    heading = capsys.readouterr().out.split("## Images/s of ")[1]
+    rows = [line for line in heading.splitlines() if line.startswith("| horovod/mpi")]
+    assert len(rows) == 3
+    assert all(row.endswith("| 6, 4 |") for row in rows)
+
+
 def test_what_is_surely_slower_outweighs_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +244,48 @@ def test_a_variant_that_is_lost_hides_no_point_of_the_others(
     assert code == 3
     assert states(said) == {"holds": 1, "missing": 1}
     assert "precision=bf16: not in the later study" in error
+
+
+def bucketed(folder: Path, seconds: dict[str, float], seed: int) -> Path:
+    """A study of two bucket sizes, which are no field of the work; runs of the variants named."""
+    more = (
+        'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
+        'settings = ["matched"]\n[weak]\nbatch_per_rank = 16\n'
+        "[variants.small]\nbucket_mib = 1.0\n[variants.large]\nbucket_mib = 25.0\n"
+    )
+    logs.study_toml(folder, blocks=6, more=more)
+    size, noise = {"small": 1.0, "large": 25.0}, np.random.default_rng(seed)
+    for block, cell, variant in itertools.product(range(6), ("ddp/mpi", "horovod/mpi"), seconds):
+        fields = {"settings": "matched", "variant": variant, "bucket_mib": size[variant]}
+        run = logs.config(cell, 2, 16, block, **fields)
+        path = folder / "runs" / f"{block}-{cell.replace('/', '-')}-{variant}.jsonl"
+        logs.write(path, run, seconds[variant] * np.exp(noise.normal(0, 0.005)))
+    return folder
+
+
+def test_every_point_of_variants_of_any_field_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two points under one name would be one, and the gate would not see the other."""
+    before = bucketed(tmp_path / "before", {"small": 0.1, "large": 0.2}, seed=1)
+    slower = bucketed(tmp_path / "slower", {"small": 0.2, "large": 0.2}, seed=2)
+    lacking = bucketed(tmp_path / "lacking", {"large": 0.2}, seed=3)
+    assert main(["compare", str(before), str(slower), "--fail-below", "0.9"]) == 1
+    small, large = (f"(matched), 2 ranks, 16 images per rank, bucket_mib={n}" for n in (1.0, 25.0))
+    error = capsys.readouterr().err
+    assert error.count("slower: ") == 2
+    assert f"slower: ddp/mpi {small}" in error
+    assert main(["compare", str(before), str(lacking), "--fail-below", "0.9"]) == 3
+    out, error = capsys.readouterr()
+    assert error.count("missing: ") == 2
+    assert f"missing: ddp/mpi {small}" in error
+    assert large not in error
+    ratios = logs.rows(out, "Each study's comparison")
+    assert [row["variant"] for row in ratios] == ["bucket_mib=1.0", "bucket_mib=25.0"]
+    # planned, and in neither
+    again = bucketed(tmp_path / "again", {"large": 0.2}, seed=4)
+    assert main(["compare", str(lacking), str(again), "--fail-below", "0.9"]) == 3
+    assert f"missing: ddp/mpi {small}: planned" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -316,3 +385,28 @@ def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> No
             ("bucket_mib=0.125", [pytest.approx(0.2)] * 2),
             ("bucket_mib=0.25", [pytest.approx(0.1)] * 2),
         ]
+
+
+def test_a_field_of_one_side_alone_and_blocks_that_differ_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One process alone exchanges nothing; two blocks have their sides in two jobs each."""
+    for block, compression in itertools.product(range(3), ("none", "fp16")):
+        run = logs.config("horovod/mpi", 1, 16, block, compression=compression)
+        place = logs.host(1, job={"SLURM_JOB_ID": str(block)})
+        logs.write(tmp_path / f"{block}-{compression}.jsonl", run, 0.2, provenance=place)
+    for block in range(3):
+        place = logs.host(1, job={"SLURM_JOB_ID": "0" if block == 0 else "9"})
+        run = logs.config("single", 1, 16, block)
+        logs.write(tmp_path / f"{block}-single.jsonl", run, 0.1, provenance=place)
+    words = ["compare", str(tmp_path), "--cells"]
+    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 0
+    said = capsys.readouterr().out
+    assert "| compression=fp16 over - |" in said
+    assert said.count("not in one allocation: job 9 against job ") == 2
+    assert main([*words, "horovod/mpi,compression=fp16", "single"]) == 0
+    assert "| compression=- over fp16 |" in capsys.readouterr().out
+    for path in tmp_path.glob("*-fp16.jsonl"):
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "2"')
+    assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 2
+    assert "env.OMP_NUM_THREADS: 1, 2" in capsys.readouterr().err

@@ -155,3 +155,19 @@ def test_the_stack_is_as_long_as_the_step(analysis: Analysis, found: Exchange) -
     assert len(hatches) == len({hatch for _, hatch in hatches}) == 6, "told apart without colours"
     (beside,) = ax.texts
     assert beside.get_text().startswith("exposed 12.0 [12.0, 12.0] ms\ninflation 11.0")
+
+
+def test_observed_runs_of_another_environment_have_no_undisturbed_step_beside_them(
+    tmp_path: Path,
+) -> None:
+    for block in range(2):
+        run(tmp_path, block, 0.080)
+        path = run(tmp_path, block, 0.090, ON, observe="breakdown")
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "1", "OMPI_MCA_btl": "tcp"')
+    analysis = analyse(load(tmp_path))
+    assert analysis.exchange is not None
+    (breakdown,) = analysis.exchange.breakdowns
+    assert breakdown.undisturbed_seconds is None
+    said = {n.what: n.reason for n in analysis.not_compared}
+    what = "ddp/mpi (shipped), 2 ranks, 16 images per rank, observed, against the same undisturbed"
+    assert said[what] == "env.OMPI_MCA_btl: tcp, unset"

@@ -111,6 +111,25 @@ def test_mllog_lines_are_mlperfs(study: Path, tmp_path: Path) -> None:
     assert [e["time_ms"] for e in events] == sorted(e["time_ms"] for e in events)
 
 
+def test_mllog_tells_variants_apart_and_counts_what_has_no_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "mllog", str(tmp_path), "-o", str(tmp_path / "x.txt")]
+    for precision in ("float32", "bf16"):
+        for block in range(2):
+            run = logs.config("single", 1, 16, block, precision=precision)
+            logs.write(tmp_path / "runs" / f"{block}-{precision}.jsonl", run, 0.1)
+    assert main(words) == 2
+    assert "no run's log records when it started" in capsys.readouterr().err
+    for path in (tmp_path / "runs").glob("0-*"):
+        logs.edit(path, '"ranks"', '"started": "2026-11-20T10:00:00+00:00", "ranks"', 1)
+    assert main(words) == 0
+    assert "left out: 2 runs without a recorded start" in capsys.readouterr().out
+    lines = (tmp_path / "x.txt").read_text().splitlines()
+    variants = {json.loads(line.removeprefix(":::MLLOG "))["metadata"]["variant"] for line in lines}
+    assert variants == {"precision=float32", "precision=bf16"}
+
+
 def test_a_curve_that_is_not_there_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 import plots
 from bench.config import UsageError
 from bench.record import SCHEMA, append_event
+from bench.record.events import PARTS
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
@@ -322,6 +323,40 @@ def test_runs_that_train_nothing_are_kept_apart(tmp_path: Path) -> None:
     assert loaded.pipelines["log"].tolist() == ["loaded.jsonl"]
 
 
+def test_pipelines_of_other_conditions_or_doubled_are_not_averaged(tmp_path: Path) -> None:
+    logs.write(tmp_path / "train.jsonl", logs.config("single", 1, block=0), 0.1)
+    for block, name in [*((n, f"p{n}.jsonl") for n in range(4)), (0, "copy.jsonl")]:
+        place = logs.host(1, env={"OMP_NUM_THREADS": "1" if block < 3 else "2"})
+        log = f"p{block}.jsonl"
+        fields: dict[str, Any] = {"loader_only": True, "position": 0, "log_path": Path(log)}
+        run = logs.config("single", 1, block=block, **fields)
+        logs.write(tmp_path / name, run, 0.1 if block < 3 else 0.4, provenance=place)
+    loaded = load(tmp_path)
+    (pipeline,) = analyse(loaded).pipelines
+    assert pipeline.images_per_s.blocks == pytest.approx((160.0, 160.0, 160.0))
+    assert reasons(loaded) == {
+        "copy.jsonl": "block 0 of its point is there 2 times; p0.jsonl has its own name and counts",
+        "p3.jsonl": "differs from its point's other runs: env.OMP_NUM_THREADS: 1, 2",
+    }
+
+
+def test_a_folder_without_a_plain_run_says_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    parts = {name: [0.01, 0.01] for name in ("begin", *PARTS)}
+    run = logs.config("ddp/mpi", 2, observe="breakdown")
+    logs.write(tmp_path / "observed.jsonl", run, 0.1, parts=parts)
+    with pytest.raises(UsageError, match=r": only logs of observed runs are usable; put training"):
+        analysed(tmp_path)
+    for name in ("node1", "node2"):
+        path = logs.write(tmp_path / f"{name}.jsonl", logs.config("ddp/mpi", 2), 0.1)
+        logs.edit(path, '"hostname": "node1"', f'"hostname": "{name}"')
+    with pytest.raises(UsageError, match=r"observed runs .*none of 2 logs is usable: 2 x differs"):
+        analysed(tmp_path)
+    with pytest.raises(UsageError, match="none of 2 logs is usable"):
+        plots.load_runs(tmp_path)
+
+
 def test_time_waited_for_input_is_of_the_rank_that_waited_most(tmp_path: Path) -> None:
     run = logs.config("ddp/mpi", 2)  # 4 windows of 1 s
     logs.write(tmp_path / "new.jsonl", run, 0.2, input_seconds=[0.05, 0.1])
@@ -583,6 +618,18 @@ def test_a_scheduler_gives_each_block_nodes_of_its_choice(tmp_path: Path) -> Non
     loaded = load(tmp_path)
     assert len(loaded.runs) == 4
     assert loaded.unusable == ()
+
+
+def test_runs_that_state_less_join_no_two_that_differ(tmp_path: Path) -> None:
+    """Jobs state no host, as a scheduler chooses it: two machines beside them are still two."""
+    for block, name in enumerate(["job", "job", "job", "node1", "node2", "node2"]):
+        of_job = {"job": {"SLURM_JOB_ID": str(block)}} if name == "job" else {}
+        place = elsewhere({"hostname": name}, **of_job)
+        run = logs.config("ddp/mpi", 2, block=block)
+        logs.write(tmp_path / f"{block}.jsonl", run, 0.1, provenance=place)
+    loaded = load(tmp_path)
+    aside = "differs from its point's other runs: hostnames: node1, node2"
+    assert reasons(loaded) == {"3.jsonl": aside}
 
 
 def test_the_copies_of_a_planned_block_from_elsewhere_do_not_count(tmp_path: Path) -> None:

@@ -565,3 +565,14 @@ def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     assert re.sub(r"\d+ blocks", "N blocks", verdicts.sentence(c, 0.02, 1)) == said
     assert verdicts.label(c) == label
     assert "no difference" not in verdicts.sentence(c, 0.02, 1)
+
+
+def test_a_baseline_of_another_environment_is_named(tmp_path: Path) -> None:
+    """It may lack what carries gradients, and not what computes."""
+    logs.study(tmp_path, blocks=2)
+    for path in (tmp_path / "runs").glob("*-single-*"):
+        logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "1", "UCX_TLS": "tcp"')
+    assert analyse(load(tmp_path)).varying == []
+    for path in (tmp_path / "runs").glob("*-single-*"):
+        logs.edit(path, '"UCX_TLS": "tcp"', '"ONEDNN_MAX_CPU_ISA": "SSE41"')
+    assert analyse(load(tmp_path)).varying == ["env.ONEDNN_MAX_CPU_ISA: SSE41, unset"]
