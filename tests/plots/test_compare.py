@@ -374,8 +374,8 @@ def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> No
         keep(folder, study_of("bucket_mib", BUCKETS[0]))
         for block in range(2):
             for variant, bucket_mib, seconds in (("a", 0.125, 0.2), ("b", 0.25, 0.1)):
-                fields = {"variant": variant, "bucket_mib": bucket_mib, "seed": block}
-                run = logs.config("handwritten/mpi", 2, block=block, **fields)
+                fields: dict[str, Any] = {"variant": variant, "bucket_mib": bucket_mib}
+                run = logs.config("handwritten/mpi", 2, block=block, seed=block, **fields)
                 logs.write(folder / f"{block}-{variant}.jsonl", run, seconds)
         analyses.append(analyse(load(folder)))
     for a in aligned(analyses):
