@@ -76,6 +76,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     compiles = config.compile and loop is not None
     pulse.enter("compiling, warm-up" if compiles else "warm-up", _counts(samples, loop))
     alike = {}
+    before = tcp_bytes()  # of launcher, rendezvous and start
     try:
         measure(step, samples, backend, config, log, watch, pulse.window, watching)
         if judged is not None:
@@ -83,6 +84,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             alike = {"trainings_equal": train(course, log, pulse)}
     finally:
         pulse.close()
+    moved = tcp_bytes(before)
     facts = check_samples(samples, backend, config) | _imported_later(config, launch, files)
     kept = torch_settings.check_kept(settings, backend)
     facts |= {**kept, "checks": facts["checks"] | kept["checks"]}
@@ -93,6 +95,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             more = check_training(loop, parity, backend, config, network, images.classes)
         facts = {**facts, **more, "checks": {**facts["checks"], **more["checks"], **alike}}
         facts["exchange_bytes"] = loop.session.exchange_bytes()
+    facts["tcp_bytes"] = backend.gather(moved)
     if config.server_processes:
         facts["servers"], sent = backend.served()
         facts["checks"]["updates_counted"] = sum(s["updates"] for s in facts["servers"]) == sent
@@ -221,7 +224,6 @@ def _write_end(
         status="failed: " + ", ".join(failed) if failed else "ok",
         **{"exchange_bytes": [], **facts},
         **{name: [rank[name] for rank in disturbed] for name in disturbed[0]},
-        tcp_bytes=backend.gather(tcp_bytes()),
         peak_memory_bytes=backend.gather(provenance.peak_memory_bytes()),
         peak_device_memory_bytes=backend.gather(place.peak_memory_bytes()),
     )

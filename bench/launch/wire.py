@@ -7,9 +7,10 @@ import os
 import socket
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 LOOPBACK = "lo"
 _TCP_INFO_BYTES = 136
@@ -17,8 +18,9 @@ _COUNTERS = 120  # offset of tcpi_bytes_acked and tcpi_bytes_received in linux/t
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
-def tcp_bytes() -> dict[str, int]:
-    """Bytes that this process's open TCP connections sent and received, by interface.
+def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """Bytes that this process's open TCP connections sent and received, by interface: in all, or
+    since an earlier call gave `before`.
 
     Between two addresses of one host that is the loopback, whichever they are. Shared memory and
     RDMA count nothing here. An address that no interface has stands for itself.
@@ -36,7 +38,8 @@ def tcp_bytes() -> dict[str, int]:
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
                 interface = LOOPBACK if there in interfaces else interfaces.get(here, here)
                 moved[interface] += sum(struct.unpack_from("QQ", info, _COUNTERS))
-    return {name: count for name, count in sorted(moved.items()) if count}
+    moved.subtract(before)
+    return {name: count for name, count in sorted(moved.items()) if count > 0}
 
 
 def by_address() -> dict[str, str]:

@@ -22,14 +22,13 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
   8  a run may have servers: host has servers, as ranks, and end has servers, what each counted, and
      the check updates_counted. With mode=async there is no parity, ranks may end unequal, and
      epoch has own_correct: of all held-out samples, what each rank has right by its own parameters
-  9  config has variant; end has tcp_bytes: what each rank moved over TCP, by interface. With a
-     model or a data set of the user's own, host has user_code: SHA-256 of its modules, and end
-     has that of the modules that were imported later. Over NCCL each rank names the file of its
-     NCCL (nccl_library), and versions has the loaded library's version, its SHA-256 and the
-     transport that it took
-     end has the check torch_settings_kept, threads of each rank, and torch_settings_changed, in
-     words, where the code of a model or data set changed them. A rank's gpu_settings are
-     nvidia-smi's words for compute mode, persistence, MIG, power limit and clocks
+  9  config has variant; end has tcp_bytes: what each rank moved over TCP while it trained, by
+     interface; threads of each rank; the check torch_settings_kept, and torch_settings_changed, in
+     words, where the code of a model or data set changed them. With a model or a data set of the
+     user's own, host has user_code: SHA-256 of its files, and end has that of the files that were
+     imported later. Over NCCL each rank names the file of its NCCL (nccl_library), and versions has
+     the loaded library's version, its SHA-256 and the transport that it took. A rank's gpu_settings
+     are nvidia-smi's words for compute mode, persistence, MIG, power limit and clocks
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload

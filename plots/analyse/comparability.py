@@ -57,9 +57,10 @@ _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cor
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
 BIT_IDENTICAL_WORLDS = (1, 2)  # from three ranks on, the order of summation shows in the last bits
 
-# Gradients travel over TCP where it moved this share of their bytes, all ranks and steps together:
-# a ring sends and receives each twice, while stores, launchers and negotiation move far less.
-_CARRIES = 0.1
+# Gradients travel over TCP where it moved this share of their bytes, all ranks and steps together.
+# A ring sends and receives each twice; where many ranks share a node, few of them leave it. What a
+# framework tells its ranks besides is far less: 0.1 % of the bytes of a perceptron were seen.
+_CARRIES = 0.01
 _SHARE = 0.01  # of what TCP moved: less of it is not the gradients'
 _DIGITS = 12  # of a file's digest: enough to tell files apart
 NO_BLOCK = -1  # runs started by hand name no block and together make one

@@ -25,7 +25,9 @@ def test_bytes_are_counted_by_interface_in_both_directions() -> None:
             there.sendall(b"x" * 1000)
             assert len(here.recv(1000, socket.MSG_WAITALL)) == 1000
             after = wire.tcp_bytes()
+            later = wire.tcp_bytes(after)
     assert after["lo"] - before >= 2000  # both ends are this process's
+    assert later == {}, "nothing since then"
     assert set(after) == {"lo"}
 
 
