@@ -138,8 +138,10 @@ def _explain(error: ValidationError, kind: type[Table]) -> str:
 
 def _first(error: ValidationError) -> Any:
     """An unknown key before a missing one: it is that one, misspelt."""
-    errors = error.errors()
-    return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    first, *others = error.errors()
+    if first["type"] != "missing":
+        return first
+    return next((e for e in others if e["type"] == "extra_forbidden"), first)
 
 
 def _fields(kind: type[Table], parents: Sequence[Any]) -> dict[str, str]:
