@@ -322,4 +322,6 @@ def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
 def _training(facts: Facts) -> tuple[tuple[str, str], ...]:
     """The part of the facts that decides the numbers of a training."""
     named = ((k.removeprefix(OF_THE_ARM), v) for k, v in facts.items())
-    return tuple(sorted(x for x in named if x[0] in _OF_THE_TRAINING or _USER_CODE in x[0]))
+    return tuple(
+        sorted(x for x in named if x[0] in _OF_THE_TRAINING or x[0].startswith(_USER_CODE))
+    )

@@ -88,7 +88,7 @@ def load(folder: Path) -> Loaded:
             rows.append({**one.row, **{name: _interned(one.row[name]) for name in _TEXTS}})
             carried.append(one.study_sha256)
             if one.processes is not None:
-                measured[one.processes].append((one.renamed, one.row["log"]))
+                measured[one.processes].append((one.row["renamed"], one.row["log"]))
             widest = max(widest, one.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
@@ -142,7 +142,6 @@ class _Read:
     row: Row
     study_sha256: str | None
     processes: tuple[object, ...] | None
-    renamed: bool  # since it was written
     host: Mapping[str, Any]
 
 
@@ -170,7 +169,6 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
         row={**_row(run, study), "renamed": renamed},
         study_sha256=run.config.study_sha256,
         processes=run.processes,
-        renamed=renamed,
         host=run.host,
     )
 
