@@ -24,6 +24,7 @@ from bench.lifecycle import loading
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board, Report, explain, frames, place
+from bench.lifecycle.turns import Turns
 from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
@@ -51,11 +52,12 @@ class Ending:
         pulse: Pulse,
         board: Board,
         launcher: Launcher | None,
+        turns: Turns,
     ) -> None:
         self._ranks, self._processes = config.world_size, config.processes
         self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
-        self._board, self._launcher = board, launcher
+        self._board, self._launcher, self._turns = board, launcher, turns
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
@@ -115,6 +117,7 @@ class Ending:
             # a loading process that died may be the cause: torch's handler would raise once more
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._turns.break_off()  # first: ranks that are stopped hear of nothing
             record()
         except OSError as unwritable:
             wrong = f"cannot write {self._path}: {unwritable.strerror}"
