@@ -14,8 +14,8 @@ from bench.instrument import trace
 from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
-from bench.launch.provenance import counters
 from bench.launch.memory import keep_freed
+from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
