@@ -69,6 +69,38 @@ def warn_if_busy() -> None:
         print(f"warning: {others}; {cure}", file=sys.stderr, flush=True)
 
 
+def go_on(asked: Asked, lock: IO[str], budget_s: float | None, began: float) -> Ended:
+    """Do the study's launches under its lock, look, and do more, until `waves.decide` says why not.
+
+    Ends early where runs are not ok, or a signal comes. `began`: when the budget did.
+    """
+    session, launch_s, ran = new_session(), None, False
+    work = open_work(asked, locked=True)
+    work.folder.keep_study(work.text)
+    while True:
+        verdict, settled = "", False
+        if work.looks and not work.todo and work.blocks in work.study.looks:
+            with _caught() as caught:
+                verdict, settled = waves.look(work.folder.path)
+            if caught:
+                return Ended(caught[0], ran)
+        left_s = None if budget_s is None else budget_s - (time.monotonic() - began)
+        standing = work.standing(settled, left_s, launch_s)
+        step = waves.decide(standing)
+        if work.looks or (budget_s is not None and work.todo):
+            print(waves.say(standing, step, verdict), flush=True)
+        if step.launches == standing.done:
+            return Ended(None, ran, more=not settled and standing.done < standing.most)
+        work = open_work(asked, locked=True, launches=step.launches)
+        since, ran = time.monotonic(), True
+        if stopped_by := _launches(work, lock, session, first=not ran):
+            return Ended(stopped_by, ran)
+        launch_s = (time.monotonic() - since) / (step.launches - standing.done)
+        work = open_work(asked, locked=True, launches=step.launches)
+        if work.todo:
+            return Ended(None, ran)
+
+
 def execute(script: Path, lock: IO[str], work: Work) -> int | None:
     """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
 
