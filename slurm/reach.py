@@ -34,7 +34,7 @@ def _hopeless(work: Work, sd: float, source: str) -> str:
     from bench.study.looks import nominal_level
     from bench.study.power import POWER, blocks_for_verdict, power_of_verdict
 
-    looks, margin = work.study.planned_looks, work.study.margin
+    looks, margin = work.study.looks, work.study.margin
     blocks, level = max((*looks, work.blocks)), nominal_level(looks)
     power = power_of_verdict(sd, margin, blocks, level)
     if power >= _LIKELY:
