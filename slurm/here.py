@@ -19,6 +19,7 @@ from bench import called
 from bench.config import UsageError
 from bench.record import quiet
 from bench.study.status import duration, look, seconds_left
+from slurm.driver.closing import SESSION
 from slurm.session import Work
 
 _POLL_S = 1.0
@@ -69,47 +70,15 @@ def warn_if_busy() -> None:
         print(f"warning: {others}; {cure}", file=sys.stderr, flush=True)
 
 
-def go_on(asked: Asked, lock: IO[str], budget_s: float | None, began: float) -> Ended:
-    """Do the study's launches under its lock, look, and do more, until `waves.decide` says why not.
-
-    Ends early where runs are not ok, or a signal comes. `began`: when the budget did.
-    """
-    session, launch_s, ran = new_session(), None, False
-    work = open_work(asked, locked=True)
-    work.folder.keep_study(work.text)
-    while True:
-        verdict, settled = "", False
-        if work.looks and not work.todo and work.blocks in work.study.looks:
-            with _caught() as caught:
-                verdict, settled = waves.look(work.folder.path)
-            if caught:
-                return Ended(caught[0], ran)
-        left_s = None if budget_s is None else budget_s - (time.monotonic() - began)
-        standing = work.standing(settled, left_s, launch_s)
-        step = waves.decide(standing)
-        if work.looks or (budget_s is not None and work.todo):
-            print(waves.say(standing, step, verdict), flush=True)
-        if step.launches == standing.done:
-            return Ended(None, ran, more=not settled and standing.done < standing.most)
-        work = open_work(asked, locked=True, launches=step.launches)
-        since, ran = time.monotonic(), True
-        if stopped_by := _launches(work, lock, session, first=not ran):
-            return Ended(stopped_by, ran)
-        launch_s = (time.monotonic() - since) / (step.launches - standing.done)
-        work = open_work(asked, locked=True, launches=step.launches)
-        if work.todo:
-            return Ended(None, ran)
-
-
-def execute(script: Path, lock: IO[str], work: Work) -> int | None:
+def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:
     """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno())}
-    with _caught() as caught, display(len(work.statuses)) as show:
+    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
+    with signals_caught() as caught, display(len(work.statuses)) as show:
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
@@ -137,7 +106,7 @@ def execute(script: Path, lock: IO[str], work: Work) -> int | None:
 
 
 @contextmanager
-def _caught() -> Iterator[list[int]]:
+def signals_caught() -> Iterator[list[int]]:
     """Signals that arrive are collected instead of ending this process."""
     caught: list[int] = []
 

@@ -57,7 +57,9 @@ class Asked:
     results: Annotated[
         Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
     ] = RESULTS
-    blocks: Annotated[Count, _up_to(MAX_BLOCKS, "in all, and no more; default: until it is settled")] = None
+    blocks: Annotated[
+        Count, _up_to(MAX_BLOCKS, "in all, and no more; default: until it is settled")
+    ] = None
     nodes: Annotated[str | None, Option(metavar="1,2,4", help="instead of the study's own")] = None
     time_limit_s: Annotated[Count, _up_to(MAX_SECONDS, "seconds a run may take")] = None
     minutes: Annotated[Count, _up_to(MAX_SECONDS // 60, "of each job; default: as needed")] = None
@@ -132,6 +134,12 @@ class Work:
     def most(self) -> int:
         """Launches up to which more may be added."""
         return max(self.blocks, self.study.max_blocks) if self.looks else self.blocks
+
+    @property
+    def launches(self) -> str:
+        """'6 launches of at most 20'."""
+        most = f" of at most {self.most}" if self.most > self.blocks else ""
+        return f"{self.blocks} launch{'' if self.blocks == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[Run]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from bench.config import UsageError
 from bench.study.limits import MAX_SECONDS
 from bench.study.looks import STEP
+from bench.study.status import duration
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -30,15 +31,12 @@ class Standing:
     left_s: float | None = None  # of the budget; None: there is none
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
-    def seconds_to(self, launches: int) -> float:
-        return (launches - self.done) * (self.launch_s or 0.0)
-
 
 class Next(NamedTuple):
     """Launches to go on to; as many as are done where it ends, and why."""
 
     launches: int
-    ends: str = ""
+    why: str = ""
 
 
 def decide(s: Standing) -> Next:
@@ -51,10 +49,23 @@ def decide(s: Standing) -> Next:
     if s.left_s is None:
         return Next(goal)
     goal = min(goal, s.done - s.done % STEP + STEP)
-    if (need_s := s.seconds_to(goal)) > s.left_s or s.left_s <= 0:
-        more = f"{goal - s.done} more, about {need_s:.0f} s, would not end within the budget"
-        return Next(s.done, more)
+    if s.left_s <= 0 or (s.launch_s or 0) * (goal - s.done) > s.left_s:
+        more = _more(s, goal)
+        return Next(s.done, f"{more}{',' if ',' in more else ''} would not end within the budget")
     return Next(goal)
+
+
+def _more(s: Standing, goal: int) -> str:
+    count = goal - s.done
+    return f"{count} more" + (f", {duration(s.launch_s * count)}" if s.launch_s else "")
+
+
+def say(s: Standing, verdict: str = "") -> str:
+    """One line: launches so far, the verdict on them if there is one, and what comes."""
+    launches, why = decide(s)
+    comes = f"ends: {why}" if why else _more(s, launches)
+    done = f"{s.done} launches" + ("" if s.done >= s.wanted else f" of {s.wanted}")
+    return "; ".join(filter(None, (done, verdict, comes)))
 
 
 def look(folder: Path) -> tuple[str, bool]:
