@@ -18,7 +18,7 @@ from bench.study.looks import schedule
 
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site"}
-_UNWRITTEN_BLOCKS = 8  # left out of the digest in all logs: the default of earlier versions
+_EARLIER_BLOCKS = 8  # the default of earlier versions, which their digests leave out
 
 Int = Annotated[int, Strict()]  # true is no number, "4" and 4.0 are none either
 Float = Annotated[float, Strict()]
@@ -158,8 +158,16 @@ class Study(Table):
     @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
-        fixed = self.model_dump(mode="json", exclude={*MAY_CHANGE, "blocks"}, exclude_defaults=True)
-        fixed |= {} if self.blocks == _UNWRITTEN_BLOCKS else {"blocks": self.blocks}
+        return self._digest({"blocks": self.blocks, "max_blocks": self.max_blocks})
+
+    @property
+    def earlier_sha256(self) -> str:
+        """The same in logs of versions without `max_blocks`: one look, at the planned blocks."""
+        return self._digest({} if self.blocks == _EARLIER_BLOCKS else {"blocks": self.blocks})
+
+    def _digest(self, size: dict[str, int]) -> str:
+        left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
+        fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True) | size
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
