@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ try:
     from bench.shell import Version, call, new_app
     from bench.study.disk import write_whole
     from bench.study.status import count, table
-    from slurm import here, new_files, states, submit
+    from slurm import here, new_files, states, submit, waves
     from slurm.directives import REPORT, job_name, report_minutes
     from slurm.next_step import close, say_report
     from slurm.session import PREVIEW, Asked, Work, open_work, options
@@ -58,7 +59,7 @@ def render(
     if local and (out or job or asked.layout):
         rule = "--out, --job and --layout are for a cluster's jobs"
         raise UsageError(f"{rule}, and site {asked.site!r} has one script; leave them out")
-    _say(f"{work.study.name}: {work.blocks} blocks, {count(work.statuses)}")
+    _say(f"{work.study.name}: {work.launches}, {count(work.statuses)}")
     if work.preview:
         _say(PREVIEW)
     if local and work.todo:
@@ -91,16 +92,23 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-@options(*_RUNS, "noise", "no_verdict")
-def run(asked: Asked) -> int:
-    """Do all runs that are not ok yet, one after the other, here.
+@options(*_RUNS)
+def run(
+    asked: Asked,
+    budget: Annotated[
+        int | None,
+        typer.Option(parser=waves.seconds, metavar="TIME", help="end within it: 90s, 15m, 1h30m"),
+    ] = None,
+) -> int:
+    """Do the study's runs here, one after the other, and more launches until it is settled.
 
-    What failed, timed out or was interrupted before is done again, together with what it is
-    compared with in its block; earlier logs are kept as ID.attempt-1.jsonl. Blocks that will hardly
-    end in a verdict at the measured noise are refused.
+    After its `blocks` launches, and then after every two more, the verdict is looked at, until it
+    is settled, `max_blocks` or the budget is reached. What failed, timed out or was interrupted is
+    done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl.
     """
-    from slurm import reach
+    from slurm.loop import Loop
 
+    began = time.monotonic()
     work = open_work(asked)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
         cure = f"use: {command('slurm')} submit {asked.study} --site {asked.site}"
@@ -110,34 +118,22 @@ def run(asked: Asked) -> int:
     work.folder.check_own()
     work.folder.check_way(slurm=False)
     here.find_launcher(work.site.hostfile)
-    reach.check(work, asked.noise)
     with work.folder.lock() as lock:
         work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
-        work = open_work(asked, locked=True)
-        if why := here.not_one_machine(work):
-            raise UsageError(why)
-        work.folder.keep_study(work.text)
-        if not work.todo:
-            print(f"{count(work.statuses)}; nothing to do")
-            say_report(work)
-            return 0
-        for planned in work.todo:
-            work.folder.set_aside(planned.log)
-        facts = {**work.facts, "runs": len(work.todo)}
-        script = work.folder.add_job(lock, work.script(), **facts)
-        what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
-        print(f"{what}, {work.estimate}; {script}", flush=True)
-        here.warn_if_busy()
-        stopped_by = here.execute(script, lock, work)
+        ended = Loop(asked, lock, budget, began).work()
     work = open_work(asked)  # a run that outlived its job still holds the study
-    code = close(work, ["run", *asked.words()], stopped_by)
+    if not (ended.ran or work.todo or ended.more):
+        print(f"{count(work.statuses)}; nothing to do")
+        say_report(work)
+        return 0
+    code = close(work, ["run", *asked.words()], ended.stopped_by, ended.more)
     if not work.todo:
         say_report(work)
     return code
 
 
 @app.command("submit")
-@options(*_JOBS, "no_verdict", cluster=True)
+@options(*_JOBS, cluster=True)
 def submit_jobs(
     asked: Asked,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
@@ -145,9 +141,10 @@ def submit_jobs(
 ) -> None:
     """Submit a job for every block and node count of which runs are missing; also resumes.
 
-    Jobs in the queue are left alone, so the same command may be given again at any time.
+    Where none is missing and a look does not settle the study, those of two more launches. The
+    last job reports and does the same. Jobs in the queue are left alone, so the same command may be
+    given again at any time.
     """
-    from slurm import reach
     from slurm.cost import lines
 
     work = open_work(asked)
@@ -156,11 +153,14 @@ def submit_jobs(
     if dry_run:
         priced = replace(work.request, account=asked.account or "ACCOUNT")
         submit.scripts(replace(work, request=priced))  # a forbidden option comes out all the same
-        why_not.append(reach.hopeless(work, asked.noise))
     elif why := next(filter(None, why_not), ""):
         raise UsageError(why)
     else:
         submit.scripts(work)
+    launches, said = submit.next_wave(work)
+    if said:
+        print(said)
+        work = open_work(asked, launches=launches)
     if work.jobs:
         print(*lines(work, asked.noise), sep="\n")
         if not no_report:
@@ -173,8 +173,7 @@ def submit_jobs(
             print(PREVIEW)
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
-    reach.check(work, asked.noise)
-    for line in submit.submit_missing(asked, not no_report):
+    for line in submit.submit_missing(asked, not no_report, launches):
         with suppress(OSError):  # a reader that has gone, as `head`, must not stop the submission
             print(line, flush=True)
 
@@ -235,8 +234,7 @@ def status(asked: Asked) -> None:
         typer.echo(f"{run_id}  {typer.style(state, fg=_COLOURS.get(state, 'red'))}{padding}{rest}")
         for line in words:
             typer.echo(f"{' ' * (len(run_id) + 17)}{line}")
-    planned = work.folder.planned_blocks(work.study)
-    print(f"{work.study.name}: {work.blocks} blocks ({planned} planned), {count(statuses)}")
+    print(f"{work.study.name}: {work.launches}, {count(statuses)}")
     if work.preview:
         print(PREVIEW)
     if work.site.scheduler == "none" and (why := here.not_one_machine(work)):

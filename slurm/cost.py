@@ -14,6 +14,7 @@ from bench.config.rules import steep_rate
 from bench.record import read_run
 from bench.study.definition import Study
 from bench.study.jobs import studies_at
+from bench.study.limits import MIN_BLOCKS
 from bench.study.plan import Point, Run
 from bench.study.status import RunStatus
 from slurm.directives import Request
@@ -49,10 +50,7 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     jobs, site = work.jobs, work.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
     measured = noise(work.statuses, work.study.pairs, assumed, site.noise)
-    bought = precision(work.blocks, node_hours(jobs, times), measured, work.study.margin)
-    left = len({job.block for job in jobs})
-    if left != work.blocks:
-        bought += f"; the node-h are those of the {left} blocks with runs to do"
+    bought = precision(work, node_hours(jobs, times), measured)
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     if site.policy.layout == "single":
         said.append(_against_blocks(jobs, times, site))
@@ -109,22 +107,32 @@ def _hours(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
 
 
-def precision(blocks: int, node_h: float, noise: Noise, margin: float) -> str:
-    """'8 blocks = 31 node-h, ±0.6 to 1.2 %', and how many blocks the margin needs."""
-    from bench.study.power import blocks_for_half_width, half_width, half_width_range
-    from bench.study.stats import MIN_BLOCKS
+def precision(work: Work, node_h: float, noise: Noise) -> str:
+    """'6 launches = 9.2 node-h, ±4 %, at most 20 = 31 node-h, ±2 %': to the first look, to the end.
 
-    price = f"{blocks} blocks = {_hours(node_h)} node-h"
-    half, ends = half_width(noise.sd, blocks), half_width_range(noise.sd, blocks)
-    if blocks < MIN_BLOCKS or half is None or ends is None:
-        return f"{price}; fewer than {MIN_BLOCKS} blocks give no verdict"
-    # one number would be kept within 30 % by two studies of three alone
-    expect = f"±{100 * ends[0]:.1f} to {100 * ends[1]:.1f} % (four studies of five)"
-    line = f"{price}, {expect} on each ratio ({noise.source})"
-    if half > margin:
-        needed = blocks_for_half_width(noise.sd, margin)
-        line += f"; the margin of {100 * margin:g} % needs {needed or 'more than 10,000'} blocks"
-    return line
+    Half-widths at the level of a look.
+    """
+    from bench.study.looks import nominal_level
+    from bench.study.stats import half_of_t
+
+    left = len({job.block for job in work.jobs})
+    price = f"{work.launches.partition(' of')[0]} = {_hours(node_h)} node-h"
+    if left != work.blocks:
+        price += f" for the {left} with runs to do"
+    if work.blocks < MIN_BLOCKS or not work.study.pairs:
+        return f"{price}; fewer than {MIN_BLOCKS} launches give no verdict"
+    level = 1 - nominal_level(work.study.looks)
+    half = math.expm1(half_of_t(noise.sd, work.blocks, level))
+    price += f", about ±{100 * half:.1f} %"
+    if work.most > work.blocks:
+        most_h = node_h + node_h / left * (work.most - work.blocks)
+        half = math.expm1(half_of_t(noise.sd, work.most, level))
+        price += f"; at most {work.most} = {_hours(most_h)} node-h, ±{100 * half:.1f} %"
+    price += f" on each ratio ({noise.source})"
+    if half > work.study.margin:
+        margin = f"a difference within the margin of {100 * work.study.margin:g} %"
+        price += f"; {margin} will hardly be settled: widen it, or take more steps a run"
+    return price
 
 
 def noise(

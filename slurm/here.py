@@ -19,6 +19,7 @@ from bench import called
 from bench.config import UsageError
 from bench.record import quiet
 from bench.study.status import duration, look, seconds_left
+from slurm.driver.closing import SESSION
 from slurm.session import Work
 
 _POLL_S = 1.0
@@ -69,15 +70,15 @@ def warn_if_busy() -> None:
         print(f"warning: {others}; {cure}", file=sys.stderr, flush=True)
 
 
-def execute(script: Path, lock: IO[str], work: Work) -> int | None:
+def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None:
     """Run a job script under the study's lock and show how it goes; what signal stopped it, if any.
 
     In a session of its own: Ctrl-C reaches it once, from here, as the SIGTERM that it forwards.
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno())}
-    with _caught() as caught, display(len(work.statuses)) as show:
+    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
+    with signals_caught() as caught, display(len(work.statuses)) as show:
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
@@ -105,7 +106,7 @@ def execute(script: Path, lock: IO[str], work: Work) -> int | None:
 
 
 @contextmanager
-def _caught() -> Iterator[list[int]]:
+def signals_caught() -> Iterator[list[int]]:
     """Signals that arrive are collected instead of ending this process."""
     caught: list[int] = []
 

@@ -17,13 +17,15 @@ from slurm.session import Work, short
 GO_ON = "STUDY_GO_ON"
 
 
-def close(work: Work, again: Sequence[str], stopped_by: int | None = None) -> int:
-    """Say how it ended and what goes on with it; 0 if every run is ok."""
+def close(
+    work: Work, again: Sequence[str], stopped_by: int | None = None, more: bool = False
+) -> int:
+    """Say how it ended and what goes on with it, with `more` launches too; 0 if all runs are ok."""
     print(f"{work.study.name}: {count(work.statuses)}")
     for status in work.statuses:
         if status.state not in ("ok", "planned"):
             print(f"  {status.run.id}: {status.state}  {status.reason}".rstrip())
-    if work.todo:
+    if work.todo or more:
         start = f"{command('slurm', python())} {shlex.join(again)}"
         print(f"go on with: {os.environ.get(GO_ON) or start}")
     return 128 + stopped_by if stopped_by is not None else int(bool(work.todo))

@@ -87,10 +87,14 @@ def _exchanging(runs: Runs) -> list[str]:
     )
 
 
-def render_report(study: Study, request: Request, folder: Path) -> str:
-    """The Slurm script that reports on a study's folder. Raises as `render_batch`."""
+def render_report(study: Study, request: Request, folder: Path, again: Sequence[str] = ()) -> str:
+    """The Slurm script that reports on a study's folder. Raises as `render_batch`.
+
+    `again`: words of `python -m slurm` that look at the study and submit the next launches.
+    """
     return _fill(
         TEMPLATES / "report.sh.j2",
+        again=again,
         **_around(study, request.site, folder, "submit", _CURE),
         directives=directives.report_directives(study, request),
     )

@@ -17,8 +17,9 @@ from bench.config import UsageError
 from bench.study.definition import Study
 from bench.study.files import read_study, read_text
 from bench.study.folder import RESULTS, StudyFolder
-from bench.study.limits import MAX_BLOCKS, MAX_SECONDS
-from bench.study.plan import Run, check_balance, plan
+from bench.study.limits import MAX_BLOCKS, MAX_SECONDS, MIN_BLOCKS
+from bench.study.looks import STEP
+from bench.study.plan import Run, plan
 from bench.study.status import RunStatus, duration, look, not_comparable, seconds_left
 from slurm.directives import Request
 from slurm.fit import Job, fit, jobs, text_of
@@ -56,7 +57,9 @@ class Asked:
     results: Annotated[
         Path, Option(metavar="FOLDER", parser=_results, help="folder with one folder per study")
     ] = RESULTS
-    blocks: Annotated[Count, _up_to(MAX_BLOCKS, "in all; default: as planned or added")] = None
+    blocks: Annotated[
+        Count, _up_to(MAX_BLOCKS, "in all, and no more; default: until it is settled")
+    ] = None
     nodes: Annotated[str | None, Option(metavar="1,2,4", help="instead of the study's own")] = None
     time_limit_s: Annotated[Count, _up_to(MAX_SECONDS, "seconds a run may take")] = None
     minutes: Annotated[Count, _up_to(MAX_SECONDS // 60, "of each job; default: as needed")] = None
@@ -67,12 +70,9 @@ class Asked:
     noise: Annotated[
         float | None, Option(min=0, max=10, help="paired sd, 0.01 is 1 %; default: as measured")
     ] = None
-    no_verdict: Annotated[
-        bool, Option("--no-verdict", help="go on though the study will hardly end in a verdict")
-    ] = False
 
     def words(self) -> list[str]:
-        """The same on a command line; added blocks are on record in the study's folder."""
+        """The same on a command line; launches begun are on record in the study's folder."""
         words = [self.study, "--site", self.site]
         for name in ("results", "nodes", "time_limit_s", "minutes", "account", "layout"):
             if (value := getattr(self, name)) and value != RESULTS:
@@ -110,7 +110,7 @@ class Work:
     blocks: int
     statuses: list[RunStatus]
     preview: bool  # of the order: the study leaves its seed to the first run, which is to come
-    no_verdict: bool = False
+    asked: Asked
 
     @property
     def site(self) -> Site:
@@ -119,8 +119,27 @@ class Work:
     @property
     def facts(self) -> dict[str, Any]:
         """What the record of every job says of all of them."""
-        wanted = {"no_verdict": True} if self.no_verdict else {}
-        return {"site": self.site.name, "blocks": self.blocks, **wanted}
+        return {"site": self.site.name, "blocks": self.blocks}
+
+    @property
+    def looks(self) -> bool:
+        """Whether looks decide how far it goes: not where it compares nothing, trains to a target
+        or plans too few launches for a verdict, nor where the command line has their number.
+        """
+        study = self.study
+        compares = study.pairs and "target" not in study.fields and study.blocks >= MIN_BLOCKS
+        return bool(compares and not self.asked.blocks)
+
+    @property
+    def most(self) -> int:
+        """Launches up to which more may be added."""
+        return max(self.blocks, self.study.max_blocks) if self.looks else self.blocks
+
+    @property
+    def launches(self) -> str:
+        """'6 launches of at most 20'."""
+        most = f" of at most {self.most}" if self.most > self.blocks else ""
+        return f"{self.blocks} launch{'' if self.blocks == 1 else 'es'}{most}"
 
     @property
     def todo(self) -> list[Run]:
@@ -144,11 +163,15 @@ class Work:
         return render_batch(self.study, self.text, self.request, job, self.folder.path)
 
     def report_script(self) -> str:
-        return render_report(self.study, self.request, self.folder.path)
+        again = ["submit", *self.asked.words()] if self.most > self.blocks else []
+        return render_report(self.study, self.request, self.folder.path, again)
 
 
-def open_work(asked: Asked, locked: bool = False) -> Work:
-    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs."""
+def open_work(asked: Asked, locked: bool = False, launches: int | None = None) -> Work:
+    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs.
+
+    `launches`: how many to go on to now, of those that are asked for or may be added.
+    """
     source = find_study(asked.study)
     written, site, nodes = read_study(source), read_site(asked.site), _numbers(asked.nodes)
     site = site.laid_out(asked.layout) if asked.layout else site
@@ -166,8 +189,8 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
-    blocks = asked.blocks or folder.asked_blocks(study)
-    _check_balance(study, blocks, asked)
+    _check_blocks(study, asked)
+    blocks = launches or asked.blocks or folder.asked_blocks(study)
     if kept is not None:  # more may have been added since: the runs name the study as planned
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
@@ -175,7 +198,7 @@ def open_work(asked: Asked, locked: bool = False) -> Work:
     request = Request(site, asked.account, asked.minutes)
     statuses = [look(run, job_is_running) for run in runs]
     preview = unseeded and kept is None and not locked
-    return Work(text, study, request, folder, blocks, statuses, preview, asked.no_verdict)
+    return Work(text, study, request, folder, blocks, statuses, preview, asked)
 
 
 def _results_of(asked: Asked, source: Path, study: Study) -> Path:
@@ -189,15 +212,16 @@ def _results_of(asked: Asked, source: Path, study: Study) -> Path:
     return folder.resolve().parent
 
 
-def _check_balance(study: Study, blocks: int, asked: Asked) -> None:
-    """Raise UsageError, with the option's name where the number is from there."""
-    try:
-        check_balance(study, blocks)
-    except UsageError as error:
-        told = str(error)
-        raise UsageError(
-            told.replace("blocks=", "--blocks ", 1) if asked.blocks else told
-        ) from None
+def _check_blocks(study: Study, asked: Asked) -> None:
+    """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
+    blocks = asked.blocks or study.blocks
+    named = f"--blocks {blocks}" if asked.blocks else f"blocks={blocks}"
+    if blocks > 1 and blocks % STEP and (study.pairs or study.variants):
+        rule = "must be even: in half of the blocks each side of a comparison runs first"
+        raise UsageError(f"{named} {rule}; use {blocks - 1} or {blocks + 1}")
+    if blocks > study.max_blocks:
+        rule = f"is more than max_blocks={study.max_blocks}, which is fixed before the first run"
+        raise UsageError(f"{named} {rule}; begin a new study with max_blocks = {blocks}")
 
 
 def _seed(kept: Study | None, locked: bool) -> tuple[int, str]:

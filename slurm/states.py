@@ -14,7 +14,7 @@ from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import ids_with
-from slurm.here import display
+from slurm.here import Show, display
 from slurm.session import Asked, Work, open_work
 from slurm.slurm_commands import Queued
 
@@ -111,22 +111,32 @@ def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
     A job that Slurm starts again is followed on; a controller that does not answer is waited for,
     but not where no job is known: UsageError.
     """
-    work = open_work(asked)
-    require_scheduler(work)
-    slurm_commands.find("squeue")
-    with display(len(work.statuses)) as show:
-        while True:
-            queue = slurm_commands.queue(work.site.access.clusters)
-            states = job_states(work, queue)
-            work = replace(work, statuses=look_at_jobs(work, states))
-            if queue is None and not states:
-                none = f"{work.folder.path} names no job to wait for"
-                raise UsageError(f"squeue does not answer, and {none}; submit the study first")
-            counts = Counter(known.state for known in states.values() if known.in_progress)
-            if queue is not None and not counts:
-                return work
-            show(*_progress(work, counts, queue is not None))
-            time.sleep(poll_s)
+    while True:
+        work = open_work(asked)
+        require_scheduler(work)
+        slurm_commands.find("squeue")
+        with display(len(work.statuses)) as show:
+            work, grown = _follow(work, poll_s, show)
+        if not grown:
+            return work
+
+
+def _follow(work: Work, poll_s: float, show: Show) -> tuple[Work, bool]:
+    """Until no job is in the queue, or the last one has submitted more launches: whether it has."""
+    while True:
+        queue = slurm_commands.queue(work.site.access.clusters)
+        states = job_states(work, queue)
+        work = replace(work, statuses=look_at_jobs(work, states))
+        if queue is None and not states:
+            none = f"{work.folder.path} names no job to wait for"
+            raise UsageError(f"squeue does not answer, and {none}; submit the study first")
+        if work.looks and work.folder.asked_blocks(work.study) > work.blocks:
+            return work, True
+        counts = Counter(known.state for known in states.values() if known.in_progress)
+        if queue is not None and not counts:
+            return work, False
+        show(*_progress(work, counts, queue is not None))
+        time.sleep(poll_s)
 
 
 def _progress(work: Work, jobs: Counter[str], answered: bool) -> tuple[int, str, float | None]:

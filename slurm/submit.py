@@ -18,26 +18,42 @@ from slurm.session import Asked, Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued
 from slurm.states import REPORTED, JobState
+from slurm.waves import Standing, decide, look, say
 
 # in the environment, separated by ':': folders that all nodes see although they lie below such as
 # /tmp, of which every node has its own
 SHARED = "SHARED_FOLDERS"
 
 
-def submit_missing(asked: Asked, report: bool = True) -> Iterator[str]:
+def next_wave(work: Work) -> tuple[int, str]:
+    """Launches to submit up to, and what to say of it: two more than were begun where all of these
+    are complete and a look does not settle the study.
+    """
+    if work.todo or not work.looks:
+        return work.blocks, ""
+    verdict, settled = look(work.folder.path)
+    standing = Standing(work.blocks, work.blocks, work.most, settled)
+    return decide(standing).launches, say(standing, verdict)
+
+
+def submit_missing(asked: Asked, report: bool = True, launches: int | None = None) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done, and with `report` one that reports
     when they have ended; lines to print, as it goes. Doing it again changes nothing.
 
+    `launches`: those of the next wave.
+
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
-    scripts(work := open_work(asked))  # every mistake comes out before anything is made
+    scripts(
+        work := open_work(asked, launches=launches)
+    )  # every mistake comes out before anything is made
     check_shared(work.site, work.folder.path)
     unseeded = work.preview
     slurm_commands.find("sbatch")
     _require_queue(work)
     with work.folder.lock() as lock:
         # another submitter may have been faster, and its jobs too
-        work = open_work(asked, locked=True)
+        work = open_work(asked, locked=True, launches=launches)
         texts = scripts(work)
         queue = _require_queue(work)
         _adopt(work, lock, queue, unseeded and work.folder.kept() is None)
@@ -114,20 +130,29 @@ def not_shared(site: Site, results: Path) -> str:
 
 
 def cancel_all(asked: Asked) -> list[str]:
-    """Take every job of the study out of the queue; lines to print."""
+    """Take every job of the study out of the queue; lines to print.
+
+    The report first: it would start once the others are gone, or submit more of them. These are
+    looked up when nobody can submit any more.
+    """
     work = open_work(asked)
     states.require_scheduler(work)
+    lines = _cancel(work, report=True)
+    if work.folder.path.exists():
+        with work.folder.lock():
+            lines += _cancel(work, report=False)
+    return lines or ["no job of this study is in the queue"]
+
+
+def _cancel(work: Work, report: bool) -> list[str]:
     lines = []
-    # the report first: it would start once the jobs that it waits for are gone
-    known = states.all_states(work)
-    for name in sorted(known, key=lambda name: (name != REPORT, name)):
-        job = known[name]
-        if job.in_progress:
-            running = job.state == "running"
+    for name, job in sorted(states.all_states(work).items()):
+        if job.in_progress and (name == REPORT) == report:
+            running = job.state == "running" and not report  # a report has no run to record
             slurm_commands.cancel(job.id, running, work.site.access.clusters)
             done = "told to stop" if running else "taken out of the queue"
             lines.append(f"{name}  job {job.id} {done}")
-    return lines or ["no job of this study is in the queue"]
+    return lines
 
 
 def _require_queue(work: Work) -> list[Queued]:

@@ -14,9 +14,11 @@ from bench.backends.catalogue import CANDIDATE, REFERENCE, is_bare, parts
 from bench.config import Curve, Role, Settings, Transport, fields_with
 from bench.study import rules
 from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MAX_SECONDS, MIN_BLOCKS
+from bench.study.looks import schedule
 
 # What may be corrected after the first run; everything else is fixed before it.
 MAY_CHANGE = {"expected_run_s", "time_limit_s", "site"}
+_EARLIER_BLOCKS = 8  # the default of earlier versions, which their digests leave out
 
 Int = Annotated[int, Strict()]  # true is no number, "4" and 4.0 are none either
 Float = Annotated[float, Strict()]
@@ -99,9 +101,14 @@ class Study(Table):
     world_sizes: _WorldSizes = Field((), description="ranks of weak and strong scaling")
     nodes: _WorldSizes = Field((), description="instead: full nodes of the site, and one rank")
     up_to_nodes: WorldSize | None = Field(None, description="instead: 1, 2, 4, ... nodes up to it")
-    blocks: Int = Field(8, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1")
-    looks: Annotated[tuple[Int, ...], Field(max_length=MAX_LENGTH)] = Field(
-        (), description="blocks at which a verdict is read, as [6, 8, 12]; default: at blocks alone"
+    blocks: Int = Field(
+        MIN_BLOCKS, ge=1, le=MAX_BLOCKS, description="passes over all points; even, or 1"
+    )
+    max_blocks: Int = Field(
+        20,
+        ge=1,
+        le=MAX_BLOCKS,
+        description="passes at most: two more at a time until it is settled",
     )
     seed: Int = Field(
         0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
@@ -151,13 +158,22 @@ class Study(Table):
     @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
-        fixed = self.model_dump(mode="json", exclude=MAY_CHANGE, exclude_defaults=True)
+        return self._digest({"blocks": self.blocks, "max_blocks": self.max_blocks})
+
+    @property
+    def earlier_sha256(self) -> str:
+        """The same in logs of versions without `max_blocks`: one look, at the planned blocks."""
+        return self._digest({} if self.blocks == _EARLIER_BLOCKS else {"blocks": self.blocks})
+
+    def _digest(self, size: dict[str, int]) -> str:
+        left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
+        fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True) | size
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property
-    def planned_looks(self) -> tuple[int, ...]:
-        """Blocks at which a verdict is to be read; none where none can be, or none is recorded."""
-        return tuple(sorted({n for n in self.looks or (self.blocks,) if n >= MIN_BLOCKS}))
+    def looks(self) -> tuple[int, ...]:
+        """Blocks at which a verdict is read; none where there never are enough."""
+        return schedule(self.blocks, self.max_blocks)
 
     @property
     def needs_site(self) -> bool:

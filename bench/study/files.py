@@ -17,7 +17,7 @@ from bench.study.plan import check_primary, check_size, plan
 
 _MAX_BYTES = 2**20
 # of a study, what means something where the rest is not valid
-_ALONE = ["name", "question", "site", "margin", "blocks", "looks", "primary"]
+_ALONE = ["name", "question", "site", "margin", "blocks", "max_blocks", "primary"]
 _ALONE += ["reference", "candidate", "arms"]
 _T = TypeVar("_T", bound=Table)
 

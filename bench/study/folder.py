@@ -128,10 +128,6 @@ class StudyFolder:
         """The study's blocks, or more if an earlier job added some."""
         return max([study.blocks, *(job.blocks for job in self.read_jobs())])
 
-    def planned_blocks(self, study: Study) -> int:
-        """The number of blocks decided before the first run."""
-        return (self.kept() or study).blocks
-
     def read_jobs(self) -> list[JobRecord]:
         """One record for each job that was started or submitted, in order."""
         return read_records(self._jobs)

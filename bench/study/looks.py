@@ -1,17 +1,24 @@
-"""Looks at a growing study: the level at each that keeps all of them together at ALPHA."""
+"""Looks at a growing study: when, and at which level, so that all together err in ALPHA."""
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import stdtr
+from bench.study.limits import ALPHA, MIN_BLOCKS
 
-from bench.study.stats import ALPHA
+if TYPE_CHECKING:
+    import numpy as np
 
+STEP = 2  # blocks added between looks: each side of a pair is first in one of them
 _STUDIES = 2**18  # simulated: a level of 0.02 is then good to 0.0002 (one standard error)
 _SEED = 20250613
+
+
+def schedule(blocks: int, max_blocks: int) -> tuple[int, ...]:
+    """Blocks at which a verdict is read: from `blocks`, at least MIN_BLOCKS, to `max_blocks`."""
+    return tuple(range(max(blocks, MIN_BLOCKS), max_blocks + 1, STEP))
 
 
 @cache
@@ -19,11 +26,14 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
     """The p below which a t test at any of `looks` (blocks, rising) may call a difference.
 
     The same at each look (Pocock 1977), for Student's t rather than a known deviation: of studies
-    without a difference, `overall` then call one at some look. One-sided tests, as for
-    equivalence, err a little less often at this level: half as often as two-sided ones at twice it.
+    without a difference, `overall` then call one at some look. An interval of 1 - level holds the
+    truth at all looks of 1 - overall of studies. Of an effect at the margin, one side alone errs:
+    half as often.
     """
     if len(looks) < 2:
         return overall
+    import numpy as np
+
     return float(np.quantile(_smallest_p(looks), overall))
 
 
@@ -35,6 +45,8 @@ def overall_level(looks: tuple[int, ...], nominal: float = ALPHA) -> float:
     """
     if len(looks) < 2:
         return nominal
+    import numpy as np
+
     return max(nominal, float(np.mean(_smallest_p(looks) <= nominal)))
 
 
@@ -47,6 +59,9 @@ def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
     """
     if looks[0] < 2 or list(looks) != sorted(set(looks)):
         raise ValueError(f"looks={list(looks)} must rise, from 2 blocks on")
+    import numpy as np  # late: a study's definition has its looks from here, and needs no numbers
+    from scipy.special import stdtr
+
     random = np.random.Generator(np.random.Philox(_SEED))
     sums, squares, p = np.zeros(_STUDIES), np.zeros(_STUDIES), np.ones(_STUDIES)
     for before, n in pairwise((0, *looks)):

@@ -137,13 +137,6 @@ def check_primary(study: Study) -> None:
         raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
-def check_balance(study: Study, blocks: int) -> None:
-    """Raise UsageError where the order of what is compared cannot be balanced over the blocks."""
-    if blocks > 1 and blocks % 2 and (study.pairs or study.variants):
-        rule = "must be even: in half of the blocks each side of a comparison runs first"
-        raise UsageError(f"blocks={blocks} {rule}; use {blocks - 1} or {blocks + 1}")
-
-
 def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     """The runs of blocks 0 to blocks-1, each in its order; UsageError where one would be refused.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from bench.backends.catalogue import cells, frameworks, is_bare, parts
 from bench.config import Curve, Role, RunConfig, fields_with, near
 from bench.config.fields import NAME, NAME_RULE
-from bench.study.limits import MAX_BLOCKS, MAX_LENGTH, MIN_BLOCKS
+from bench.study.limits import MAX_LENGTH
 
 if TYPE_CHECKING:
     from bench.study.definition import Study
@@ -117,14 +117,10 @@ def _sizes(s: Study) -> Iterator[str]:
 
 
 def _looks(s: Study) -> Iterator[str]:
-    looks = list(s.looks)
-    if looks != sorted(set(looks)) or any(
-        n % 2 or not MIN_BLOCKS <= n <= MAX_BLOCKS for n in looks
-    ):
-        rule = f"even numbers that rise, from {MIN_BLOCKS} to {MAX_BLOCKS} blocks"
-        yield f"looks={looks} must be {rule}; write looks = [6, 8, 12]"
-    elif looks and s.blocks not in looks:
-        yield f"blocks={s.blocks} is no look of looks={looks}; choose one of them, the first one"
+    if s.max_blocks < s.blocks:
+        yield f"max_blocks={s.max_blocks} is less than blocks={s.blocks}; raise it to {s.blocks}"
+    elif s.max_blocks % 2 and s.max_blocks > 1:
+        yield f"max_blocks={s.max_blocks} must be even, as blocks are added by two; raise it by one"
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}  # everything else: text

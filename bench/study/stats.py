@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from bench.study.limits import ALPHA as ALPHA
 from bench.study.limits import MIN_BLOCKS as MIN_BLOCKS
 
-ALPHA = 0.05  # the error that a verdict may make, and what an interval may miss
 _MAX_FLIPS = 20  # 2^20 sign vectors are still enumerated in well under a second
 
 Verdict = Literal[

@@ -132,7 +132,7 @@ def _decided(rows: Sequence[Comparison], study: Study) -> list[Comparison]:
     Differences and equivalences are corrected apart, as no point can be wrong in both ways: each
     kind errs on at most 5 % of pages.
     """
-    margin, planned = study.margin, study.planned_looks
+    margin, planned = study.margin, study.looks
     level = looks.nominal_level(planned) if planned else stats.ALPHA
     rows = [replace(r, looks=planned, tost_p=stats.tost_p(r.paired, margin)) for r in rows]
     tested = [r for r in rows if r.paired.n >= stats.MIN_BLOCKS]

@@ -31,6 +31,7 @@ from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.read.runs import (
     ATTEMPT,
     Unusable,
+    as_planned,
     changed_study,
     find_logs,
     find_study,
@@ -106,7 +107,7 @@ def load(folder: Path) -> Loaded:
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
-        study=study,
+        study=as_planned(study, carried),
         fixed=kept and any(carried),
         changed=changed,
         runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),

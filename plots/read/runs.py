@@ -64,12 +64,19 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
     """What there is to say where runs name another study than the file beside them; else ''."""
-    own = study.sha256
-    other = sum(sha256 not in (None, own) for sha256 in carried)
+    own = (None, study.sha256, study.earlier_sha256)
+    other = sum(sha256 not in own for sha256 in carried)
     if not other:
         return ""
     differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"
     return f"{differs}: what is fixed before the first run was changed after it"
+
+
+def as_planned(study: Study, carried: Sequence[str | None]) -> Study:
+    """With one look at its blocks, where no run knows of more: none was planned then."""
+    if study.earlier_sha256 in carried and study.sha256 not in carried:
+        return study.model_copy(update={"max_blocks": study.blocks})
+    return study
 
 
 def read_log(path: Path) -> Run | Unusable:

@@ -18,7 +18,7 @@ def paragraph(a: Analysis) -> str:
     order = "in random order"
     if a.loaded.fixed:  # logs that carry their study were made by pairs
         order = "both sides of a comparison next to each other, each first in half of the blocks"
-    looks = study.planned_looks
+    looks = study.looks
     levels = f" and {len(looks)} planned looks" if len(looks) > 1 else ""
     return (
         f"{versus(a)}, trained by one loop that does not know its framework. In a run "

@@ -18,6 +18,8 @@ from bench.missing import give_up
 try:
     from bench.config import UsageError
     from bench.study.folder import StudyFolder
+    from bench.study.plan import plan
+    from bench.study.status import look
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
@@ -62,6 +64,7 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--preflight", type=words, default=[], help="other options of the doctor")
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
+    add("--again", type=words, default=[], help="of `-m slurm`: submits the next launches, if any")
     asked = parser.parse_args(argv, Settings())
     asked.own_env = dict(asked.own_env)
     return asked
@@ -118,8 +121,23 @@ def _report(asked: Settings) -> int:
     diary = Diary(asked.study_dir, REPORT)
     command = [*asked.container, asked.python, "-m", "plots", "report", str(asked.study_dir)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    if asked.again and _all_ok(asked.study_dir):
+        again = ["-m", "slurm", *asked.again]
+        if subprocess.run(
+            [sys.executable, *again], stdin=subprocess.DEVNULL, check=False
+        ).returncode:
+            complain(f"the next launches, from a login node: {shlex.join(['python', *again])}")
     diary.tell("end", reason=f"no report, exit code {code}" if code else "complete", code=code)
     return code
+
+
+def _all_ok(study_dir: Path) -> bool:
+    """Whether every run begun or planned is: what failed is not for a job to submit again."""
+    folder = StudyFolder(study_dir.parent, study_dir.name)
+    if (study := folder.kept()) is None:
+        return False
+    planned = plan(study, folder.asked_blocks(study), folder.runs)
+    return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
 def _one_line(asked: Settings, error: Exception) -> str:

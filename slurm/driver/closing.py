@@ -23,6 +23,7 @@ _TELLING = re.compile(
 _MOST_LINES = 8  # of each kind
 _MOST_CHARACTERS = 300
 _ROOM_BYTES = 2**20
+SESSION = "STUDY_SESSION"  # in the environment
 
 
 class NoRoom(UsageError):
@@ -75,7 +76,12 @@ def close(
 
 
 def new_session() -> str:
-    """A name for this execution of a job script, which no other has: its time and the boot."""
+    """A name for this execution of a job script, which no other has: its time and the boot.
+
+    `slurm run` hands down one name for all the scripts of a command.
+    """
+    if handed := os.environ.get(SESSION):
+        return handed
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().partition("-")[0]
     except OSError:  # not Linux

@@ -84,6 +84,7 @@ class Settings(argparse.Namespace):
     preflight: list[str]
     calibration: list[str]
     report: bool
+    again: list[str]
 
 
 class Job:

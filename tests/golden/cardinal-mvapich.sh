@@ -54,6 +54,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -76,7 +77,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 dec37b685e26dd4cb80fe74986121d24edac5885b125262b2b370495936ce5be
+  --study-sha256 e6763e98c1939bb3c120db6ad5b7067a7f6a6f148d779bcd8693c7cab3f4978f
   --threads 20
   --model resnet18
   --dataset digits

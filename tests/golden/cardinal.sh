@@ -49,6 +49,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -72,7 +73,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 f48f8033cd44ee38bb1fa56505592e872adf9c7ed9d2e5da734787c96fb7e711
+  --study-sha256 4667bc81362fcf8c5e96553fa9d408d18fb1f4650ac26598acecc5707d6d3eff
   --device cuda
   --threads 1
   --model resnet18

@@ -32,6 +32,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -54,7 +55,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 2e7ee322a030e52e527338c2ec31ffa4c851eec91b52c64f43aabcafc514e5f1
+  --study-sha256 21e12c79b1308f78c703ff20d7cbe4184ee4b9d0dd163a3d91ed080ea4b4a475
   --threads 1
   --model resnet18
   --dataset digits

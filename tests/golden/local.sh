@@ -35,6 +35,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -56,7 +57,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 fe8f62309c74316b78a3f06dad6acd5783de81c63ba154c985a0f68f047873fd
+  --study-sha256 c036e4a3f0b70a300d92d91710bba3383bf89c4f957c1b3029726bc519ab24e6
   --model resnet18
   --dataset digits
   --image-size 32

@@ -59,6 +59,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 8, 16]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -82,7 +83,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 1888072f420721603c6ca689beb92f723cde55de5bb1dd030c7397f96b35bd66
+  --study-sha256 aec7e405a90ff7f33934b2ecf2c0e6ba4b2e9bbf4d05a429a37ef45ddacd77ee
   --device cuda
   --threads 1
   --model resnet18

@@ -49,6 +49,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 2, 4]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -71,7 +72,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 ac160962c7fb65bd6267799ed7fe2f301ac647dc4518dd67e098ceb4356e6f94
+  --study-sha256 bd043b974aa2f6f3ef4b9e82e3791dc31eea15fad6b9f2af97c4d87d1ea46178
   --threads 1
   --model resnet18
   --dataset digits

@@ -45,6 +45,7 @@ settings = ["shipped"]
 scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2
+max_blocks = 20
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -68,7 +69,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 355bb0c6cd58937813e4c048eaa58c87313f7f04b4dcfcdf39ca5be3f979b6bb
+  --study-sha256 af5a1d1310eb5a73e853de26f191fd1aa79dce3b57abe4070363d2a8129e0852
   --device cuda
   --threads 1
   --model resnet18

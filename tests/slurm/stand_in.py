@@ -34,17 +34,17 @@ def start(config: RunConfig) -> RunLog:
     return log
 
 
-def complete(config: RunConfig) -> None:
+def complete(config: RunConfig, step_s: float = 0.25) -> None:
     """The log of a run that did all it was asked to do."""
     log = start(config)
     for index in range(config.windows):
-        steps = [[0.25] * config.steps_per_window] * config.world_size
+        steps = [[step_s] * config.steps_per_window] * config.world_size
         log.write("steps", phase="window", index=index, seconds=steps)
         log.write(
             "window",
             index=index,
             steps=config.steps_per_window,
-            seconds=0.25 * config.steps_per_window,
+            seconds=step_s * config.steps_per_window,
         )
     log.write(
         "end",
@@ -199,6 +199,10 @@ def another_world(config: RunConfig) -> None:
     )
 
 
+def slow_steps(config: RunConfig) -> None:
+    complete(config, step_s=0.5)
+
+
 def slow(config: RunConfig) -> None:
     time.sleep(1)
     complete(config)
@@ -229,6 +233,7 @@ BEHAVIOURS: dict[str, Callable[[RunConfig], None]] = {
     "torn": torn,
     "orphan": orphan,
     "slow": slow,
+    "slow steps": slow_steps,
     "litter": litter,
     "out of memory": out_of_memory,
     "lose a node": lose_a_node,

@@ -574,7 +574,7 @@ def test_the_price_comes_before_the_submission(cluster: Cluster) -> None:
         "    2 node(s):   1 jobs,    4 runs, at most 10 min each, about 0.1 node-h",
         "2 jobs, about 0.1 node-h, at most 0.6 node-h (15 s a run assumed: half of time_limit_s, "
         "no expected_run_s is named)",
-        "1 blocks = 0.1 node-h; fewer than 6 blocks give no verdict",
+        "1 launch = 0.1 node-h; fewer than 6 launches give no verdict",
         "then, when all have ended, the report: 1 node, at most 10 min (--no-report leaves it out)",
         "dry run: nothing submitted; 11 runs: 11 planned",
     ]
@@ -597,7 +597,7 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
     assert unfinished.log_path is not None
     (line,) = (line for line in lines if line.startswith(unfinished.log_path.stem))
     assert line.endswith("running")
-    assert lines[-1] == "small: 1 blocks (1 planned), 11 runs: 1 running, 10 planned"
+    assert lines[-1] == "small: 1 launch, 11 runs: 1 running, 10 planned"
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:

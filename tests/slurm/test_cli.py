@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.study.files import read_study
 from bench.study.plan import plan
 from tests.plots.logs import edit
 from tests.slurm.stand_in import environment
-from tests.slurm.studies import ROOT, SHIPPED_SITES, small, write
+from tests.slurm.studies import ROOT, SHIPPED_SITES, SMALL, write
 from tests.slurm.test_job_script import Process, finish, start_process, wait_for
 
 
@@ -26,10 +27,10 @@ class Cli:
     mpirun.
     """
 
-    def __init__(self, folder: Path, **changes: str) -> None:
+    def __init__(self, folder: Path, text: str = SMALL, **changes: str) -> None:
         self.top = folder
-        self.study_file = write(folder, **changes)
-        self.study = small(folder, **changes)
+        self.study_file = write(folder, text, **changes)
+        self.study = read_study(self.study_file)
         self.folder = folder / "results" / "small"
 
     def command(self, verb: str, *words: str) -> list[str]:
@@ -92,10 +93,10 @@ def test_run_does_what_is_missing_and_blocks_add_to_it(cli: Cli) -> None:
         ("job-002.sh", 2, 4),
     ]
     # and the added blocks are remembered
-    assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
+    assert cli("status")[1].splitlines()[-1] == "small: 2 launches, 8 runs: 8 ok"
     write(cli.top, **{**FEW, "blocks": "blocks = 2"})  # the same by editing the study
     assert cli("run")[1].splitlines()[0] == "8 runs: 8 ok; nothing to do"
-    assert cli("status")[1].splitlines()[-1] == "small: 2 blocks (1 planned), 8 runs: 8 ok"
+    assert cli("status")[1].splitlines()[-1] == "small: 2 launches, 8 runs: 8 ok"
 
 
 def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
@@ -111,7 +112,7 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert logs == {f"{stem}{end}.jsonl" for end in ("", ".attempt-1", ".attempt-2")}
     assert "boom" in cli.log(0, 1).with_suffix(".attempt-1.jsonl").read_text()
     assert "No module" in cli.log(0, 2).with_suffix(".attempt-1.out").read_text()
-    assert cli("status")[1].splitlines()[-1] == "small: 1 blocks (1 planned), 4 runs: 4 ok"
+    assert cli("status")[1].splitlines()[-1] == "small: 1 launch, 4 runs: 4 ok"
     scripts = [(cli.folder / f"job-00{n}.sh").read_text() for n in (1, 2, 3)]
     assert [script.count("\nrun b") for script in scripts] == [4, 2, 1]
 
@@ -132,13 +133,13 @@ def test_what_goes_on_with_a_study_is_the_command_that_began_it(
 
 def test_render_changes_nothing_and_prints_the_script_that_run_executes(cli: Cli) -> None:
     code, script, err = cli("render")
-    planned = "small: 1 blocks, 4 runs: 4 planned"
+    planned = "small: 1 launch, 4 runs: 4 planned"
     estimate = "this script: 4 runs, no estimate before a run has ended"
     assert (code, err.splitlines()) == (0, [planned, estimate])
     assert not cli.folder.exists()
     cli("run")
     assert (cli.folder / "job-001.sh").read_text() == script
-    assert cli("render") == (0, "", "small: 1 blocks, 4 runs: 4 ok\n")
+    assert cli("render") == (0, "", "small: 1 launch, 4 runs: 4 ok\n")
 
 
 def test_status_shows_every_state(cli: Cli) -> None:
@@ -151,10 +152,7 @@ def test_status_shows_every_state(cli: Cli) -> None:
     assert words[:4] == [
         [cli.log(0, position).stem, state] for position, state in enumerate(states)
     ]
-    assert (
-        out.splitlines()[-1]
-        == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
-    )
+    assert out.splitlines()[-1] == "small: 1 launch, 4 runs: 1 ok, 1 running, 1 planned, 1 failed"
     process.terminate()
     process.communicate(timeout=60)
     assert "1 ok, 1 planned, 1 failed, 1 interrupted" in cli("status")[1]
@@ -181,7 +179,7 @@ def test_status_names_the_cause_and_each_ranks_last_words(cli: Cli) -> None:
     assert lines[4].startswith(f"{ids[2]:{width}}  failed         exit code 0: mpirun ")
     assert (
         out.splitlines()[-1]
-        == "small: 1 blocks (1 planned), 4 runs: 1 ok, 1 failed, 1 out of memory, 1 node lost"
+        == "small: 1 launch, 4 runs: 1 ok, 1 failed, 1 out of memory, 1 node lost"
     )
 
 
@@ -400,10 +398,7 @@ def test_commands_load_nothing_slow_that_they_do_not_need(
 def test_wrong_input_is_one_line_and_exit_code_2(cli: Cli) -> None:
     code, _, err = cli("run", behaviours={0: "refuse"})
     assert (code, err) == (2, f"error: {cli.log(0, 0).stem}: model='resnet51' is unknown\n")
-    assert (
-        cli("status")[1].splitlines()[-1]
-        == "small: 1 blocks (1 planned), 4 runs: 3 planned, 1 failed"
-    )
+    assert cli("status")[1].splitlines()[-1] == "small: 1 launch, 4 runs: 3 planned, 1 failed"
 
 
 def test_a_first_estimate_comes_from_the_study(tmp_path: Path) -> None:

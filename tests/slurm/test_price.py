@@ -4,20 +4,15 @@ finished pairs.
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from bench.config import UsageError
 from bench.record import append_event
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import Run, plan
-from bench.study.power import blocks_for_half_width, half_width, half_width_range
 from bench.study.status import look
-from slurm import reach
 from slurm.cost import (
     ASSUMED_NOISE,
     Noise,
@@ -58,58 +53,25 @@ def test_node_hours_are_jobs_times_nodes_times_time() -> None:
     ]
 
 
-def test_the_half_width_is_that_of_a_t_interval() -> None:
-    # t(0.975, 7) = 2.3646
-    assert half_width(0.01, 8) == pytest.approx(math.expm1(2.3646 * 0.01 / math.sqrt(8)), rel=1e-4)
-    assert half_width(0.01, 1) is None
-    needed = blocks_for_half_width(0.03, 0.02)
-    assert needed is not None
-    enough, one_less = half_width(0.03, needed), half_width(0.03, needed - 1)
-    assert enough is not None
-    assert one_less is not None
-    assert enough <= 0.02 < one_less
+def priced(folder: Path, text: str, noise: Noise, blocks: int | None = None) -> str:
+    study = write(folder, text.replace("horovod/gloo", "horovod/mpi"))
+    work = open_work(Asked(str(study), "testcluster", folder, blocks=blocks))
+    return precision(work, 12.0, noise)
 
 
-def test_the_price_says_what_it_buys() -> None:
-    line = precision(8, 31.2, Noise(0.011, "assumed"), 0.02)
-    assert (
-        line == "8 blocks = 31 node-h, ±0.6 to 1.2 % (four studies of five) on each ratio (assumed)"
+def test_the_price_is_that_of_the_first_look_and_of_the_last(tmp_path: Path) -> None:
+    """Half-widths at the level of eight looks, .0131: t(5) = 3.72 and t(19) = 2.73."""
+    text = SMALL.replace("blocks = 2", "blocks = 6")
+    assert priced(tmp_path, text, Noise(0.011, "x")) == (
+        "6 launches = 12 node-h, about ±1.7 %; at most 20 = 40 node-h, ±0.7 % on each ratio (x)"
     )
-    line = precision(8, 31.2, Noise(0.03, "x"), 0.02)
-    assert line.endswith(" on each ratio (x); the margin of 2 % needs 12 blocks")
-    few = precision(3, 2.0, Noise(0.01, "x"), 0.02)
-    assert few == "3 blocks = 2.0 node-h; fewer than 6 blocks give no verdict"
-    assert "±" not in precision(1, 2.0, Noise(0.01, "x"), 0.02)
-
-
-@pytest.mark.parametrize("blocks", [6, 8, 12])
-def test_four_studies_of_five_end_within_the_promise(blocks: int) -> None:
-    """Half-widths of simulated studies; of one number as promise, within 30 %, 65 % at 6 blocks."""
-    sd = np.random.default_rng(blocks).normal(0, 0.05, (1000, blocks)).std(axis=1, ddof=1)
-    low, high = half_width_range(0.05, blocks) or (0, 0)
-    found = [low <= (half_width(one, blocks) or 0) <= high for one in sd]
-    assert np.mean(found) == pytest.approx(0.8, abs=4 * math.sqrt(0.8 * 0.2 / 1000))
-
-
-def test_a_study_that_will_hardly_end_in_a_verdict_is_refused(tmp_path: Path) -> None:
-    """6 blocks at 5 %: power .13 for the margin of 2 %; 8 of 1 %: certain."""
-    asked = Asked("local", "local", tmp_path)
-    assert reach.hopeless(open_work(asked), None) == ""  # nothing is measured, so nothing is known
-    with pytest.raises(UsageError, match="in 13 % of such studies; 52 blocks would do in 80 %"):
-        reach.check(open_work(asked), 0.05)
-    assert reach.hopeless(open_work(asked), 0.01) == ""
-    assert reach.hopeless(open_work(replace(asked, blocks=60)), 0.05) == ""
-    assert reach.hopeless(open_work(replace(asked, blocks=2)), 0.05) == ""  # a pilot says nothing
-    assert open_work(replace(asked, no_verdict=True)).facts["no_verdict"]
-    with (work := open_work(replace(asked, no_verdict=True))).folder.lock() as lock:
-        reach.check(work, 0.05)
-        work.folder.record_job(lock, None, **work.facts)
-    assert reach.hopeless(open_work(asked), 0.05) == ""  # begun: no more than was asked for
-    assert reach.hopeless(open_work(replace(asked, blocks=8)), 0.05)
-    # a study of two blocks plans no look; more may be asked for all the same
-    text = SMALL.replace("horovod/gloo", "horovod/mpi")
-    planned = replace(asked, study=str(write(tmp_path, text)), blocks=8)
-    assert "8 blocks will hardly" in reach.hopeless(open_work(planned), 0.05)
+    noisy = priced(tmp_path, text, Noise(0.058, "x"))
+    hardly = "a difference within the margin of 2 % will hardly be settled: widen it, or take more"
+    assert noisy.endswith(f"±3.6 % on each ratio (x); {hardly} steps a run")
+    eight = priced(tmp_path, text, Noise(0.011, "x"), blocks=8)
+    assert eight == "8 launches = 12 node-h, about ±1.3 % on each ratio (x)"  # and no more
+    few = priced(tmp_path, SMALL, Noise(0.011, "x"))
+    assert few == "2 launches = 12 node-h; fewer than 6 launches give no verdict"
 
 
 def test_noise_comes_from_pairs_of_a_block(tmp_path: Path) -> None:

@@ -239,7 +239,8 @@ def test_settings_may_be_one_word(tmp_path: Path) -> None:
 
 def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
-    assert (study.blocks, study.seed, study.margin, study.settings) == (8, 0, 0.02, ("shipped",))
+    assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
+    assert (study.looks[0], study.settings) == (6, ("shipped",))
 
 
 PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
@@ -336,10 +337,9 @@ def test_an_arm_that_cannot_be_is_refused(tmp_path: Path, lines: str, rule: str)
         ("blocks = true", "blocks=True: should be a valid integer"),
         ('blocks = "8"', "blocks='8': should be a valid integer"),
         ("blocks = 1.0", "blocks=1.0: should be a valid integer"),
-        ("blocks = 8\nlooks = [8, 6]", r"looks=\[8, 6\] must be even numbers that rise, from 6 to"),
-        ("blocks = 8\nlooks = [4, 8]", r"looks=\[4, 8\] must be even numbers that rise, from 6 to"),
-        ("blocks = 8\nlooks = [7, 8]", r"looks=\[7, 8\] must be .* write looks = \[6, 8, 12\]"),
-        ("blocks = 8\nlooks = [6, 12]", r"blocks=8 is no look of looks=\[6, 12\]; choose one of"),
+        ("blocks = 8\nmax_blocks = 6", "max_blocks=6 is less than blocks=8; raise it to 8"),
+        ("blocks = 8\nmax_blocks = 9", "max_blocks=9 must be even, as blocks are added by two"),
+        ("blocks = 8\nlooks = [8]", "unknown key 'looks'"),
         ("seed = true", "seed=True: should be a valid integer"),
         (f"seed = {HUGE}", f"seed={HUGE}: should be less than"),
         (
@@ -378,7 +378,9 @@ def test_a_study_of_absurd_values_is_refused(tmp_path: Path, lines: str, rule: s
 
 
 def test_a_study_of_too_many_runs_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path, blocks="blocks = 10000", world_sizes="world_sizes = [1, 2, 4]")
+    path = write(
+        tmp_path, blocks="blocks = 10000\nmax_blocks = 10000", world_sizes="world_sizes = [1, 2, 4]"
+    )
     rule = r"blocks=10000 of 11 runs are 110000; a study has at most 100000 runs, so at most 9090"
     with pytest.raises(UsageError, match=rule):
         read_study(path)

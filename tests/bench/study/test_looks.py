@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.study.looks import nominal_level, overall_level
+from bench.study.looks import nominal_level, overall_level, schedule
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,10 @@ def test_equivalence_over_looks_errs_in_less_than_five_percent() -> None:
 def test_a_p_value_is_no_smaller_over_looks() -> None:
     assert overall_level((6, 8), 1e-9) == 1e-9
     assert overall_level((6,), 0.3) == 0.3
+
+
+def test_a_look_at_each_two_blocks_from_the_sixth_on() -> None:
+    assert schedule(6, 20) == schedule(2, 20) == (6, 8, 10, 12, 14, 16, 18, 20)
+    assert schedule(8, 8) == (8,)
+    assert schedule(1, 4) == ()
+    assert nominal_level(schedule(6, 20)) == pytest.approx(0.0131, abs=0.0003)

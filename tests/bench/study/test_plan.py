@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bench.backends.catalogue import CATALOGUE
-from bench.config import Curve, UsageError, parse_argv
+from bench.config import Curve, parse_argv
 from bench.study.definition import Study
 from bench.study.files import read_study
-from bench.study.plan import Point, Run, calibration_of, check_balance, orders, plan, points
+from bench.study.plan import Point, Run, calibration_of, orders, plan, points
 from slurm.load import find_study
 from tests.bench.fourth import FOURTH
 from tests.slurm.studies import SMALL, small, write
@@ -160,20 +160,6 @@ def test_the_seed_draws_which_half_and_where_a_comparison_stands(tmp_path: Path)
         assert len({block[pair]["ddp"] for block in first}) > 20, pair
     halves = {tuple(b[pair]["ddp"] < b[pair]["horovod"] for pair in first[0]) for b in first}
     assert len(halves) > 90  # one comparison's half says nothing of another's
-
-
-@pytest.mark.parametrize(("blocks", "fine"), [(1, True), (2, True), (7, False), (8, True)])
-def test_what_is_compared_needs_an_even_number_of_blocks(
-    tmp_path: Path, blocks: int, fine: bool
-) -> None:
-    check_balance(small(tmp_path), blocks)  # nothing is compared on one transport
-    study = compared(tmp_path, 3)
-    if fine:
-        check_balance(study, blocks)
-        return
-    rule = "must be even: in half of the blocks each side of a comparison runs first"
-    with pytest.raises(UsageError, match=f"^blocks=7 {rule}; use 6 or 8$"):
-        check_balance(study, blocks)
 
 
 def test_more_blocks_leave_the_earlier_ones_as_they_were(tmp_path: Path) -> None:

@@ -1,0 +1,206 @@
+"""A study that stops when it knows: the decision after each look, and `slurm run` going by it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.config import UsageError
+from slurm.session import Asked, open_work
+from slurm.waves import Next, Standing, decide, say, seconds
+from tests.slurm.calls import Calls
+from tests.slurm.studies import SMALL, write
+from tests.slurm.test_cli import Cli
+from tests.slurm.test_job_script import finish, wait_for
+
+PAIR = {
+    "cells": 'cells = ["ddp/mpi", "horovod/mpi"]',
+    "scaling": 'scaling = ["weak"]',
+    "world_sizes": "world_sizes = [1]",
+    "blocks": "blocks = 6\nmax_blocks = 10",
+}
+ONE_CURVE = SMALL.replace("[strong]\nglobal_batch = 8\n", "")
+
+FIRST = Standing(done=6, wanted=6, most=20)
+
+
+@pytest.mark.parametrize(
+    ("standing", "launches", "why"),
+    [
+        (Standing(0, 6, 20), 6, ""),
+        (Standing(3, 6, 20), 6, ""),  # resumed
+        (FIRST, 8, ""),
+        (replace(FIRST, done=8, wanted=8, settled=True), 8, "settled"),
+        (replace(FIRST, done=7, wanted=8), 8, ""),
+        (replace(FIRST, done=18, wanted=18), 20, ""),
+        (replace(FIRST, done=20, wanted=20), 20, "all 20 launches are done"),
+        (replace(FIRST, most=7), 6, "all 6 launches are done"),  # none of them alone
+        (Standing(1, 1, 1), 1, "all 1 launches are done"),  # a curve
+        (Standing(0, 1, 1), 1, ""),
+    ],
+)
+def test_without_a_budget_looks_decide(standing: Standing, launches: int, why: str) -> None:
+    assert decide(standing) == Next(launches, why)
+
+
+@pytest.mark.parametrize(
+    ("standing", "left_s", "launch_s", "launches", "why"),
+    [
+        (Standing(0, 6, 20), 100.0, 44.0, 2, ""),  # two at a time, so that time is seen to pass
+        (Standing(3, 6, 20), 45.0, 44.0, 4, ""),
+        (Standing(0, 1, 1), 100.0, 44.0, 1, ""),
+        (Standing(0, 6, 20), 80.0, 44.0, 0, "2 more, about 88 s, would not end within the budget"),
+        (FIRST, 88.0, 44.0, 8, ""),
+        (FIRST, 87.0, 44.0, 6, "2 more, about 88 s, would not end within the budget"),
+        (FIRST, 10.0, None, 8, ""),  # nobody knows: two show it
+        (FIRST, 0.0, None, 6, "2 more would not end within the budget"),
+        (replace(FIRST, settled=True), 0.0, None, 6, "settled"),
+    ],
+)
+def test_no_launch_begins_that_would_not_end_within_the_budget(
+    standing: Standing, left_s: float, launch_s: float | None, launches: int, why: str
+) -> None:
+    assert decide(replace(standing, left_s=left_s, launch_s=launch_s)) == Next(launches, why)
+
+
+def test_one_line_says_what_is_known_and_what_comes() -> None:
+    verdict = "Not settled: 5.3 % [-2.0, 13.1]"
+    assert (
+        say(replace(FIRST, launch_s=44.0), verdict) == f"6 launches; {verdict}; 2 more, about 88 s"
+    )
+    assert say(replace(FIRST, settled=True), "Equal") == "6 launches; Equal; ends: settled"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("90s", 90), ("15m", 900), ("2h", 7200), ("1h30m", 5400), ("1d", 86_400)],
+)
+def test_a_budget_has_units(text: str, value: int) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0s", "-5m", "m", "1.5h", "15 m", "15:00", "15x", "31d"])
+def test_a_budget_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time from 1s to 30d; write it as 90s, 15m, 2h"):
+        seconds(text)
+
+
+def test_a_number_alone_is_refused_as_it_has_two_readings(call: Calls) -> None:
+    rule = "timeout reads as seconds and srun -t as minutes; write 15m or 15s"
+    assert rule in call.refuse("run", "local", "--budget", "15")
+
+
+def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
+    asked = Asked(str(write(tmp_path, ONE_CURVE, **PAIR)), "local", tmp_path)
+    assert open_work(replace(asked, blocks=8)).blocks == 8
+    rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
+    with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
+        open_work(replace(asked, blocks=7))
+    rule = "--blocks 12 is more than max_blocks=10, which is fixed before the first run"
+    with pytest.raises(UsageError, match=f"^{rule}; begin a new study with max_blocks = 12$"):
+        open_work(replace(asked, blocks=12))
+    odd = write(tmp_path, ONE_CURVE, **{**PAIR, "blocks": "blocks = 7"})
+    with pytest.raises(UsageError, match=r"^blocks=7 must be even"):
+        open_work(replace(asked, study=str(odd)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "looks"),
+    [
+        ({}, True),
+        ({"blocks": "blocks = 1"}, False),  # a curve
+        ({"blocks": "blocks = 2"}, False),  # a pilot
+        ({"cells": 'cells = ["single", "ddp/mpi"]'}, False),  # compares nothing
+        ({"windows": "windows = 2\nepochs = 3\ntarget = 0.9"}, False),
+    ],
+)
+def test_some_studies_do_their_launches_once(
+    tmp_path: Path, changes: dict[str, str], looks: bool
+) -> None:
+    work = open_work(
+        Asked(str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), "local", tmp_path)
+    )
+    assert (work.looks, work.most) == (looks, 10 if looks else work.blocks)
+    assert not open_work(replace(work.asked, blocks=work.blocks)).looks  # the user has decided
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    write(tmp_path, ONE_CURVE)
+    return Cli(tmp_path, text=ONE_CURVE, **PAIR)
+
+
+def looks(out: str) -> list[str]:
+    return [line for line in out.splitlines() if " launches; " in line or "launches of" in line]
+
+
+NOISY = {0: "slow steps"}  # who comes first takes twice as long: half of the time either side
+
+
+def test_a_study_goes_on_until_it_is_settled(cli: Cli) -> None:
+    code, out, err = cli("run")
+    assert (code, err) == (0, "")
+    (line,) = looks(out)
+    assert line.startswith("6 launches; Equal within 2 %")
+    assert line.endswith("; ends: settled")
+    assert out.splitlines()[-2:] == ["small: 12 runs: 12 ok", cli.report()]
+    code, out, _ = cli("run")  # nothing is added to what is settled
+    assert code == 0
+    assert [line, "12 runs: 12 ok; nothing to do", cli.report()] == out.splitlines()
+
+
+def test_a_study_that_is_not_settled_goes_on_by_twos_to_its_end(cli: Cli) -> None:
+    code, out, err = cli("run", behaviours=NOISY)
+    assert (code, err) == (0, "")
+    assert [line.partition(";")[0] for line in looks(out)] == [f"{n} launches" for n in (6, 8, 10)]
+    assert all("Not settled: " in line for line in looks(out))
+    assert looks(out)[-1].endswith("; ends: all 10 launches are done")
+    jobs = [json.loads(line) for line in (cli.folder / "jobs.jsonl").read_text().splitlines()]
+    assert [(job["blocks"], job["runs"]) for job in jobs] == [(6, 12), (8, 4), (10, 4)]
+    sessions = {
+        event["session"]
+        for log in (cli.folder / "runs").glob("*.jsonl")
+        for event in map(json.loads, log.read_text().splitlines())
+        if event["event"] == "exit"
+    }
+    assert len(sessions) == 1  # of one command, whatever its waves
+
+
+def test_a_budget_ends_a_study_and_another_command_goes_on(cli: Cli) -> None:
+    expects = cli.study_file.read_text().replace("blocks = 6", "expected_run_s = 60\nblocks = 6")
+    cli.study_file.write_text(expects)
+    code, out, err = cli("run", "--budget", "100s", behaviours=NOISY)
+    assert (code, err) == (1, "")
+    assert looks(out) == [
+        "0 launches of 6; ends: 2 more, about 4 min, would not end within the budget"
+    ]
+    assert not list((cli.folder / "runs").iterdir())
+    code, out, _ = cli("run", "--budget", "250s", behaviours=NOISY)
+    assert code == 0  # measured, launches are short
+    assert [line.partition(";")[0] for line in looks(out)] == [f"{n} launches" for n in (6, 8, 10)]
+
+
+def test_launches_that_are_asked_for_are_done_and_no_more(cli: Cli) -> None:
+    code, out, _ = cli("run", "--blocks", "2", behaviours=NOISY)
+    assert (code, looks(out)) == (0, [])
+    assert out.splitlines()[-2] == "small: 4 runs: 4 ok"
+    assert cli("status")[1].splitlines()[-1].startswith("small: 6 launches of at most 10, 12 runs:")
+
+
+def test_what_is_not_ok_ends_the_loop_and_resuming_goes_on(cli: Cli) -> None:
+    code, out, _ = cli("run", behaviours={1: "fail"})
+    assert code == 1
+    assert looks(out) == []
+    process = cli.start("run", behaviours={1: "hang"})
+    wait_for(
+        lambda: '"event": "start"' in cli.log(0, 1).read_text() if cli.log(0, 1).exists() else False
+    )
+    process.terminate()
+    finish(process)
+    assert process.returncode == 143
+    code, out, _ = cli("run")
+    assert code == 0
+    assert looks(out)[-1].startswith("6 launches; Equal within 2 %")
