@@ -69,6 +69,8 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
+    if (partner := launcher.get("partner")) and status != "ok":
+        return Verdict("failed", f"ended with {partner}, the run that it took turns with")
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
     if (kills := launcher.get("oom_kills")) and killed and not ended:
         memory = f"killed, and the kernel killed {kills} process(es) for lack of memory"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -93,6 +95,24 @@ class Steps:
         self._set_alarm()  # none that is left over may end us on our way out
         return ended
 
+    def wait_together(self, steps: Sequence[Step]) -> tuple[list[Ended], int | None]:
+        """Wait for steps that need one another: one that fails ends the others.
+
+        How each ended, and the index of the one that failed first.
+        """
+        ended: dict[int, Ended] = {}
+        failed = None
+        with _exits(steps) as next_exit:
+            while len(ended) < len(steps):
+                index = next_exit()
+                ended[index] = self.wait(steps[index])
+                if ended[index].code and failed is None:
+                    failed = index
+                    for other in (step for i, step in enumerate(steps) if i not in ended):
+                        other.end()
+                    self._set_alarm()
+        return [ended[index] for index in range(len(steps))], failed
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped is None:
             self.stopped = signal.Signals(number)
@@ -110,6 +130,25 @@ class Steps:
         first = min((step.deadline for step in self._running), default=_NEVER)
         left_s = 0 if first == _NEVER else max(first - time.monotonic(), 0.01)
         signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
+@contextmanager
+def _exits(steps: Sequence[Step]) -> Iterator[Callable[[], int]]:
+    """A call that sleeps until one of the steps has ended, each once, and gives its index."""
+    with selectors.DefaultSelector() as selector:
+        for index, step in enumerate(steps):
+            selector.register(os.pidfd_open(step.process.pid), selectors.EVENT_READ, index)
+
+        def next_exit() -> int:
+            while not (ready := selector.select()):
+                pass  # a signal
+            key = ready[0][0]
+            selector.unregister(key.fileobj)
+            os.close(key.fd)
+            index: int = key.data
+            return index
+
+        yield next_exit
 
 
 def _kill_session(session: int) -> None:
