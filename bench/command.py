@@ -17,12 +17,13 @@ from bench.launch.machine import require_fit
 from bench.launch.memory import keep_freed
 from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
+from bench.launch.together import Place, place_of
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
-from bench.lifecycle.turns import Place, Turns, place_of, turns_of
+from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog

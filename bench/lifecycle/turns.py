@@ -18,17 +18,14 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.config import RunConfig, UsageError
+from bench.launch.together import Place, table_path, tables
 from bench.launch.world import Launch
 from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, state
 
-VARIABLE = "BENCH_TURNS"  # set by who starts several worlds together: LAUNCH TURN WORLDS
-_SHARED_MEMORY = Path("/dev/shm")
-_PREFIX = "bench-turns"
 _MOST_LOCAL = 1024  # processes of a world on a node
 _POLL_S = 0.001
 _SETTLE_S = 0.002  # a byte that a library still holds would wait for a stopped sender
@@ -44,42 +41,6 @@ Counters = Callable[[], Mapping[str, int | None]]
 
 class TurnsBroken(Exception):
     """A world that takes turns with this one has ended before its time."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A world's place among those that were started together: `launch` names them all."""
-
-    launch: str
-    turn: int
-    worlds: int
-
-    @property
-    def words(self) -> str:
-        """The value of VARIABLE."""
-        return f"{self.launch} {self.turn} {self.worlds}"
-
-    def record(self) -> dict[str, object]:
-        """The same as plain values, for the run log."""
-        return asdict(self)
-
-
-def place_of(env: Mapping[str, str]) -> Place | None:
-    """This world's place; None of a world that was started alone. Raises UsageError."""
-    words = env.get(VARIABLE, "").split()
-    if not words:
-        return None
-    if len(words) == 3 and words[0].isalnum() and words[1].isdecimal() and words[2].isdecimal():
-        place = Place(words[0], int(words[1]), int(words[2]))
-        if place.turn < place.worlds:
-            return place
-    rule = "must be 'LAUNCH TURN WORLDS', as python -m slurm sets it; unset it"
-    raise UsageError(f"{VARIABLE}={env[VARIABLE]!r} {rule}")
-
-
-def table_path(launch: str) -> Path:
-    """The file in a node's memory that the worlds of a launch share."""
-    return _SHARED_MEMORY / f"{_PREFIX}-{os.geteuid()}-{launch}"
 
 
 class _Process(NamedTuple):
@@ -377,7 +338,7 @@ def _signal_pids(pids: Sequence[int], number: signal.Signals) -> None:
 
 def _remove_stale() -> None:
     """Remove tables of launches that were killed whole, a day ago or earlier."""
-    for path in _SHARED_MEMORY.glob(f"{_PREFIX}-{os.geteuid()}-*"):
+    for path in tables():
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_S:
                 path.unlink()

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.launch import launcher
-from bench.launch.machine import free_bytes
-from bench.lifecycle.turns import VARIABLE, Place, table_path
+from bench.launch.together import VARIABLE, Place, free_bytes, table_path
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
@@ -262,7 +261,8 @@ class Job:
         for head, line, end in zip(heads, lines, ended, strict=True):
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
-                self.rank_bytes = max(self.rank_bytes, *read_run(log).end["peak_memory_bytes"])
+                peak = read_run(log).end.get("peak_memory_bytes", ())
+                self.rank_bytes = max([self.rank_bytes, *peak])
                 continue
             check_room(log.parent)
             if self.steps.stopped is not None:

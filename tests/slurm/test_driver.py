@@ -33,8 +33,19 @@ def steps() -> Iterator[Steps]:
 
 def test_run_lines_may_be_edited_and_commented() -> None:
     text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
-    assert read_launches(text) == [Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])]
-    assert read_launches(text)[0].backend == "ddp"
+    (launch,) = read_launches(text)
+    assert launch == ([Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])], "")
+    assert launch.lines[0].backend == "ddp"
+
+
+def test_runs_below_a_line_of_turns_are_started_together() -> None:
+    text = (
+        "run a 1\nturns 2\nrun b 1\n#run c 1\nrun d 2\nrun e 1\napart 2 no memory\nrun f 1\nrun g 1"
+    )
+    found = [([line.id for line in x.lines], x.apart) for x in read_launches(text)]
+    apart = [(["f"], "no memory"), (["g"], "no memory")]
+    assert found == [(["a"], ""), (["b", "d"], ""), (["e"], ""), *apart]
+    assert read_launches("turns 2\n") == []  # all of its runs deleted
 
 
 @pytest.mark.parametrize("line", ["run a", "ruin a 2", "run a 0 -x", "run a 2x", "run 'a 2"])
