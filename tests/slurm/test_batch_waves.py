@@ -35,7 +35,7 @@ class Waves(Cluster):
         """
         for status in self.work().statuses:
             if status.state == "planned":
-                first = status.run.config.position == 0
+                first = status.run.config.position % 2 == 0  # of a pair
                 complete(status.run.config, step_s=0.5 if noisy and first else 0.25)
         lines = (self.top / "queue").read_text().splitlines()
         gone = [line for line in lines if "-report|" not in line]
@@ -104,7 +104,7 @@ def test_what_is_settled_gets_no_more(cluster: Waves) -> None:
     assert (code, err, cluster.queued()) == (0, "", [])
     assert "6 launches; Equal within 2 %" in out
     assert "; ends: settled\n" in out
-    assert "all 12 runs are ok; nothing to submit" in cluster.cli("submit")[1]
+    assert "all 24 runs are ok; nothing to submit" in cluster.cli("submit")[1]
 
 
 def test_what_failed_is_not_submitted_again_by_a_job(cluster: Waves) -> None:
@@ -120,7 +120,7 @@ def test_where_a_job_may_not_submit_it_says_what_does(cluster: Waves) -> None:
     assert cluster.cli("submit")[0] == 0
     cluster.measure(noisy=True)
     cluster.refuse("job-", "Access/permission denied")
-    code, out, err = cluster.report()
+    code, _, err = cluster.report()
     assert code == 0
     refused, cure = err.splitlines()
     assert refused.startswith("error: sbatch refused: sbatch: error: Access/permission denied; ")
@@ -156,11 +156,12 @@ def test_waiting_follows_from_wave_to_wave(cluster: Waves) -> None:
     words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.2"]
     waiting = start_process(command, environment(cluster.top))
+    assert waiting.stdout is not None
+    assert waiting.stdout.readline().startswith("0/24 runs done, jobs: 7 pending, ")
     for _ in range(3):
         cluster.measure(noisy=True)
         assert cluster.report()[0] == 0
     out, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, err) == (0, "")
-    assert "/12 runs done" in out
-    assert "/16 runs done" in out
-    assert out.splitlines()[-1] == "small: 20 runs: 20 ok"
+    assert "/32 runs done" in out
+    assert out.splitlines()[-1] == "small: 40 runs: 40 ok"
