@@ -42,7 +42,6 @@ class Noise:
 
     sd: float
     source: str
-    known: bool = True  # measured or given, not assumed for want of either
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
@@ -148,8 +147,7 @@ def noise(
         return Noise(sd, source)
     sd = ASSUMED_NOISE if of_site is None else of_site
     where = "as on shared machines" if of_site is None else "by the site file"
-        source = f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another"
-    return Noise(sd, source, known=of_site is not None)
+    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another")
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:

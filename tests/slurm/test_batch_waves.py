@@ -35,7 +35,7 @@ class Waves(Cluster):
         """
         for status in self.work().statuses:
             if status.state == "planned":
-                first = status.run.config.position % 2 == 0  # of a pair
+                first = (status.run.config.position or 0) % 2 == 0  # of a pair
                 complete(status.run.config, step_s=0.5 if noisy and first else 0.25)
         lines = (self.top / "queue").read_text().splitlines()
         gone = [line for line in lines if "-report|" not in line]
