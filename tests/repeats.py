@@ -73,7 +73,6 @@ def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
         str(path),
         "--results",
         str(results),
-        "--no-verdict",
         *blocks,
     ]
     folder = results / path.stem
