@@ -11,11 +11,11 @@ WORKERS ?= 2
 # Commands of the environment, its mpirun among them, come first.
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-# Studies one after the other, each with its report. One of which some runs failed (exit code 1) is
+# Studies one after the other, each with its report; options of `slurm run` behind a comma. One of which some runs failed (exit code 1) is
 # reported on as well, and the code kept; one that was refused or stopped ends it.
 define run_studies
 $(RUN) && export PATH && worst=0; for study in $(1); do \
-STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $$study --site local --results "$(RESULTS)"; code=$$?; \
+STUDY_GO_ON='$(strip make $@ $(MAKEOVERRIDES))' python -m slurm run $$study --site local --results "$(RESULTS)" $(2); code=$$?; \
 if [ $$code -gt 1 ]; then exit $$code; elif [ $$code -eq 1 ]; then worst=1; fi; \
 python -m plots report "$(RESULTS)/$$study" || exit; done; exit $$worst
 endef
@@ -37,8 +37,8 @@ help: ## list the targets
 setup: ## make .venv and build Horovod (about 4 min the first time on 2 cores, then instant)
 	@$(PYTHON) bench/tools/setup/install.py --venv "$(VENV)"
 
-study: setup ## real training at 1 and 2 ranks, then emulated scaling at 1 to 8; reports in results/mine (about 15 min on 2 cores)
-	@$(call run_studies,local emulated-short)
+study: setup ## real training at 2 ranks until it is settled, then emulated scaling at 1 to 8; reports in results/mine (at most 12 min on 2 cores)
+	@$(call run_studies,local emulated-short,--budget 7m)
 
 study-all: setup ## run the study of all framework and transport pairs (prints its estimate first)
 	@$(call run_studies,local-transports)

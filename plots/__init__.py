@@ -23,7 +23,8 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
     - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
       with the head of its digest; empty of a real run)
     - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `block`
-      (-1: none), `position` in it, `allocation` (the job or session), `log` (its file)
+      (-1: none), `position` in it, `allocation` (the job, or execution of a job
+      script), `session` (day and machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
       slowest rank of each step; empty below 20 and 100 steps), `steps` and `windows` (timed),
@@ -31,10 +32,9 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
     - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
       `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
       minus 1), `last_over_first` (seconds of a step, last window over first), `outlier_steps`,
-      `step_autocorrelation` (of neighbours), `mean_log_variance` (of the mean of the steps' logs,
-      by the steps), `start_seconds` (s that were not timed), `others_share` (of a node's processor
-      time, by other processes or stolen), `busy_share` (of the timed windows, cores of the busiest
-      host at work), `exit_code`, `gradient_bytes`, `parameters_sha256` (at the end)
+      `others_share` (of a node's processor time, by other processes or stolen), `busy_share` (of
+      the timed windows, cores of the busiest host at work), `exit_code`, `gradient_bytes`,
+      `parameters_sha256` (at the end)
 
     Compare cells inside blocks: the machine's speed drifts between them.
     """

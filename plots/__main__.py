@@ -46,6 +46,17 @@ def report(
 
 
 @app.command()
+def settled(folder: Annotated[Path, _FOLDER]) -> None:
+    """Print the primary comparison's verdict; exit code 0 if settled, 1 if more may help."""
+    _require(folder)
+    from plots.report.settled import settled as look
+
+    done, said = look(folder)
+    typer.echo(said)
+    raise typer.Exit(0 if done else 1)
+
+
+@app.command()
 def figure(
     name: Annotated[str, typer.Argument(help="as in the report's figures/, such as ratio")],
     folder: Annotated[Path, _FOLDER],
@@ -212,7 +223,7 @@ def compare(
     """Put studies side by side: systems, dates, versions; or two cells of one study.
 
     With --fail-below, the exit code is 0 if every point holds, 1 if one is surely slower, 3 if
-    that cannot be told (inconclusive, missing, not comparable), 2 for bad input.
+    that cannot be told (not settled, missing, not comparable), 2 for bad input.
     """
     for folder in folders:
         _require(folder)

@@ -120,13 +120,14 @@ def run(
     here.find_launcher(work.site.hostfile)
     with work.folder.lock() as lock:
         work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
-        ended = Loop(asked, lock, budget, began).work()
+        loop = Loop(asked, lock, budget, began)
+        loop.work()
     work = open_work(asked)  # a run that outlived its job still holds the study
-    if not (ended.ran or work.todo or ended.more):
+    if loop.launch_s is None and not (work.todo or loop.more):
         print(f"{count(work.statuses)}; nothing to do")
         say_report(work)
         return 0
-    code = close(work, ["run", *asked.words()], ended.stopped_by, ended.more)
+    code = close(work, ["run", *asked.words()], loop.stopped_by, loop.more)
     if not work.todo:
         say_report(work)
     return code

@@ -42,7 +42,6 @@ class Noise:
 
     sd: float
     source: str
-    known: bool = True  # measured or given, not assumed for want of either
 
 
 def lines(work: Work, assumed: float | None) -> list[str]:
@@ -130,8 +129,7 @@ def precision(work: Work, node_h: float, noise: Noise) -> str:
         price += f"; at most {work.most} = {_hours(most_h)} node-h, ±{100 * half:.1f} %"
     price += f" on each ratio ({noise.source})"
     if half > work.study.margin:
-        margin = f"a difference within the margin of {100 * work.study.margin:g} %"
-        price += f"; {margin} will hardly be settled: widen it, or take more steps a run"
+        price += f"; equality within {100 * work.study.margin:g} % will hardly be shown: widen it"
     return price
 
 
@@ -149,9 +147,7 @@ def noise(
         return Noise(sd, source)
     sd = ASSUMED_NOISE if of_site is None else of_site
     where = "as on shared machines" if of_site is None else "by the site file"
-    more = "--noise says otherwise, a pilot measures it"
-    source = f"a paired sd of {100 * sd:g} % assumed, {where}; {more}"
-    return Noise(sd, source, known=of_site is not None)
+    return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another")
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:

@@ -32,7 +32,7 @@ def study_text(name: str) -> str:
         "world_sizes": [1, 2],
         "blocks": 6,
         "weak.batch_per_rank": 4,
-        "run": {**_RUN, "warmup_steps": 30, "windows": 3, "steps_per_window": 5, "max_lr": 0.001},
+        "run": {**_RUN, "warmup_steps": 15, "windows": 20, "steps_per_window": 3, "max_lr": 0.001},
     }
     head = f"# Study {name!r}. Change what you need, take out the '# ' of keys that are left out."
     text = "\n".join([head, *explained(Study, values, _MORE)]) + "\n"

@@ -18,7 +18,7 @@ from slurm.session import Asked, Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued
 from slurm.states import REPORTED, JobState
-from slurm.waves import Standing, decide, look, say
+from slurm.waves import Standing, look
 
 # in the environment, separated by ':': folders that all nodes see although they lie below such as
 # /tmp, of which every node has its own
@@ -33,7 +33,7 @@ def next_wave(work: Work) -> tuple[int, str]:
         return work.blocks, ""
     verdict, settled = look(work.folder.path)
     standing = Standing(work.blocks, work.blocks, work.most, settled)
-    return decide(standing).launches, say(standing, verdict)
+    return standing.decide()[0], standing.say(verdict)
 
 
 def submit_missing(asked: Asked, report: bool = True, launches: int | None = None) -> Iterator[str]:

@@ -10,19 +10,16 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.study.limits import MAX_SECONDS
 from bench.study.looks import STEP
 from bench.study.status import duration
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
 
 @dataclass(frozen=True)
 class Standing:
-    """A study whose last launches have ended well."""
+    """A study whose launches so far have ended well."""
 
     done: int  # launches that are complete, from the first on
     wanted: int  # launches that are planned or begun
@@ -31,58 +28,39 @@ class Standing:
     left_s: float | None = None  # of the budget; None: there is none
     launch_s: float | None = None  # that a launch takes; None: nobody knows yet
 
+    def decide(self) -> tuple[int, str]:
+        """Launches to go on to: all wanted, then two at a time, with a budget from the start.
 
-class Next(NamedTuple):
-    """Launches to go on to; as many as are done where it ends, and why."""
+        Or as many as are done, and why it ends.
+        """
+        goal = self.wanted if self.done < self.wanted else self.done + STEP
+        if self.left_s is not None:
+            goal = min(goal, self.done - self.done % STEP + STEP)
+        if self.settled:
+            return self.done, "settled"
+        if goal > max(self.most, self.wanted):
+            return self.done, f"all {self.done} launches are done"
+        need_s = (self.launch_s or 0) * (goal - self.done)
+        if self.left_s is not None and (self.left_s <= 0 or need_s > self.left_s):
+            return self.done, f"{self._more(goal)}, would not end within the budget"
+        return goal, ""
 
-    launches: int
-    why: str = ""
+    def say(self, verdict: str = "") -> str:
+        """One line: launches so far, the verdict on them if there is one, and what comes."""
+        goal, why = self.decide()
+        done = f"{self.done} launches" + (f" of {self.wanted}" if self.done < self.wanted else "")
+        return "; ".join(filter(None, (done, verdict, f"ends: {why}" if why else self._more(goal))))
 
-
-def decide(s: Standing) -> Next:
-    """All wanted launches, then two at a time; with a budget two at a time from the start."""
-    if s.settled:
-        return Next(s.done, "settled")
-    goal = s.wanted if s.done < s.wanted else s.done + STEP
-    if goal > max(s.most, s.wanted):
-        return Next(s.done, f"all {s.done} launches are done")
-    if s.left_s is None:
-        return Next(goal)
-    goal = min(goal, s.done - s.done % STEP + STEP)
-    if s.left_s <= 0 or (s.launch_s or 0) * (goal - s.done) > s.left_s:
-        more = _more(s, goal)
-        return Next(s.done, f"{more}{',' if ',' in more else ''} would not end within the budget")
-    return Next(goal)
-
-
-def _more(s: Standing, goal: int) -> str:
-    count = goal - s.done
-    return f"{count} more" + (f", {duration(s.launch_s * count)}" if s.launch_s else "")
-
-
-def say(s: Standing, verdict: str = "") -> str:
-    """One line: launches so far, the verdict on them if there is one, and what comes."""
-    launches, why = decide(s)
-    comes = f"ends: {why}" if why else _more(s, launches)
-    done = f"{s.done} launches" + ("" if s.done >= s.wanted else f" of {s.wanted}")
-    return "; ".join(filter(None, (done, verdict, comes)))
+    def _more(self, goal: int) -> str:
+        time = "" if self.launch_s is None else f", {duration(self.launch_s * (goal - self.done))}"
+        return f"{goal - self.done} more{time}"
 
 
 def look(folder: Path) -> tuple[str, bool]:
-    """The verdict on the primary so far, a line, and whether that settles it.
-
-    Raises UsageError where there is none; its reason stands on stderr by then.
-    """
+    """The verdict on the primary so far, a line, and whether that settles it."""
     command = [sys.executable, "-m", "plots", "settled", str(folder)]
     # in a session of its own: Ctrl-C lets it come to its end
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     line = " ".join(done.stdout.split())
     if done.returncode not in (0, 1) or not line:
         ended = f"plots settled {folder} ended with exit code {done.returncode}"
@@ -91,15 +69,11 @@ def look(folder: Path) -> tuple[str, bool]:
 
 
 def seconds(text: str) -> int:
-    """'90s', '15m' or '1h30m' as seconds. Raises UsageError."""
-    parts = re.findall(r"([0-9]{1,9})([smhd])", text)
-    total = sum(int(number) * _UNITS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) == text and 1 <= total <= MAX_SECONDS:
+    """'90s', '15m' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
+    found = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
+    parts = [int(part or 0) for part in found.groups()] if found else []
+    total = sum(n * unit for n, unit in zip(parts, (86_400, 3600, 60, 1), strict=False))
+    if 1 <= total <= MAX_SECONDS:
         return total
-    if text.isdecimal():
-        raise UsageError(
-            f"--budget {text} names no unit, which timeout reads as seconds and srun -t as minutes;"
-            f" write {text}m or {text}s"
-        )
-    rule = f"is no time from 1s to {MAX_SECONDS // _UNITS['d']}d"
+    rule = f"is no time with its unit, from 1s to {MAX_SECONDS // 86_400}d"
     raise UsageError(f"--budget {text!r} {rule}; write it as 90s, 15m, 2h or 1h30m")

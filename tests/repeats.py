@@ -21,12 +21,12 @@ from pathlib import Path
 
 import tomlkit
 
+from bench.study.stats import geometric_mean
 from plots.report.write import analysed
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("aa", "injected")
 TABLE = "repeats.csv"
-CALLED = ("different", "small difference")
 TIMES = 3  # half-widths that are injected
 SHORTER = {"warmup_steps": 12, "steps_per_window": 4}  # of a run: 28 steps instead of 70
 SHORTER_BATCH = 4  # images per rank
@@ -48,7 +48,7 @@ class Told:
 
     @property
     def called(self) -> bool:
-        return self.verdict in CALLED
+        return self.verdict == "faster"
 
 
 def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
@@ -73,7 +73,6 @@ def run(path: Path, results: Path, blocks: Sequence[str]) -> Told:
         str(path),
         "--results",
         str(results),
-        "--no-verdict",
         *blocks,
     ]
     folder = results / path.stem
@@ -96,11 +95,17 @@ def told(folder: Path) -> Told:
         study=study.name,
         verdict=compared.verdict,
         ratio=compared.paired.ratio,
-        half_width=compared.half_width or math.nan,
+        half_width=_half_width(compared.paired.ratios),
         step_ms=1000 * first.step_seconds.value,
         inject_ms=next((arm["inject_ms"] for arm in study.arms.values()), 0.0),
         seed=int(found.loaded.runs["seed"].min()),
     )
+
+
+def _half_width(ratios: Sequence[float]) -> float:
+    """Of the t interval of 95 % over all blocks; it was what the sleep was chosen by."""
+    e = geometric_mean(ratios)
+    return math.sqrt(e.high / e.low) - 1 if e.low and e.high else math.nan
 
 
 def counted(results: Path) -> tuple[list[Told], list[Told]]:

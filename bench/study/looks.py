@@ -38,19 +38,6 @@ def nominal_level(looks: tuple[int, ...], overall: float = ALPHA) -> float:
 
 
 @cache
-def overall_level(looks: tuple[int, ...], nominal: float = ALPHA) -> float:
-    """The share of studies without a difference that call one if each look takes `nominal`.
-
-    Of a p value at one look: the p value over all of them.
-    """
-    if len(looks) < 2:
-        return nominal
-    import numpy as np
-
-    return max(nominal, float(np.mean(_smallest_p(looks) <= nominal)))
-
-
-@cache
 def _smallest_p(looks: tuple[int, ...]) -> np.ndarray:
     """Smallest two-sided p over the looks, [studies], of normal log ratios around no difference.
 

@@ -86,27 +86,30 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(64)
 
 
-def blocks_for_power(sd_log: float, effect: float, power: float = POWER) -> int | None:
-    """Fewest blocks, from MIN_BLOCKS on, that find a true difference of `effect` (0.02 is 2 %)."""
-    return _first(lambda n: power_difference(sd_log, math.log1p(effect), n) >= power, MIN_BLOCKS)
-
-
-def blocks_to_settle(
-    p: Paired, margin: float, power: float = POWER, level: float = ALPHA
-) -> int | None:
-    """Fewest blocks to end `inconclusive` either way, were ratio and noise so far the true ones."""
+def chance(p: Paired, margin: float, n: int, level: float = ALPHA) -> float | None:
+    """Of a verdict at the look of `n` blocks alone, were ratio and noise so far the true ones."""
     if p.sd_log is None:
         return None
+    effect = math.log(p.ratio)
+    different = power_difference(p.sd_log, effect, n, level)
+    return max(different, power_equivalence(p.sd_log, effect, margin, n, level / 2))
+
+
+def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | None:
+    """Fewest blocks, more than there are, at which that chance is POWER."""
+    if p.sd_log is None:
+        return None
+    start = max(MIN_BLOCKS, p.n + 1)
     sd, effect = p.sd_log, math.log(p.ratio)
-    different = _first(lambda n: power_difference(sd, effect, n, level) >= power, MIN_BLOCKS)
-    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level) >= power, MIN_BLOCKS)
+    different = _first(lambda n: power_difference(sd, effect, n, level) >= POWER, start)
+    equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level / 2) >= POWER, start)
     return min((n for n in (different, equal) if n is not None), default=None)
 
 
 def power_of_verdict(sd_log: float, margin: float, n: int, level: float = ALPHA) -> float:
     """Share of studies that end in a verdict: a difference as large as the margin, or equality."""
     different = power_difference(sd_log, math.log1p(margin), n, level)
-    return max(different, power_equivalence(sd_log, 0.0, margin, n, level))
+    return max(different, power_equivalence(sd_log, 0.0, margin, n, level / 2))
 
 
 def blocks_for_verdict(sd_log: float, margin: float, level: float = ALPHA) -> int | None:

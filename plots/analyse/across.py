@@ -30,11 +30,11 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Both:
-    """One comparison in several studies: each one's ratio and, where blocks may be pooled, all."""
+    """One comparison in several studies: each one's ratio and, where it may be said, of all."""
 
     first: Comparison
     ratios: Sequence[Estimate | None]  # by study; None where it has none
-    pooled: Estimate | None
+    pooled: Estimate | None  # from three sessions on
     not_pooled: str  # why
 
 
@@ -84,15 +84,24 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         having = [a for a, row in zip(studies, rows, strict=True) if row is not None]
         differing = dict.fromkeys([*everywhere, *_conditions(having, key)])
         apart = f"other {', '.join(differing)}" if differing else ""
-        pooled = None
-        if not apart and len(there) > 1:
-            pooled = stats.geometric_mean([r for row in there for r in row.paired.ratios])
+        pooled = None if apart else _pooled(there)
+        few = f"fewer than {stats.SESSIONS} sessions" if len(there) > 1 else "in one study alone"
         yield Both(
             first=there[0],
-            ratios=[None if row is None else row.paired.estimate for row in rows],
+            ratios=[None if row is None else row.estimate for row in rows],
             pooled=pooled,
-            not_pooled=apart or ("" if len(there) > 1 else "in one study alone"),
+            not_pooled=apart or ("" if pooled else few),
         )
+
+
+def _pooled(rows: Sequence[Comparison]) -> Estimate | None:
+    """By t on the means of their sessions; blocks of two sessions are no sample of one thing."""
+    sessions = [session or f"study {i}" for i, row in enumerate(rows) for session in row.sessions]
+    if len(rows) < 2 or len(set(sessions)) < stats.SESSIONS:
+        return None
+    ratios = [r for row in rows for r in row.paired.ratios]
+    paired = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
+    return stats.over_sessions(paired, sessions).estimate
 
 
 def _conditions(studies: Sequence[Analysis], points: Sequence[Point]) -> Iterator[str]:

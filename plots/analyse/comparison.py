@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from bench.backends.catalogue import parts
+from bench.backends.catalogue import cells, parts
 from bench.study import looks, power, stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.comparability import Block
 from plots.analyse.points import CURVES, NO_SETTINGS, NotCompared, Point, Table, describe
-
-VISIBLE_EFFECT = 0.02  # the effect whose price in blocks is printed beside every comparison
+from plots.analyse.sessions import another_day
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +30,20 @@ class Comparison:
     variant: tuple[str, ...]
     curves: tuple[str, ...]
     paired: Paired
-    half_width: float | None  # ratio: 0.01 is 1 %
-    blocks_for_visible_effect: int | None
+    median_ratio: float  # of the runs' median steps, a check beside the ratio of totals
+    sessions: tuple[str, ...]  # of each block
+    emulated: bool  # whether compute slept
     unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
     of_one_arm: tuple[str, ...] = ()  # what the study set for one side alone: part of the question
+    margin: float = 0.02
     primary: bool = False
-    verdict: Verdict = "too few blocks"  # as decided
-    tost_p: float | None = None  # p value of lying outside the margin
-    # t_p and tost_p over all looks and comparisons; None: too few blocks
-    holm_p: float | None = None
-    holm_tost_p: float | None = None
-    looks: tuple[int, ...] = ()  # blocks at which the study reads a verdict
-    level: float = stats.ALPHA  # of each look: an interval that decides covers 1 - level
-    # the error of all looks together, with one at this n where that is none of them
-    overall_level: float = stats.ALPHA
-    blocks_to_settle: int | None = None
+    verdict: Verdict = "not settled"
+    needs: int = stats.MIN_BLOCKS  # launches at the first look
+    level: float = stats.ALPHA  # what the interval that decides misses: looks and others are in it
+    another_day: tuple[float, float] | None = None  # where the ratio may be then
+    max_blocks: int = 0  # launches at the last look
+    blocks_to_settle: int | None = None  # launches in all; None: settled, not known, out of reach
+    chance: float | None = None  # of a verdict at the last look, were ratio and noise the true ones
 
     @property
     def points(self) -> tuple[Point, Point]:
@@ -61,14 +59,25 @@ class Comparison:
         return " and ".join(dict.fromkeys(filter(None, both)))
 
     @property
-    def early(self) -> bool:
-        """Whether blocks are still missing at the first planned look."""
-        return bool(self.looks) and self.paired.n < self.looks[0]
+    def estimate(self) -> Estimate:
+        """The ratio with the interval that decides."""
+        return self.paired.estimate_at(self.level)
 
     @property
-    def off_plan(self) -> bool:
-        """Whether a verdict is read between the planned looks, or after them."""
-        return bool(self.looks) and not self.early and self.paired.n not in self.looks
+    def half_width(self) -> float | None:
+        """Of that interval, relative: 0.01 is 1 %."""
+        ends = self.paired.interval(self.level)
+        return None if ends is None else math.sqrt(ends[1] / ends[0]) - 1
+
+    @property
+    def settled(self) -> bool:
+        return self.verdict != "not settled"
+
+    @property
+    def skewed(self) -> bool:
+        """Whether the median steps tell of another ratio, by more than the margin."""
+        off = abs(math.log(self.median_ratio / self.paired.ratio))
+        return self.paired.n >= stats.MIN_BLOCKS and off > math.log1p(self.margin)
 
     @property
     def samples_per_step(self) -> int:
@@ -78,15 +87,6 @@ class Comparison:
     def faster(self) -> str:
         """The cell with the larger throughput."""
         return self.candidate if self.paired.ratio > 1 else self.reference
-
-    @property
-    def gain(self) -> tuple[float, float, float]:
-        """By what share the faster is faster, with the ends of the 95 % interval: 0.07 is 7 %."""
-        ratio = self.paired.ratio
-        low, high = self.paired.ci95 or (ratio, ratio)
-        if ratio > 1:
-            return ratio - 1, low - 1, high - 1
-        return 1 / ratio - 1, 1 / high - 1, 1 / low - 1
 
 
 def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
@@ -101,20 +101,43 @@ def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
         ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
         blocks, reasons = table.shared(a, b, ignore, what)
         missing += reasons
-        rows += [_comparison(table, a, b, blocks)] if blocks else []
-    # several of that name would need a correction of their own
-    named = [row for row in rows if study.primary is not None and _is(row, study.primary)]
-    if len(named) == 1:
-        rows = [replace(row, primary=row is named[0]) for row in rows]
-    return [*_decided(rows, study), *missing]
+        rows += [_comparison(table, a, b, blocks, swapped=True)] if blocks else []
+    return [*_decided(rows, study, _primary(rows, study)), *missing]
+
+
+def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
+    """The one that the study names; else the most ranks on its first transport, weak first.
+
+    None where several have that name, or none has.
+    """
+    if study.primary is not None:
+        named = [row for row in rows if _is(row, study.primary)]
+        return named[0] if len(named) == 1 else None
+    transports = [parts(cell).transport for cell in (*study.cells, *cells())]
+
+    def order(row: Comparison) -> tuple[object, ...]:
+        plain = changed(row.points[0]), row.variant
+        first = transports.index(parts(row.candidate).transport)
+        tuned = study.settings.index(row.settings) if row.settings in study.settings else 9
+        exchange = comparability.changes_exchange(row.variant)
+        curve = CURVES.index(row.curves[0])
+        return exchange, -row.world_size, first, tuned, curve, plain, -row.samples_per_rank
+
+    return min(rows, key=order, default=None)
+
+
+def changed(point: Point) -> int:
+    """Number of fields that are not at their defaults."""
+    words = (word.partition("=") for word in point.variant)
+    return sum(value != comparability.usual(field) for field, _, value in words)
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     """The points of each two cells that are compared, whether or not both have them."""
-    cells = sorted({p.cell for p in table.blocks})
+    there = sorted({p.cell for p in table.blocks})
     return sorted(
         (point, point._replace(cell=b))
-        for a, b in pairs(cells, study.reference, study.candidate)
+        for a, b in pairs(there, study.reference, study.candidate)
         for point in {p._replace(cell=a) for p in table.blocks if p.cell in (a, b)}
     )
 
@@ -126,50 +149,45 @@ def _is(row: Comparison, primary: Primary) -> bool:
     return same and primary.curve in row.curves
 
 
-def _decided(rows: Sequence[Comparison], study: Study) -> list[Comparison]:
-    """Each with its verdict; Holm's correction spans all, and the primary one has half its error.
+def _decided(
+    rows: Sequence[Comparison], study: Study, primary: Comparison | None = None
+) -> list[Comparison]:
+    """Each with its verdict: of the primary one at the full ALPHA, of all others at ALPHA together.
 
-    Differences and equivalences are corrected apart, as no point can be wrong in both ways: each
-    kind errs on at most 5 % of pages.
+    The others have t intervals at ALPHA over their number (Bonferroni), so that all of them hold
+    their truths at once in 1 - ALPHA of pages, at all looks, and no interval contradicts its word.
+    Holm's steps would free error for the rest where one is settled; but one interval settles in two
+    ways, and of ten arms at the margin's edge those steps call one equal on 10 % of pages.
     """
-    margin, planned = study.margin, study.looks
-    level = looks.nominal_level(planned) if planned else stats.ALPHA
-    rows = [replace(r, looks=planned, tost_p=stats.tost_p(r.paired, margin)) for r in rows]
-    tested = [r for r in rows if r.paired.n >= stats.MIN_BLOCKS]
-    weights = [max(1, len(tested) - 1) if r.primary else 1 for r in tested]
-
-    def corrected(p_values: Sequence[float | None]) -> dict[int, float]:
-        over_looks = [looks.overall_level(planned, p) for p in p_values if p is not None]
-        return dict(zip(map(id, tested), stats.holm(over_looks, weights), strict=True))
-
-    t_p, tost_p = (corrected([r.paired.t_p for r in tested]), corrected([r.tost_p for r in tested]))
-    return [_judged(r, margin, level, t_p.get(id(r)), tost_p.get(id(r))) for r in rows]
+    others = sum(r is not primary and r.paired.n >= stats.MIN_BLOCKS for r in rows)
+    levels = {True: stats.ALPHA, False: stats.ALPHA / max(1, others)}
+    nominal = {first: looks.nominal_level(study.looks, level) for first, level in levels.items()}
+    return [_judged(r, study, nominal[r is primary], r is primary) for r in rows]
 
 
-def _judged(
-    row: Comparison, margin: float, level: float, holm_p: float | None, holm_tost_p: float | None
-) -> Comparison:
-    """With the verdict at this level, and what led to it."""
-    verdict = stats.decide(row.paired, margin, level=level, holm_p=holm_p, holm_tost_p=holm_tost_p)
-    settle = None
-    if verdict == "inconclusive":
-        settle = power.blocks_to_settle(row.paired, margin, level=level)
-    read = tuple(sorted({*row.looks, max(row.paired.n, stats.MIN_BLOCKS)})) if row.looks else ()
+def _judged(row: Comparison, study: Study, level: float, primary: bool) -> Comparison:
+    """With the verdict at this level, and what may lead to one."""
+    needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
+    paired = stats.over_sessions(row.paired, row.sessions)
+    ends, verdict = paired.interval(level), row.verdict
+    if ends is not None and paired.n >= needs:
+        verdict = stats.decide(ends, study.margin)
+    row = replace(row, paired=paired, margin=study.margin, primary=primary, verdict=verdict)
+    day = another_day(paired, row.sessions, level, emulated=row.emulated)
+    row = replace(row, level=level, needs=needs, max_blocks=study.max_blocks, another_day=day)
+    if verdict != "not settled" or paired.n < stats.MIN_BLOCKS:
+        return row
+    last = max(study.max_blocks, paired.n)
     return replace(
         row,
-        verdict=verdict,
-        holm_p=holm_p,
-        holm_tost_p=holm_tost_p,
-        level=level,
-        overall_level=looks.overall_level(read, level),
-        blocks_to_settle=settle,
+        blocks_to_settle=power.blocks_to_settle(paired, study.margin, level),
+        chance=power.chance(paired, study.margin, last, level),
     )
 
 
-def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Comparison:
-    paired = table.paired(a, b, blocks)
-    ci95, sd = paired.ci95, paired.sd_log
-    price = None if sd is None else power.blocks_for_power(sd, VISIBLE_EFFECT)
+def _comparison(
+    table: Table, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
+) -> Comparison:
     facts = [(p.cell, table.facts(p, blocks)) for p in (a, b)]
     return Comparison(
         reference=a.cell,
@@ -179,9 +197,10 @@ def _comparison(table: Table, a: Point, b: Point, blocks: Sequence[Block]) -> Co
         samples_per_rank=a.samples_per_rank,
         variant=a.variant,
         curves=tuple(c for c in CURVES if c in table.curves[a] | table.curves[b]),
-        paired=paired,
-        half_width=None if ci95 is None else (ci95[1] / ci95[0]) ** 0.5 - 1,
-        blocks_for_visible_effect=price,
+        paired=table.paired(a, b, blocks, swapped),
+        median_ratio=table.median_ratio(a, b, blocks),
+        sessions=tuple(table.sessions(a, blocks)),
+        emulated=any(comparability.is_emulated(one) for _, own in facts for one in own),
         unequal=_of_one([(c, comparability.own_env(f)) for c, f in facts]),
         of_one_arm=_of_one([(c, comparability.own_fields(f)) for c, f in facts]),
     )
@@ -246,63 +265,3 @@ def _named(row: Comparison, p: Point, q: Point) -> Comparison:
     words = tuple(f"{k}={' over '.join(dict.fromkeys(values))}" for k, values in sides.items())
     both = [s for s in dict.fromkeys((q.settings, p.settings)) if s != NO_SETTINGS]
     return replace(row, settings=" over ".join(both) or NO_SETTINGS, variant=words)
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone, or
-    is the cell that it is an arm of.
-    """
-
-    point: Point
-    baseline: Point
-    ratio: Estimate
-    of_the_arm: tuple[str, ...] = ()  # fields that the arm has of its own
-
-    @property
-    def over(self) -> str:
-        """What the baseline is, in the words that tell it apart."""
-        return ", ".join(self.baseline.variant) or self.baseline.cell
-
-
-def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
-    """Every variant against the plainest of its siblings, and every arm beside the comparison
-    against its own cell; no verdict, as none was asked for.
-    """
-    yield from _arms_over_cells(table, study)
-    siblings: dict[Point, list[Point]] = defaultdict(list)
-    for point in table.blocks:
-        siblings[point._replace(variant=())].append(point)
-    for points in siblings.values():
-        plainest, *others = sorted(points, key=lambda p: (_changed(p), p.variant))
-        for point in others:
-            what = f"{describe(point)} against {', '.join(plainest.variant)}"
-            # but for the timeline: compute that slept gains nothing over compute
-            words = (word.partition("=")[0] for word in (*point.variant, *plainest.variant))
-            varied = {*comparability.VARIED, *words} - {comparability.EMULATE}
-            ignore = (*varied, "bucket_mib", "exchange_bytes")
-            blocks, missing = table.shared(plainest, point, ignore, what)
-            yield from missing
-            if blocks:
-                yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
-
-
-def _arms_over_cells(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
-    arms = {arm: plain for plain, arm in study.beside}
-    ignore = (*comparability.VARIED, comparability.OF_THE_ARM, "bucket_mib", "exchange_bytes")
-    for point in (p for p in table.blocks if p.cell in arms):
-        plain = point._replace(cell=arms[point.cell])
-        if plain not in table.blocks:
-            continue
-        what = f"{describe(point)} against {plain.cell}"
-        blocks, missing = table.shared(plain, point, ignore, what)
-        yield from missing
-        if blocks:
-            own = comparability.own_fields(table.facts(point, blocks))
-            yield Gain(point, plain, table.paired(plain, point, blocks).estimate, own)
-
-
-def _changed(point: Point) -> int:
-    """Number of fields that are not at their defaults."""
-    words = (word.partition("=") for word in point.variant)
-    return sum(value != comparability.usual(field) for field, _, value in words)

@@ -1,4 +1,4 @@
-"""When blocks ran: all in one session, or with a pause between two runs of one."""
+"""When blocks ran: with a pause between two runs of one."""
 
 from __future__ import annotations
 
@@ -42,23 +42,6 @@ def find(runs: pd.DataFrame) -> Iterator[Pause]:
             after=row.after,
             before=row.log,
         )
-
-
-def one_session(runs: pd.DataFrame) -> list[str]:
-    """One sentence where all blocks ran in one job or session: their spread is that of its time.
-
-    The same pair measured again hours later, on the same machine, has fallen outside.
-    """
-    runs = runs[runs["block"] != NO_BLOCK]
-    blocks, places = runs["block"].nunique(), {*runs["allocation"]}
-    if blocks < 2 or len(places) > 1 or "" in places:
-        return []
-    minutes = ((runs["began_s"] + runs["wall_s"]).max() - runs["began_s"].min()) / 60
-    return [
-        f"All {blocks} blocks ran within {minutes:,.0f} min, in one session: their "
-        "intervals hold for this time of this machine. Blocks of another day, added with --blocks, "
-        "would show whether the answer is the same then"
-    ]
 
 
 def sentence(pause: Pause) -> str:

@@ -22,7 +22,8 @@ from plots.analyse.comparability import Block
 
 CURVES = ("weak", "strong", "batch")
 _OF_A_RUN = (
-    *("block", "allocation", "step_seconds_mean", "facts", "hosts"),
+    *("block", "allocation", "session", "position", "step_seconds_mean", "step_seconds_median"),
+    *("facts", "hosts"),
     *("busy_share", "input_share", "parts"),
 )
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
@@ -56,6 +57,9 @@ class BlockMean:
     """One point in one block: mean seconds of a step over its repeats."""
 
     step_seconds: float
+    median_seconds: float  # of the runs' median steps
+    position: float  # in the order of the block; nan where a log does not say
+    session: str  # '' where it is not known
     runs: int
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...]
@@ -93,10 +97,28 @@ class Table:
         """Of every run of the point in these blocks."""
         return [one for block in blocks for one in self.blocks[point][block].facts]
 
-    def paired(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired:
-        """Images/s of b over those of a: seconds of a over those of b, in blocks that both have."""
+    def paired(
+        self, a: Point, b: Point, blocks: Sequence[Block], swapped: bool = False
+    ) -> stats.Paired:
+        """Images/s of b over those of a: seconds of a over those of b, in blocks that both have.
+
+        `swapped`: who is first changes from block to block by design, so its effect is fitted too.
+        """
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
-        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1])
+        places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
+        told = swapped and not np.isnan(places).any()
+        first = [b_at < a_at for a_at, b_at in places] if told else ()
+        return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
+
+    def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
+        """The session of each block."""
+        return [self.blocks[a][block].session for block in blocks]
+
+    def median_ratio(self, a: Point, b: Point, blocks: Sequence[Block]) -> float:
+        """As `paired` of the runs' median steps."""
+        sides = ([self.blocks[p][x].median_seconds for x in blocks] for p in (a, b))
+        before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
+        return math.exp(before - after)
 
     def shared(
         self, a: Point, b: Point, ignore: tuple[str, ...], what: str
@@ -149,6 +171,9 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
 
     return BlockMean(
         step_seconds=mean("step_seconds_mean"),
+        median_seconds=mean("step_seconds_median"),
+        position=mean("position"),
+        session=str(repeats[0]["session"]),
         runs=len(repeats),
         facts=tuple(r["facts"] for r in repeats),
         hosts=tuple(sorted({host for r in repeats for host in r["hosts"]})),

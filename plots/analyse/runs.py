@@ -21,9 +21,9 @@ import pandas as pd
 
 from bench.config import Role, RunConfig, fields_with
 from bench.record import Run
-from bench.study import repetition, stats
+from bench.study import stats
 from bench.study.definition import Study
-from plots.analyse import breakdown, comparability, served, steady_state, trainings
+from plots.analyse import breakdown, comparability, served, sessions, steady_state, trainings
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
 from plots.analyse.quiet import others_share
@@ -218,6 +218,7 @@ def _row(run: Run, study: Study) -> Row:
         "curves": config.curves or by_hand,
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
+        "session": sessions.of(run.allocation, run.host.get("started", ""), run.hosts),
         "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
@@ -229,9 +230,6 @@ def _row(run: Run, study: Study) -> Row:
         "last_over_first": _last_over_first(run),
         "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
-        "step_autocorrelation": repetition.autocorrelation(np.log(slowest)),
-        "mean_log_variance": repetition.mean_variance(np.log(slowest)),
-        "start_seconds": _start_seconds(run),
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "busy_share": _busy_share(run),
@@ -293,14 +291,6 @@ def _timeline(facts: comparability.Facts) -> str:
     said = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
     found = next(filter(None, said), "")
     return "" if found == comparability.usual(comparability.EMULATE) else found
-
-
-def _start_seconds(run: Run) -> float | None:
-    """Seconds of its launcher in which nothing was timed: start, warm-up, checks, end."""
-    wall_s = run.exit.get("wall_s")
-    own = (e for e in run.events if e["event"] in ("window", "epoch") and not e.get("earlier"))
-    timed = sum(e["seconds"] for e in own)
-    return None if wall_s is None else max(0.0, float(wall_s) - timed)
 
 
 def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats as tests
 
 from bench.study import power, stats
-from bench.study.looks import nominal_level
+from bench.study.looks import nominal_level, schedule
 from plots.analyse.noise import Array, Measured, noises, normal
 
 Flags = NDArray[np.bool_]
@@ -25,7 +25,10 @@ Flags = NDArray[np.bool_]
 STUDIES = 20_000  # of each kind; a share of 5 % is then good to 0.15 % (one standard error)
 SEED = 20261122
 BLOCKS = (6, 8, 12)
-LOOKS = ((6,), (6, 8), (6, 8, 12))
+LOOKS = schedule(6, 20)
+OF_TURNS = 0.019  # paired sd of launches in which both sides took turns
+SEQUENTIAL = (0.0, 0.5, 1.0, 2.5)  # true effects, in margins of the studies that stop by themselves
+MARGIN = 0.02  # theirs
 EFFECTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15)  # of the candidate, 0.02 is 2 %
 MARGINS = (0.02, 0.04, 0.06, 0.08, 0.1, 0.15)
 WITHIN = 0.3  # a half-width is as promised if it is within this share of it
@@ -38,25 +41,32 @@ class Outcomes:
 
     mean: Array  # log ratio
     error: Array  # its standard error
-    blocks: int
+    freedom: int
 
     def half(self, level: float = stats.ALPHA) -> Array:
         """Half the width of the t interval that misses the truth in `level` of studies."""
-        return float(tests.t.ppf(1 - level / 2, self.blocks - 1)) * self.error
+        return float(tests.t.ppf(1 - level / 2, self.freedom)) * self.error
 
     def differ(self, level: float = stats.ALPHA) -> Flags:
-        """Whether a difference is called: 'different' or 'small difference'."""
+        """Whether the interval excludes a ratio of 1."""
         return np.abs(self.mean) > self.half(level)
 
-    def equivalent(self, margin: float) -> Flags:
-        """Whether equivalence is called: 'equivalent' or 'small difference'."""
-        return np.abs(self.mean) + self.half(2 * stats.ALPHA) <= math.log1p(margin)
+    def equal(self, margin: float, level: float = stats.ALPHA) -> Flags:
+        """Whether it lies inside the margin."""
+        return np.abs(self.mean) + self.half(level) <= math.log1p(margin)
 
 
 def outcomes(d: Array) -> Outcomes:
     """Of log ratios [studies, blocks]."""
     n = d.shape[1]
-    return Outcomes(d.mean(axis=1), d.std(axis=1, ddof=1) / math.sqrt(n), n)
+    return Outcomes(d.mean(axis=1), d.std(axis=1, ddof=1) / math.sqrt(n), n - 1)
+
+
+def swapped(d: Array) -> Outcomes:
+    """The same with the role fitted, of an even number of blocks: who is first alternates."""
+    n = d.shape[1]
+    squares = sum(own.var(axis=1) * n / 2 for own in (d[:, ::2], d[:, 1::2]))
+    return Outcomes(d.mean(axis=1), np.sqrt(squares / (n - 2) / n), n - 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,25 +79,25 @@ class Coverage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
-    """How often equal arms are called different at one look or another."""
+class Stopped:
+    """Studies of LOOKS that stop where they are settled, of a true effect."""
 
-    noise: str
-    looks: tuple[int, ...]
-    level: float  # of each look
-    corrected: bool
-    called: float
+    sd: float  # paired
+    effect: float
+    wrong: float  # share that ends in a wrong verdict
+    launches: float  # on average
+    settled: tuple[float, ...]  # share that has ended by each look
 
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """How often a true effect is called different, or equivalent within a margin."""
+    """How often one interval of 95 % excludes 1 at a true effect, or lies inside a margin."""
 
     verdict: str
     sd: float  # paired
     blocks: int
     effect: float
-    margin: float | None  # of equivalence
+    margin: float | None  # of equality
     simulated: float
     theory: float
 
@@ -122,7 +132,7 @@ class Simulation:
     studies: int  # of each row
     measured: Measured
     coverage: list[Coverage]
-    looks: list[Looked]
+    looks: list[Stopped]
     power: list[Power]
     half_width: list[HalfWidth]
     enough_blocks: int  # fewest whose half-width is as promised in 80 % of studies
@@ -138,7 +148,7 @@ def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulatio
         Coverage(noise=name, blocks=n, coverage=float(np.mean(~outcomes(d[:, :n]).differ())))
         for (name, d), n in product(drawn.items(), BLOCKS)
     ]
-    looks = [row for name in list(drawn)[:2] for row in _looks(name, drawn[name])]
+    looks = list(_looks(m, random, studies))
     power = list(_power(m, random, studies))
     half_width = [_half_width(m.paired_sd, drawn["normal, as measured"][:, :n]) for n in BLOCKS]
     enough = next(n for n in range(2, _MOST_BLOCKS) if _share_as_promised(n) >= 0.8)
@@ -156,18 +166,25 @@ def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulatio
     )
 
 
-def _looks(noise: str, d: Array) -> Iterator[Looked]:
-    for looks in LOOKS:
-        for corrected in (False, True) if len(looks) > 1 else (False,):
-            level = nominal_level(looks) if corrected else stats.ALPHA
-            called = np.any([outcomes(d[:, :n]).differ(level) for n in looks], axis=0)
-            yield Looked(
-                noise=noise,
-                looks=looks,
-                level=level,
-                corrected=corrected,
-                called=float(np.mean(called)),
-            )
+def _looks(m: Measured, random: Generator, studies: int) -> Iterator[Stopped]:
+    level, last = nominal_level(LOOKS), max(LOOKS)
+    for sd, share in product((OF_TURNS, m.paired_sd), SEQUENTIAL):
+        d = normal(m, random, (studies, last), sd) + share * math.log1p(MARGIN)
+        wrong, ended = np.zeros(studies, bool), np.full(studies, last + 1)
+        for n in LOOKS:
+            o = swapped(d[:, :n])
+            equal, differ = o.equal(MARGIN, level), o.differ(level)
+            false = np.where(equal, share >= 1, differ & ((o.mean < 0) | (share == 0)))
+            now = (ended > n) & (equal | differ)
+            wrong |= now & false
+            ended[now] = n
+        yield Stopped(
+            sd=sd,
+            effect=(1 + MARGIN) ** share - 1,
+            wrong=float(np.mean(wrong)),
+            launches=float(np.mean(np.minimum(ended, last))),
+            settled=tuple(float(np.mean(ended <= n)) for n in LOOKS),
+        )
 
 
 def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
@@ -176,7 +193,7 @@ def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
         for effect in EFFECTS:
             log = math.log1p(effect)
             yield Power(
-                verdict="different",
+                verdict="faster",
                 sd=sd,
                 blocks=n,
                 effect=effect,
@@ -187,13 +204,13 @@ def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
         for margin, effect in product(MARGINS, (0.0, 0.01)):
             log = math.log1p(effect)
             yield Power(
-                verdict="equivalent",
+                verdict="equal",
                 sd=sd,
                 blocks=n,
                 effect=effect,
                 margin=margin,
-                simulated=float(np.mean(outcomes(d + log).equivalent(margin))),
-                theory=power.power_equivalence(sd, log, margin, n),
+                simulated=float(np.mean(outcomes(d + log).equal(margin))),
+                theory=power.power_equivalence(sd, log, margin, n, stats.ALPHA / 2),
             )
 
 
@@ -224,17 +241,16 @@ def _bars(
     studies: int,
     noises: Sequence[str],
     coverage: Sequence[Coverage],
-    looks: Sequence[Looked],
+    looks: Sequence[Stopped],
     power: Sequence[Power],
     half_width: Sequence[HalfWidth],
 ) -> Iterator[Bar]:
     covered = [c.coverage for c in coverage if c.noise in noises]
     yield _bar("95 % intervals cover 93 to 97 %, noise as measured", covered, 0.93, 0.97)
     most = stats.ALPHA + 3 * math.sqrt(stats.ALPHA * (1 - stats.ALPHA) / studies)
-    called = [x.called for x in looks if x.corrected or len(x.looks) == 1]
-    what = f"equal arms called different, all looks: at most {100 * most:.2f} %"
-    yield _bar(what, called, 0, most)
-    for verdict in ("different", "equivalent"):
+    what = f"wrong verdicts of studies that stop when settled: at most {100 * most:.2f} %"
+    yield _bar(what, [x.wrong for x in looks], 0, most)
+    for verdict in ("faster", "equal"):
         off = [abs(p.simulated - p.theory) for p in power if p.verdict == verdict]
         yield _bar(f"power of {verdict!r} within 3 % of theory", off, 0, 0.03)
     for row in half_width:

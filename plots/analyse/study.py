@@ -19,9 +19,9 @@ from plots.analyse import (
     comparability,
     comparison,
     coverage,
+    gains,
     pauses,
     quiet,
-    repetition,
     scaling,
     served,
 )
@@ -74,11 +74,10 @@ class Analysis:
     throughput: list[scaling.Throughput]
     efficiency: list[scaling.Scaled]
     comparisons: list[comparison.Comparison]
-    gains: list[comparison.Gain]
+    gains: list[gains.Gain]
     not_compared: list[NotCompared]
     step_times: list[StepTimes]
     trends: list[Trend]
-    repetition: repetition.Repetition | None
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
     pipelines: list[Pipeline]
@@ -114,6 +113,11 @@ class Analysis:
         return comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
 
     @property
+    def primary(self) -> comparison.Comparison | None:
+        """The comparison that decides at the full error."""
+        return next((c for c in self.comparisons if c.primary), None)
+
+    @property
     def notes(self) -> list[str]:
         """What had to be assumed, and what is not as planned."""
         study, found = self.loaded.study, list(self.loaded.notes)
@@ -121,9 +125,9 @@ class Analysis:
         if studies[1:]:
             names = ", ".join(f"{name} ({n})" for name, n in studies)
             found.append(f"The runs are of several studies: {names}.")
-        if study.primary is not None and not any(c.primary for c in self.comparisons):
+        if study.primary is not None and self.primary is None:
             wrong = "The primary comparison that the study names is not exactly one here"
-            found.append(f"{wrong}, so none has half of the error.")
+            found.append(f"{wrong}, so all share one error.")
         found += quiet.note(self.loaded.runs)
         found += [
             f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
@@ -133,7 +137,6 @@ class Analysis:
             if t.changes and t.over_first
         ]
         found += map(pauses.sentence, self.pauses)
-        found += pauses.one_session(self.loaded.runs)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
@@ -148,11 +151,6 @@ class Analysis:
             for cell in sorted(cells | {cell for cell, _ in ends})
         }
 
-    @property
-    def tests(self) -> int:
-        """Comparisons that Holm's correction spans."""
-        return sum(c.holm_p is not None for c in self.comparisons)
-
 
 def analyse(
     loaded: Loaded,
@@ -164,7 +162,7 @@ def analyse(
     planned = coverage.planned(study)
     found = [
         *comparison.compare(table, study),
-        *comparison.gains(table, study),
+        *gains.gains(table, study),
         *scaling.efficiency(table),
         *bounds(table, loaded.runs, collectives),
     ]
@@ -172,7 +170,7 @@ def analyse(
     asked = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = loaded.runs["facts"].tolist()
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
-    gains = [x for x in found if isinstance(x, comparison.Gain)]
+    gained = [x for x in found if isinstance(x, gains.Gain)]
     compared = [x for x in found if isinstance(x, comparison.Comparison)]
     return Analysis(
         loaded=loaded,
@@ -182,11 +180,10 @@ def analyse(
         throughput=list(scaling.throughput(table)),
         efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
         comparisons=compared,
-        gains=sorted(gains, key=lambda g: (g.point.cell != "single", g.point)),
+        gains=sorted(gained, key=lambda g: (g.point.cell != "single", g.point)),
         not_compared=[*(x for x in found if isinstance(x, NotCompared)), *not_twins],
         step_times=list(_step_times(loaded.runs)),
         trends=trends(loaded.runs),
-        repetition=repetition.advise(loaded.runs, compared),
         digests=list(comparability.compare_digests(loaded.runs)),
         varying=comparability.differences(facts, (), asked) + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,16 +15,15 @@ from plots.analyse.study import Analysis
 from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
-from plots.report.verdicts import label, over, sentence, sides
+from plots.report.verdicts import another_day, doubts, label, next_step, over, sentence, sides
 
-_FLAT = 1.5  # times the steps of a run: so near its optimum, the error hardly depends on them
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _LINES = 2  # comparisons that a terminal shows
 _MOST_ANSWERS = 3  # comparisons at the head of the page; all are in its tables
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = None) -> str:
-    """All in one line: 'A faster at 22 of 26 points, equivalent at 4'; by how much with `sizes`.
+    """All in one line: 'A faster at 22 of 26 points, Not settled at 4'; by how much with `sizes`.
 
     What is settled stands first. Of more than `most` verdicts the last ones are counted together.
     """
@@ -34,7 +32,7 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
         groups[label(c)].append(c)
     total = count(len(rows), "point")
     said: list[str] = []
-    ordered = sorted(groups.items(), key=lambda item: (_open(item[1]), -len(item[1])))
+    ordered = sorted(groups.items(), key=lambda item: (not item[1][0].settled, -len(item[1])))
     if most is not None and len(ordered) > most:
         rest = [c for _, group in ordered[most - 1 :] for c in group]
         ordered = [*ordered[: most - 1], ("other verdicts", rest)]
@@ -46,15 +44,10 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
     return ", ".join(said)
 
 
-def _open(rows: Sequence[Comparison]) -> bool:
-    """Whether verdicts of one kind say neither which is faster nor that the two are equivalent."""
-    return rows[0].verdict not in ("different", "equivalent", "small difference")
-
-
 def _sizes(rows: Sequence[Comparison]) -> str:
-    if rows[0].verdict != "different":
+    if rows[0].verdict != "faster":
         return ""
-    gains = sorted(c.gain[0] for c in rows)
+    gains = sorted(max(c.paired.ratio, 1 / c.paired.ratio) - 1 for c in rows)
     ends = dict.fromkeys(percent(g).removesuffix(" %") for g in (gains[0], gains[-1]))
     return f" (by {' to '.join(ends)} %)"
 
@@ -138,12 +131,11 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
         where = marked(a, c.variant, f"{point} ({conditions})")
-        where = f"{'Primary: ' if c.primary else ''}{where}"
-        margin, e = a.loaded.study.margin, c.paired.estimate
-        value = f"{over(c.reference, c.candidate)} = {interval(e, ratio)}"
-        n = f", n = {e.n}" if e.shown else ""
-        said = f"{sentence(c, margin, a.tests)}. {value}{n}, margin {rule(margin)}."
-        found.append((where, said))
+        where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
+        value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
+        n = f", n = {c.paired.n}" if c.estimate.shown else ""
+        said = [sentence(c), f"{value}{n}", next_step(c), *doubts(c)]
+        found.append((where, ". ".join(text[:1].upper() + text[1:] for text in said if text) + "."))
     return found
 
 
@@ -190,24 +182,6 @@ def attempts(a: Analysis) -> str:
     return f"Attempts that gave no number: {', '.join(each)}."
 
 
-def repetition(a: Analysis) -> str:
-    """Where another hour narrows the ratios most, in one sentence; '' where nothing says it."""
-    if (r := a.repetition) is None:
-        return ""
-    found = (
-        f"steps inside the runs make {100 * r.step_share:.0f} % of the paired variance "
-        f"(neighbours correlate by {r.autocorrelation:.2f}), so longer runs can narrow an interval "
-        f"by {100 * (1 - math.sqrt(1 - r.step_share)):.0f} % at most; the rest is between blocks"
-    )
-    if r.best_steps is None:
-        return f"{found}{': spend time on more steps a run' if r.step_share == 1 else ''}."
-    more = r.best_steps > _FLAT * r.steps
-    return (
-        f"{found}. Best for its time is a run of about {max(1, r.best_steps):,.0f} steps, here "
-        f"{r.steps:.0f}: spend time on more {'steps a run' if more else 'blocks'}."
-    )
-
-
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: verdicts, the first comparisons, what is missing or was disturbed, where
     the report is.
@@ -237,6 +211,8 @@ def lines(a: Analysis) -> list[str]:
     if more := trained[_MOST_ANSWERS:]:
         taught.append(f"{len(more)} more: see [Training to a target](#training-to-a-target).")
     compared = _each(a)
+    if a.primary and (day := another_day(a.primary)):  # the first one
+        compared[0] = compared[0][0], f"{compared[0][1]} {day}"
     verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
     verdicts += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if others := compared[_MOST_ANSWERS:]:

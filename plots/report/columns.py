@@ -106,7 +106,7 @@ def _inert(value: Any) -> Any:
 
 def _flat(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in record.items():
-        if key in ("ci95", "ci90"):
+        if key in ("interval", "another_day"):
             value = dict(zip(("low", "high"), value or (None, None), strict=True))
         if isinstance(value, dict):
             yield from ((f"{key}_{part}", v) for part, v in _flat(value))

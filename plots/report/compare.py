@@ -195,7 +195,7 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
         Column("first.world_size", "ranks"),
         Column("first.samples_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),
-        Column(pooled, "all blocks"),
+        Column(pooled, "all sessions"),
     )
 
 

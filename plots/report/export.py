@@ -120,7 +120,15 @@ def latex(a: Analysis) -> str:
     if not a.comparisons:
         raise UsageError("nothing was compared, so there is no table; see the report")
     rows = [[_tex(cell) for cell in _row(a, c)] for c in by_weight(a)]
-    head = ["Transport", "Ranks", "Images per rank", "Conditions", "Ratio [95 \\%]", "n", "Verdict"]
+    head = [
+        "Transport",
+        "Ranks",
+        "Images per rank",
+        "Conditions",
+        "Ratio",
+        "n",
+        "Verdict",
+    ]
     return "\n".join([
         "\\begin{table}",
         f"\\caption{{{_tex(_caption(a))}}}",
@@ -139,10 +147,9 @@ def latex(a: Analysis) -> str:
 def _row(a: Analysis, c: Comparison) -> list[str]:
     """As the page has it; a row of several kinds says of itself that it slept."""
     slept = ["emulated"] if a.emulated(c.variant) else []
-    e, conditions = c.paired.estimate, "; ".join([c.settings, *c.variant, *slept])
-    said = sentence(c, a.loaded.study.margin, a.tests)
+    e, conditions = c.estimate, "; ".join([c.settings, *c.variant, *slept])
     sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
-    return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), said]
+    return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
 
 
 def _caption(a: Analysis) -> str:

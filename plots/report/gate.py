@@ -13,7 +13,7 @@ from plots.analyse.points import NotCompared, Point, describe
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
-State = Literal["holds", "slower", "inconclusive", "missing", "not comparable", "new"]
+State = Literal["holds", "slower", "not settled", "missing", "not comparable", "new"]
 Changes = Sequence[Change | NotCompared]
 EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
 
@@ -72,9 +72,9 @@ def _judged(change: Change, below: float) -> Judged:
     said, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:
         reason = f"{said}, no interval from fewer than {MIN_BLOCKS} blocks"
-        return Judged(change.point, "inconclusive", reason, change)
+        return Judged(change.point, "not settled", reason, change)
     if shown[1] < below:
         return Judged(change.point, "slower", f"{said}, below {below:g}", change)
     if shown[0] < below:
-        return Judged(change.point, "inconclusive", f"{said}, on both sides of {below:g}", change)
+        return Judged(change.point, "not settled", f"{said}, on both sides of {below:g}", change)
     return Judged(change.point, "holds", f"{said}, not below {below:g}", change)

@@ -66,24 +66,20 @@ def lead(a: Analysis) -> Lead:
 
 
 def _sentence(a: Analysis, c: Comparison) -> str:
-    e = c.paired.estimate
     several = len({x.settings for x in a.comparisons}) > 1
     conditions = "; ".join([*([c.settings] if several else []), *c.variant])
     where = f"At {ranks(c.world_size)} with {c.samples_per_rank} images per rank"
     where += f" over {c.transport}" if c.transport else ""
     where += f" ({conditions})" if conditions else ""
-    found = f"{verdicts.over(c.reference, c.candidate)} = {interval(e, ratio)}"
-    said = verdicts.sentence(c, a.loaded.study.margin, a.tests)
-    return f"{where}: {said}. {found}"
+    found = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
+    return f"{where}: {verdicts.sentence(c)}. {found}"
 
 
 def _counted(a: Analysis, rows: Sequence[Comparison]) -> str:
     """Blocks behind the ratios, and the margin: once for all of them."""
     n = [c.paired.n for c in rows]
     blocks = " and ".join(count(x, "block") for x in dict.fromkeys(n))
-    shown = all(c.paired.estimate.shown for c in rows)
-    interval_of = f"95 % interval{'s' * (len(rows) > 1)} of " if shown else ""
-    return f"{interval_of}{blocks}, margin {rule(a.loaded.study.margin)}"
+    return f"{blocks}, margin {rule(a.loaded.study.margin)}"
 
 
 def _largest(a: Analysis) -> list[Point]:

@@ -13,7 +13,7 @@ from plots.report.format import count, percent, rule, seconds, short
 
 def answers(a: Analysis) -> bool:
     """Whether trainings are the study's answer: there are some, and no verdict on images/s."""
-    return bool(a.trained) and all(c.verdict == "too few blocks" for c in a.comparisons)
+    return bool(a.trained) and all(c.paired.n < c.needs for c in a.comparisons)
 
 
 def lines(a: Analysis) -> Iterator[str]:

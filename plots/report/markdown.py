@@ -12,8 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
 
 from bench.backends.catalogue import label
-from bench.study.stats import ALPHA, MIN_BLOCKS
-from plots.analyse.comparison import VISIBLE_EFFECT
+from bench.study.stats import ALPHA, EXACT, MIN_BLOCKS
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
 from plots.analyse.points import NotCompared, Table, ranks
 from plots.analyse.runs import Loaded
@@ -75,8 +74,9 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "compiled": any(f.get("compile") == "True" for f in facts),
         "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "min_blocks": MIN_BLOCKS,
+        "exact": EXACT,
+        "primary": a.primary,
         "most_nodes": _MOST_NODES,
-        "visible": VISIBLE_EFFECT,
         "enough": (ENOUGH_STEPS, ENOUGH_WINDOWS),
     }
     names = ("page.md.j2", "details.md.j2")

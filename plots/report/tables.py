@@ -8,11 +8,12 @@ from typing import Any
 
 from bench.study.stats import Estimate
 from plots.analyse.comparability import NO_BLOCK, is_emulated
-from plots.analyse.comparison import VISIBLE_EFFECT, Comparison
+from plots.analyse.comparison import Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.exchange import SHOWN
 from plots.analyse.nodes import Drift
 from plots.analyse.points import NO_SETTINGS
+from plots.analyse.sessions import apart
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
@@ -26,11 +27,11 @@ from plots.report.format import (
     percent,
     rate,
     ratio,
-    ratio_ends,
     rule,
     seconds,
+    short,
 )
-from plots.report.verdicts import over, sentence
+from plots.report.verdicts import over, sentence, word
 
 
 def _estimate(form: Callable[[float], str]) -> Callable[[Estimate], str]:
@@ -100,43 +101,35 @@ _WHERE = (
 )
 
 
-def _shown90(c: Comparison) -> tuple[float, float] | None:
-    return c.paired.ci90 if c.paired.estimate.shown else None
-
-
 def ratios(a: Analysis) -> tuple[Column, ...]:
-    """Every comparison with its verdict."""
-    margin, name = a.loaded.study.margin, over(a.reference, a.candidate)
+    """Every comparison with its verdict and the one interval that decides it."""
+    several, name = len(a.comparisons) > 1, over(a.reference, a.candidate)
 
     def said(c: Comparison) -> str:
-        return sentence(c, margin, a.tests)
+        return f"{'primary: ' if c.primary and several else ''}{sentence(c)}"
 
     return (
-        # first: a narrow screen shows no more
-        Column(lambda c: f"{'primary: ' if c.primary else ''}{said(c)}", "verdict", each=True),
+        Column(said, "verdict", each=True),  # first: a narrow screen shows no more
         *_WHERE,
         Column("curves", "curves"),
         Column("paired.ratio"),
-        Column("paired.estimate", f"{name} [95 %]", _estimate(ratio), key=""),
-        Column("paired.ci95"),
-        Column(_shown90, "90 % interval", lambda ci: f"[{', '.join(ratio_ends(*ci))}]"),
-        Column("paired.ci90"),
+        Column("estimate", name, _estimate(ratio), key=""),
+        Column(lambda c: c.paired.interval(c.level), key="interval"),
+        Column("level"),
         Column("paired.n", "n"),
         Column("paired.ratios"),
-        Column(lambda c: margin, key="margin"),
-        Column("verdict"),
-        Column(said, key="verdict_text"),
+        Column("margin"),
+        Column(word, key="verdict"),
+        Column(sentence, key="verdict_text"),
         Column("unequal", key="unequal_environments"),
         Column("of_one_arm"),
         Column("primary"),
         Column("blocks_to_settle"),
-        Column("looks"),
-        Column("level"),
-        Column("overall_level"),
+        Column("chance", key="chance_at_max_blocks"),
+        Column("another_day"),
     )
 
 
-_VISIBLE = f"blocks for {rule(VISIBLE_EFFECT)}"
 RAW = (
     Column("log", "log", "[{0}](runs/{0})".format),
     Column("cell", "cell"),
@@ -147,19 +140,24 @@ RAW = (
     Column("images_per_s", "images/s", rate),
 )
 
+
+def _apart(c: Comparison) -> tuple[str, ...]:
+    """Each session's own ratio, where there are several."""
+    found = list(apart(c.paired, c.sessions))
+    return tuple(f"{name}: {short(e, ratio)}" for name, e in found) if found[1:] else ()
+
+
 CHECKS = (
     *_WHERE,
     Column("paired.sd_log", "paired sd", percent),
     Column("half_width", key="half_width_ratio"),
-    Column(lambda c: c.half_width if c.paired.estimate.shown else None, "half-width", percent),
-    Column("blocks_for_visible_effect", _VISIBLE, key="blocks_for_2_percent"),
+    Column(lambda c: c.half_width if c.estimate.shown else None, "half-width", percent),
+    Column("paired.role", "first one over second [95 %]", _estimate(ratio), key="role"),
+    Column("median_ratio", "ratio of median steps", ratio),
+    Column(_apart, "by session", "; ".join, key="sessions"),
     Column("paired.t"),
-    Column("paired.t_p", "t test p", p_value),
-    Column("holm_p", "Holm p", p_value),
-    Column("tost_p", "outside margin p", p_value),
-    Column("holm_tost_p", "its Holm p", p_value),
+    Column("paired.t_p"),
     Column("paired.signflip_p", "sign flip p", p_value),
-    Column("paired.wilcoxon_p", "Wilcoxon p", p_value),
 )
 
 GAINS = (

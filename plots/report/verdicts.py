@@ -1,35 +1,14 @@
-"""What a comparison's verdict is called: in a sentence for tables, in two words for figures."""
+"""What a comparison says: one of four words, and the interval that decides it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from bench.backends.catalogue import facts, parts
-from bench.study import power, stats
-from bench.study.stats import Verdict
+from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
-from plots.report.format import ends, rule
-
-# verdict: in two words for a figure, and as a sentence
-WORDS: Mapping[Verdict, tuple[str, str]] = {
-    "too few blocks": ("too few blocks", "no verdict below {least} blocks"),
-    "equivalent": ("equivalent", "equivalent within {margin}"),
-    "small difference": (
-        "equivalent",
-        "equivalent within {margin}, with a real but small difference: {faster} faster by {gain}",
-    ),
-    "different": ("{side} faster", "{faster} faster by {gain} {interval}"),
-    "not after Holm": (
-        "undecided after Holm",
-        "{faster} faster by {gain} {interval} (not after Holm's correction over {tests} "
-        "comparisons)",
-    ),
-    "equivalence not after Holm": (
-        "undecided after Holm",
-        "equivalent within {margin} (not after Holm's correction over {tests} comparisons)",
-    ),
-    "inconclusive": ("inconclusive", "inconclusive; {price} would settle it"),
-}
+from plots.analyse.sessions import TAU, TAU_EMULATED
+from plots.report.format import count, ends, ratio_ends, rule
 
 
 def sides(reference: str, candidate: str) -> tuple[str, str]:
@@ -46,55 +25,75 @@ def over(reference: str, candidate: str) -> str:
     return f"{second} over {first}" if "/" in first + second else f"{second} / {first}"
 
 
-def sentence(c: Comparison, margin: float, tests: int) -> str:
-    """The verdict in words; `tests`: the comparisons that Holm's correction spans."""
-    said = "n=1, no interval, no verdict" if c.paired.n == 1 else WORDS[c.verdict][1]
-    gain, low, high = c.gain
-    words = said.format(
-        least=stats.MIN_BLOCKS,
-        margin=rule(margin),
-        faster=c.faster,
-        gain=f"{100 * gain:.1f} %",
-        interval=f"[{', '.join(ends(100 * low, 100 * high, 1, 0.0))}]",
-        tests=tests,
-        price=_price(c),
-    )
-    unequal = ["in unequal environments"] if c.unequal else []
-    return "; ".join([words, *_remarks(c), *unequal, *c.of_one_arm])
-
-
-def _price(c: Comparison) -> str:
-    """What would settle it: more looks than planned are no way to a verdict."""
-    if c.blocks_to_settle is None:
-        return f"more than {power.MAX_BLOCKS} blocks"
-    beyond = c.looks and c.blocks_to_settle > c.looks[-1]
-    return f"{'a new study of ' if beyond else ''}about {c.blocks_to_settle} blocks"
-
-
-def _remarks(c: Comparison) -> Iterator[str]:
-    """What a verdict rests on, where that is not one planned look at 5 % and both tests agree."""
-    if c.paired.n < stats.MIN_BLOCKS:
-        return
-    if len(c.looks) > 1:
-        yield f"at a level of {100 * c.level:.2g} %, one of {len(c.looks)} planned looks"
-    error = f"the error is about {100 * c.overall_level:.2g} %, not {rule(stats.ALPHA)}"
-    if c.off_plan:
-        planned = " and ".join(map(str, c.looks))
-        yield f"off plan, read at {c.paired.n} blocks beside {planned}: {error}"
-    if c.early:
-        yield f"early, at {c.paired.n} of {c.looks[0]} planned blocks: read at each, {error}"
-    exact = c.paired.signflip_p
-    if exact is not None and stats.signflip_disagrees(c.paired, c.level):
-        if 2 / 2**c.paired.n <= c.level:
-            yield f"the exact sign-flip test disagrees (p = {exact:.4f})"
-        else:
-            unable = f"the exact sign-flip test of {c.paired.n} blocks cannot confirm it"
-            yield f"{unable} (p = {exact:.4f})"
+def word(c: Comparison) -> str:
+    """The verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'."""
+    reference, candidate = sides(c.reference, c.candidate)
+    faster = candidate if c.paired.ratio > 1 else reference
+    words = {"faster": f"{faster} faster", "equal": f"Equal within {rule(c.margin)}"}
+    return words.get(c.verdict, "Not settled")
 
 
 def label(c: Comparison) -> str:
-    """The verdict in two words, for a figure; two more where the terms were not equal."""
-    reference, candidate = sides(c.reference, c.candidate)
-    said = WORDS[c.verdict][0].format(side=candidate if c.faster == c.candidate else reference)
-    off_plan = " (off plan)" if c.off_plan else ""
-    return said + off_plan + (" (environments differ)" if c.unequal else "")
+    """The verdict, for a figure; two more words where the terms were not equal."""
+    return word(c) + (" (environments differ)" if c.unequal else "")
+
+
+def line(c: Comparison) -> str:
+    """'Horovod faster: 5.3 % [0.6, 10.1]': by what share, and the interval that decides.
+
+    Of the faster one over the slower; else of the candidate over the reference.
+    """
+    if c.paired.n < c.needs:
+        return f"{word(c)}: needs {c.needs} launches"
+    return f"{word(c)}: {share(c)}"
+
+
+def share(c: Comparison) -> str:
+    """By what share one is ahead: '5.3 % [0.6, 10.1]'."""
+    e = c.estimate
+    values = (e.value, e.low or e.value, e.high or e.value)
+    if c.verdict == "faster" and e.value < 1:
+        values = (1 / e.value, 1 / values[2], 1 / values[1])
+    value, low, high = (100 * (x - 1) for x in values)
+    return f"{round(value, 1) + 0.0:.1f} % [{', '.join(ends(low, high, 1, 0.0))}]"
+
+
+def sentence(c: Comparison) -> str:
+    """The verdict's line, and what else was compared than the framework."""
+    unequal = ["in unequal environments"] if c.unequal else []
+    return "; ".join([line(c), *unequal, *c.of_one_arm])
+
+
+def next_step(c: Comparison) -> str:
+    """How many launches would settle it, in one sentence; '' where it is settled, or not begun."""
+    if c.settled or c.chance is None:
+        return ""
+    if c.blocks_to_settle is None:
+        return "No number of launches would settle it"
+    needed = f"About {c.blocks_to_settle} launches would settle it"
+    if c.paired.n >= c.max_blocks:
+        return f"{needed}, in a new study"
+    return f"{needed}; the chance at the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+
+
+def doubts(c: Comparison) -> Iterator[str]:
+    """Where the ratio and its check tell of two different things."""
+    if c.skewed:
+        yield (
+            f"the ratio of median steps is {c.median_ratio:.3f} against {c.paired.ratio:.3f} of "
+            f"totals: more than {rule(c.margin)} apart, so rare slow steps decide"
+        )
+
+
+def another_day(c: Comparison) -> str:
+    """What the same comparison may give then; '' where there is no interval."""
+    if c.another_day is None or not c.estimate.shown:
+        return ""
+    low, high = ratio_ends(*c.another_day)
+    sessions = len(set(c.sessions))
+    why = f"a prediction from {sessions} sessions"
+    if sessions < SESSIONS:
+        tau = TAU_EMULATED if c.emulated else TAU
+        of = count(sessions, "session")
+        why = f"this is of {of}, and the project's own differ by an sd of {rule(tau)}"
+    return f"On another day the ratio may lie in [{low}, {high}]: {why}."

@@ -163,7 +163,6 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "pipelines": records(tables.PIPELINES, a.pipelines),
         "step_times": marked(tables.STEP_TIMES, a.step_times),
         "trends": marked(tables.TRENDS, a.trends),
-        "repetition": a.repetition and asdict(a.repetition),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),

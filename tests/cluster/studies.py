@@ -25,7 +25,7 @@ question = "Does it come to its end?"
 cells = {cells}
 scaling = ["batch"]
 nodes = [{nodes}]
-blocks = 1
+{blocks}
 time_limit_s = 180
 expected_run_s = 15
 
@@ -65,6 +65,7 @@ class Tiny:
     cells: tuple[str, ...] = ("ddp", "horovod")
     nodes: int | str = 2  # "1, 2": two jobs
     model: str = "waits"
+    blocks: str = "blocks = 1"  # and further keys
 
     @property
     def hold(self) -> Path:
@@ -77,7 +78,11 @@ class Tiny:
         """One `python -m slurm VERB` of this study."""
         source = self.folder / f"{self.name}.toml"
         text = _STUDY.format(
-            name=self.name, cells=list(self.cells), nodes=self.nodes, model=self.model
+            name=self.name,
+            cells=list(self.cells),
+            nodes=self.nodes,
+            model=self.model,
+            blocks=self.blocks,
         )
         source.write_text(text.replace("'", '"'))
         where = ["--site", str(self.site), "--results", str(self.folder / "results")]

@@ -178,3 +178,18 @@ def test_the_report_is_made_when_the_jobs_have_ended(tmp_path: Path) -> None:
         line for line in tiny.do("status").splitlines() if line.startswith("report ")
     )
     assert "ddp/gloo" in (tmp_path / "results" / "tiny" / "report.md").read_text()
+
+
+def test_the_last_job_submits_more_until_the_last_look(tmp_path: Path) -> None:
+    """One cell under two names, and a margin that no measurement reaches: not settled at six."""
+    cells = ("ddp/gloo", "ddp/gloo@again")
+    keys = 'blocks = 6\nmax_blocks = 8\nmargin = 0.00001\nreference = "ddp/gloo"\n'
+    keys += 'candidate = "ddp/gloo@again"'
+    tiny = Tiny(tmp_path, site(tmp_path), cells=cells, nodes=1, blocks=keys)
+    tiny.submit(report=True)
+    said = tiny.wait()
+    assert "8 launches; " in said
+    assert "; ends: all 8 launches are done\n" in said
+    assert "tiny: 16 runs: 16 ok" in said
+    assert "6 launches; " in tiny.printed()
+    assert "n001-b07  submitted as job " in tiny.printed()

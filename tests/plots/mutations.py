@@ -230,7 +230,7 @@ def _new_logs() -> tuple[bytes, ...]:
 
 SOURCES = _new_logs()
 NO_STUDY, _ = find_study(Path("nowhere"))
-_OF_ITS_EXIT = re.compile(r"'(allocation|exit_code|start_seconds|wall_s)': [^,]+")
+_OF_ITS_EXIT = re.compile(r"'(allocation|exit_code|session|wall_s)': [^,]+")
 
 
 def used(data: bytes) -> dict[str, Any]:

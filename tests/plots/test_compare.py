@@ -67,7 +67,15 @@ def test_changes_are_of_each_point(studies: tuple[Path, Path]) -> None:
 def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> None:
     analyses = [analyse(load(folder)) for folder in studies]
     pooled = list(across.both(analyses))
-    assert all(row.pooled is not None and row.pooled.n == 12 for row in pooled)
+    assert {row.not_pooled for row in pooled} == {"fewer than 3 sessions"}
+    for path in (studies[1] / "runs").iterdir():
+        day = 14 + int(path.name.partition("-")[0]) % 2
+        logs.edit(path, '"host": {', f'"host": {{"started": "2026-06-{day}T10:00:00+00:00", ')
+    pooled = list(across.both([analyses[0], analyse(load(studies[1]))]))
+    for row in pooled:
+        assert row.pooled is not None
+        ratios = [r.value for r in row.ratios if r]
+        assert min(ratios) <= row.pooled.value <= max(ratios)
     for path in (studies[1] / "runs").iterdir():
         logs.edit(path, "Test CPU @ 2 GHz", "Another CPU")
     apart = list(across.both([analyses[0], analyse(load(studies[1]))]))
@@ -87,7 +95,7 @@ def test_another_environment_is_named_and_not_pooled(
     text = capsys.readouterr().out
     assert f"| env.{name} | - | x |" in text
     ratios = logs.rows(text, "Each study's comparison")
-    assert {row["all blocks"] for row in ratios} == {f"not pooled: other env.{name}"}
+    assert {row["all sessions"] for row in ratios} == {f"not pooled: other env.{name}"}
 
 
 def test_any_two_cells_of_one_study(
@@ -183,12 +191,12 @@ def test_a_study_in_which_every_run_failed_cannot_hold(
     assert main(["compare", *map(str, reversed(studies)), "--fail-below", "0.5"]) == 2
 
 
-def test_an_interval_around_the_limit_or_none_is_inconclusive(
+def test_an_interval_around_the_limit_or_none_is_not_settled(
     studies: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said, error = check(capsys, *map(str, studies), below="1")
     assert code == 3
-    assert states(said) == {"inconclusive": 8}
+    assert states(said) == {"not settled": 8}
     assert "on both sides of 1" in error
     few = logs.study(tmp_path / "few", blocks=2, seed=4)
     code, said, error = check(capsys, str(studies[0]), str(few))

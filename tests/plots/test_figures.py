@@ -81,7 +81,7 @@ def test_the_ratio_against_ranks_has_every_comparison_its_interval_and_the_margi
         assert xs(container.lines[0]) == [c.world_size for c in rows]
         assert values(container) == [c.paired.ratio for c in rows]
         for drawn_ends, c in zip(ends(container), rows, strict=True):
-            assert drawn_ends == pytest.approx(c.paired.ci95)
+            assert drawn_ends == pytest.approx(c.paired.interval(c.level))
         (band,) = ax.patches
         low, high = band.get_path().get_extents(band.get_patch_transform()).intervaly
         edge = 1 + analysis.loaded.study.margin

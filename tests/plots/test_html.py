@@ -66,10 +66,10 @@ def test_the_first_words_are_the_verdict_its_size_its_uncertainty_and_the_machin
     first = max(summary["comparisons"], key=lambda c: c["world_size"])
     verdict = re.search(r"At 2 ranks with \d+ images per rank over mpi: [^\n]+", page.text)
     assert verdict, page.text[:300]
-    low, high = first["ci95"]
+    low, high = first["interval"]
     assert first["verdict_text"] in verdict[0]
     assert f"Horovod / DDP = {first['ratio']:.3f} [{low:.3f}, {high:.3f}]" in verdict[0]
-    assert "of 6 blocks, margin 2 %" in verdict[0]
+    assert "6 blocks, margin 2 %" in verdict[0]
     assert page.text.index("Test CPU @ 2 GHz") < page.text.index("Answer")
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from plots.analyse.comparability import NO_BLOCK, Block
-from plots.analyse.pauses import find, one_session, sentence
+from plots.analyse.pauses import find, sentence
 
 # log, block, session, seconds at which it began, seconds that it took
 Row = tuple[str, int, str, float, float]
@@ -18,15 +18,6 @@ def table(*rows: Row) -> pd.DataFrame:
 
 def found(*rows: Row) -> list[tuple[Block, float, str, str]]:
     return [(p.block, p.seconds, p.after, p.before) for p in find(table(*rows))]
-
-
-def test_blocks_of_one_session_are_told() -> None:
-    first, alike = ("a", 0, "x", 60.0, 15.0), ("b", 1, "x", 640.0, 20.0)
-    (said,) = one_session(table(first, alike, ("c", NO_BLOCK, "", 0.0, 9999.0)))
-    assert said.startswith("All 2 blocks ran within 10 min, in one session: ")
-    assert one_session(table(first)) == [], "one block has no spread"
-    assert one_session(table(first, ("b", 1, "y", 640.0, 20.0))) == []
-    assert one_session(table(("a", 0, "", 60.0, 15.0), ("b", 1, "", 640.0, 20.0))) == [], "unknown"
 
 
 @pytest.mark.parametrize(

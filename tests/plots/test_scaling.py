@@ -3,18 +3,19 @@
 import itertools
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
-from bench.record import append_event
-from bench.study import looks, power, stats
-from plots.analyse import comparison, scaling
+from bench.study import looks, stats
+from plots.analyse import comparison, scaling, sessions
 from plots.analyse.points import Point
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.report import answer, verdicts
+from plots.report import verdicts
 from tests.plots import logs
 
 
@@ -60,12 +61,11 @@ def test_the_true_ratio_comes_back(study: Analysis) -> None:
     c = compared(study)
     assert near(c.paired.estimate, 1.05 / 1.155)
     assert c.half_width is not None
-    assert c.half_width < 0.01
-    assert (c.paired.n, c.verdict, c.curves) == (8, "different", ("weak", "strong"))
-    assert verdicts.sentence(c, 0.02, study.tests).startswith("ddp/mpi faster by ")
-    gain, low, high = c.gain
-    assert low < gain < high
-    assert low < 0.1 < high
+    assert c.half_width < 0.02
+    assert (c.paired.n, c.verdict, c.curves) == (8, "faster", ("weak", "strong"))
+    assert re.fullmatch(r"DDP faster: 9\.9 % \[9\.\d, 10\.\d\]", verdicts.line(c))
+    low, high = c.paired.interval(c.level) or (0, 0)
+    assert low < 1.05 / 1.155 < high
 
 
 def test_true_efficiency_comes_back(study: Analysis) -> None:
@@ -107,9 +107,8 @@ def test_throughput_is_per_block_and_on_time(tmp_path: Path) -> None:
 def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=1))
     c = compared(a)
-    assert c.verdict == "too few blocks"
-    assert not any((c.paired.ci95, c.half_width, c.blocks_for_visible_effect, c.holm_p))
-    assert verdicts.sentence(c, 0.02, a.tests) == "n=1, no interval, no verdict"
+    assert not any((c.paired.interval(), c.half_width, c.another_day, c.chance, c.settled))
+    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
     assert all(
         (t.images_per_s.low, t.images_per_s.high, t.images_per_s.n) == (None, None, 1)
         for t in a.throughput
@@ -120,8 +119,9 @@ def test_one_block_has_no_interval_and_no_verdict(tmp_path: Path) -> None:
 def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=5, sd=0.005))
     c = compared(a)
-    assert c.paired.ci95 is not None
-    assert verdicts.sentence(c, 0.02, a.tests) == "no verdict below 6 blocks"
+    assert c.paired.interval() is not None
+    assert verdicts.sentence(c) == "Not settled: needs 6 launches"
+    assert verdicts.next_step(c) == ""
 
 
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
@@ -414,64 +414,87 @@ def test_batch_sweep_has_throughput_and_ratio(tmp_path: Path) -> None:
     assert a.efficiency == []
 
 
-def test_holm_spans_the_tested_comparisons(study: Analysis) -> None:
-    assert study.tests == len(study.comparisons) == 3
-    raw = [c.paired.t_p for c in study.comparisons]
-    assert [c.holm_p for c in study.comparisons] == stats.holm([p for p in raw if p is not None])
-
-
 def primary(folder: Path, **asked: object) -> Analysis:
     words = ", ".join(f"{k} = {v!r}" for k, v in asked.items())
     logs.study_toml(folder, more=f"primary = {{ {words} }}\n")
     return analysed(folder)
 
 
-def test_the_primary_comparison_has_half_of_the_error(tmp_path: Path) -> None:
-    a = primary(logs.study(tmp_path, blocks=6), curve="strong", world_size=2)
-    (named,) = [c for c in a.comparisons if c.primary]
-    assert (named.world_size, named.samples_per_rank) == (2, 16)
-    assert a.tests == len(a.comparisons) == 3
-    weights = [2 if c.primary else 1 for c in a.comparisons]
-    for raw, found in (
-        ([c.paired.t_p for c in a.comparisons], [c.holm_p for c in a.comparisons]),
-        ([c.tost_p for c in a.comparisons], [c.holm_tost_p for c in a.comparisons]),
-    ):
-        assert found == stats.holm([p for p in raw if p is not None], weights)
+def test_the_primary_comparison_is_decided_at_the_full_error(tmp_path: Path) -> None:
+    a = primary(logs.study(tmp_path, blocks=6), curve="weak", world_size=1, batch_per_rank=16)
+    assert a.primary is not None
+    assert (a.primary.world_size, a.primary.samples_per_rank) == (1, 16)
+    levels = {c.primary: c.level for c in a.comparisons}
+    own = looks.schedule(6, 20)
+    assert levels == {True: looks.nominal_level(own), False: looks.nominal_level(own, 0.025)}
     assert a.notes == []
 
 
+def test_unnamed_the_primary_is_of_most_ranks_on_the_first_transport(tmp_path: Path) -> None:
+    cells = {"ddp/gloo": 1.0, "horovod/gloo": 1.1, "ddp/mpi": 1.0, "horovod/mpi": 1.1}
+    folder = logs.study(tmp_path, blocks=6, cells=cells)
+    sizes = "scaling = ['weak']\nworld_sizes = [1, 2]\n[weak]\nbatch_per_rank = 16\n"
+    for listed in (list(cells), list(cells)[::-1]):
+        more = f"cells = {listed}\n{sizes}".replace("'", '"')
+        logs.study_toml(folder, more=more)
+        a = analysed(folder)
+        assert a.primary is not None
+        first = listed[0].partition("/")[2]
+        assert (a.primary.transport, a.primary.world_size) == (first, 2)
+        assert "weak" in a.primary.curves
+        assert sum(c.primary for c in a.comparisons) == 1
+
+
 @pytest.mark.parametrize(
-    ("blocks", "asked", "level", "said"),
+    ("blocks", "first", "last", "level", "verdict"),
     [
-        (6, 6, 0.05, []),
-        (8, 6, 0.05, ["off plan, read at 8 blocks beside 6: the error is about 7.6 %, not 5 %"]),
-        (6, [6, 8], 0.0317, ["at a level of 3.2 %, one of 2 planned looks"]),
-        (
-            7,
-            [8, 12],
-            0.0308,
-            [
-                "at a level of 3.1 %, one of 2 planned looks",
-                "early, at 7 of 8 planned blocks: read at each, the error is about 6.1 %, not 5 %",
-            ],
-        ),
+        (6, 6, 20, 0.0131, "faster"),
+        (7, 6, 20, 0.0131, "faster"),
+        (6, 6, 6, 0.05, "faster"),
+        (7, 8, 20, 0.0154, "not settled"),
+        (6, 2, 4, 0.05, "faster"),
     ],
 )
-def test_a_verdict_names_the_look_it_was_read_at(
-    tmp_path: Path, blocks: int, asked: int | list[int], level: float, said: list[str]
+def test_a_verdict_is_read_at_the_level_of_the_plan_from_the_first_look_on(
+    tmp_path: Path, blocks: int, first: int, last: int, level: float, verdict: str
 ) -> None:
-    folder = logs.study(tmp_path, blocks=blocks)
-    first, more = (asked, "") if isinstance(asked, int) else (asked[0], f"looks = {asked}\n")
-    logs.study_toml(folder, blocks=first, more=more)
-    for c in analysed(folder).comparisons:
-        assert c.level == pytest.approx(level, abs=5e-4)
-        words = verdicts.sentence(c, 0.02, 3).split("; ")
-        assert [w for w in words if re.search("look|off plan|early", w)] == said
-        assert c.off_plan == ("(off plan)" in verdicts.label(c)) == (blocks == 8)
-        assert c.paired.t_p is not None
-        assert c.holm_p is not None
-        over_looks = looks.overall_level(c.looks, c.paired.t_p)
-        assert c.holm_p >= over_looks >= c.paired.t_p
+    folder = logs.study(tmp_path, blocks=blocks, sd=0.005)
+    logs.study_toml(folder, blocks=first, more=f"max_blocks = {last}\n")
+    a = analysed(folder)
+    assert a.primary is not None
+    assert a.primary.level == pytest.approx(level, abs=5e-4)
+    assert a.primary.verdict == verdict
+    if verdict == "not settled":
+        assert verdicts.line(a.primary) == "Not settled: needs 8 launches"
+
+
+def test_another_day_may_give_another_ratio(study: Analysis) -> None:
+    c = compared(study)
+    low, high = c.another_day or (0, 0)
+    ends = c.paired.interval(c.level) or (1, 1)
+    h = math.log(ends[1] / ends[0]) / 2
+    assert math.log(high / low) / 2 == pytest.approx(math.hypot(h, 2**0.5 * 1.96 * 0.02))
+    assert "this is of 1 session" in verdicts.another_day(c)
+    days = "aaabbbcc"
+    paired = stats.over_sessions(c.paired, days)
+    parts = np.split(np.log(c.paired.ratios), [3, 6])
+    means = [part.mean() for part in parts]
+    half = scipy_stats.t.ppf(0.975, 2) * np.std(means, ddof=1) * math.sqrt(1 + 1 / 3)
+    ends = sessions.another_day(paired, days, 0.01, emulated=False) or (1, 1)
+    assert math.log(ends[1] / ends[0]) / 2 == pytest.approx(half)
+    assert [(d, e.n) for d, e in sessions.apart(paired, days)] == [("a", 3), ("b", 3), ("c", 2)]
+
+
+@pytest.mark.parametrize(
+    ("allocation", "said"),
+    [
+        ("session 2026-11-22T07:29:59Z boot 79b3ffbf", "2026-11-22 boot 79b3ffbf"),
+        ("job 77, restart 1", "2026-11-23 on a, b"),
+        ("", "2026-11-23 on a, b"),
+    ],
+)
+def test_a_session_is_a_day_of_one_machine(allocation: str, said: str) -> None:
+    assert sessions.of(allocation, "2026-11-23T00:00:01.5+00:00", ("a", "b")) == said
 
 
 @pytest.mark.parametrize(
@@ -487,34 +510,37 @@ def test_a_primary_that_is_not_one_comparison_is_none(
         logs.write(tmp_path / "runs" / f"extra-{cell.replace('/', '-')}.jsonl", run, 0.05)
     a = primary(tmp_path, **asked)
     assert not any(c.primary for c in a.comparisons)
-    assert a.tests == 3
+    assert len({c.level for c in a.comparisons}) == 1
     assert [
         "primary comparison that the study names is not exactly one" in note for note in a.notes
     ] == [True]
 
 
 @pytest.mark.parametrize(
-    ("step_sd", "run_sd", "advice"), [(0.2, 0.0, "more steps a run"), (0.001, 0.05, "more blocks")]
+    ("ratios", "said", "label"),
+    [
+        (
+            [1.001, 0.999, 1.002, 0.998, 1.0, 1.0],
+            "Equal within 2 %: 0.0 % [-0.1, 0.1]",
+            "Equal within 2 %",
+        ),
+        (
+            [0.991, 0.989, 0.990, 0.988, 0.992, 0.990],
+            "Equal within 2 %: -1.0 % [-1.1, -0.9]",
+            "Equal within 2 %",
+        ),
+        ([1.25] * 3 + [1.2500001] * 3, "Horovod faster: 25.0 % [25.0, 25.0]", "Horovod faster"),
+        ([0.8] * 3 + [0.8000001] * 3, "DDP faster: 25.0 % [25.0, 25.0]", "DDP faster"),
+        (
+            [1.10, 0.92, 1.05, 0.97, 1.01, 0.99],
+            "Not settled: 0.5 % [-5.9, 7.3]",
+            "Not settled",
+        ),
+    ],
 )
-def test_time_is_spent_where_the_variance_is(
-    tmp_path: Path, step_sd: float, run_sd: float, advice: str
-) -> None:
-    noise = np.random.default_rng(3)
-    for block, cell in itertools.product(range(12), ("ddp/mpi", "horovod/mpi")):
-        path, pace = tmp_path / f"{block}-{cell[0]}.jsonl", math.exp(noise.normal(0, run_sd))
-        logs.write(path, logs.config(cell, 2, block=block), 0.1 * pace, noise, step_sd=step_sd)
-        append_event(path, "exit", code=0, timed_out=False, limit_s=60, wall_s=12)
-    found = (a := analysed(tmp_path)).repetition
-    assert found is not None
-    assert (found.step_share > 0.7, found.step_share < 0.01) == (step_sd > 0.1, run_sd > 0)
-    assert found.steps == 20
-    assert abs(found.autocorrelation) < 0.2
-    assert answer.repetition(a).endswith(f": spend time on {advice}.")
-
-
-def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Comparison:
+def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     p = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
-    return comparison.Comparison(
+    c = comparison.Comparison(
         reference="ddp/mpi",
         candidate="horovod/mpi",
         settings="shipped",
@@ -523,48 +549,17 @@ def paired(ratios: list[float], holm_p: float | None = None) -> comparison.Compa
         variant=(),
         curves=("weak",),
         paired=p,
-        half_width=0.0,
-        blocks_for_visible_effect=None,
+        median_ratio=1.5,
+        sessions=("",) * 6,
+        emulated=False,
         unequal=(),
-        verdict=stats.decide(p, 0.02, holm_p=holm_p),
-        holm_p=holm_p,
-        blocks_to_settle=power.blocks_to_settle(p, 0.02),
+        verdict=stats.decide(p.interval() or (0, 2), 0.02),
     )
-
-
-@pytest.mark.parametrize(
-    ("ratios", "said", "label"),
-    [
-        ([1.001, 0.999, 1.002, 0.998, 1.0, 1.001], "equivalent within 2 %", "equivalent"),
-        (
-            [0.991, 0.989, 0.990, 0.988, 0.992, 0.990],
-            "equivalent within 2 %, with a real but small difference: ddp/mpi faster by 1.0 %",
-            "equivalent",
-        ),
-        (
-            [1.25] * 3 + [1.2500001] * 3,
-            "horovod/mpi faster by 25.0 % [25.0, 25.0]",
-            "Horovod faster",
-        ),
-        ([0.8] * 3 + [0.8000001] * 3, "ddp/mpi faster by 25.0 % [25.0, 25.0]", "DDP faster"),
-        (
-            [1.10, 0.92, 1.05, 0.97, 1.01, 0.99],
-            "inconclusive; about N blocks would settle it",
-            "inconclusive",
-        ),
-        (
-            [1.09, 1.02, 1.09, 0.995, 1.08, 1.05],
-            "horovod/mpi faster by 5.4 % [1.2, 9.7]; the exact sign-flip test disagrees "
-            "(p = 0.0625)",
-            "Horovod faster",
-        ),
-    ],
-)
-def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
-    c = paired(ratios)
-    assert re.sub(r"\d+ blocks", "N blocks", verdicts.sentence(c, 0.02, 1)) == said
-    assert verdicts.label(c) == label
-    assert "no difference" not in verdicts.sentence(c, 0.02, 1)
+    assert verdicts.line(c) == verdicts.sentence(c) == said
+    assert verdicts.word(c) == verdicts.label(c) == label
+    (doubt,) = verdicts.doubts(c)
+    assert doubt.startswith("the ratio of median steps is 1.500 against ")
+    assert not list(verdicts.doubts(replace(c, median_ratio=p.ratio * 1.01)))
 
 
 def test_a_baseline_of_another_environment_is_named(tmp_path: Path) -> None:

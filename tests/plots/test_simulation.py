@@ -10,7 +10,7 @@ from bench.study import stats
 from plots.__main__ import main
 from plots.analyse import simulation
 from plots.analyse.noise import Measured
-from plots.analyse.simulation import outcomes, simulate
+from plots.analyse.simulation import LOOKS, OF_TURNS, outcomes, simulate, swapped
 
 ROOT = Path(__file__).parents[2]
 MEASURED = Measured(
@@ -29,19 +29,23 @@ MEASURED = Measured(
 def test_many_studies_at_once_are_as_one_by_one(n: int) -> None:
     random = np.random.default_rng(n)
     d = random.normal(0.02, 1, (200, n)) * random.uniform(0.001, 0.06, (200, 1))
-    found = outcomes(d)
+    found, fitted = outcomes(d), swapped(d)
+    first = [True, False] * (n // 2)
     verdicts = set()
     for i, ratios in enumerate(np.exp(d)):
-        one = stats.paired_ratio(numerator=ratios.tolist(), denominator=[1.0] * n)
-        halves = [found.half(level)[i] for level in (0.05, 0.1)]
-        ends = [np.exp(found.mean[i] + s * half) for half in halves for s in (-1, 1)]
-        assert [*(one.ci95 or ()), *(one.ci90 or ())] == pytest.approx(ends, rel=1e-12)
-        assert found.differ(0.02)[i] == ((one.t_p or 0) < 0.02)
-        verdict = stats.decide(one, 0.02)
-        assert found.differ()[i] == (verdict in ("different", "small difference"))
-        assert found.equivalent(0.02)[i] == (verdict in ("equivalent", "small difference"))
-        verdicts.add(verdict)
-    assert len(verdicts) >= 3
+        given = {"numerator": ratios.tolist(), "denominator": [1.0] * n}
+        for many, one in (
+            (found, stats.paired_ratio(**given)),
+            (fitted, stats.paired_ratio(**given, first=first)),
+        ):
+            ends = one.interval(0.02) or (0.0, 0.0)
+            halves = [np.exp(many.mean[i] + s * many.half(0.02)[i]) for s in (-1, 1)]
+            assert ends == pytest.approx(halves, rel=1e-12)
+            verdict = stats.decide(ends, 0.02)
+            equal, differ = many.equal(0.02, 0.02)[i], many.differ(0.02)[i]
+            assert verdict == ("equal" if equal else "faster" if differ else "not settled")
+            verdicts.add(verdict)
+    assert len(verdicts) == 3
 
 
 def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
@@ -49,12 +53,13 @@ def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
     assert main(["simulate", str(folder), "--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "simulation.json").read_text())
     compared = json.loads((folder / "summary.json").read_text())["comparisons"]
-    squares = sum((c["n"] - 1) * c["sd_log"] ** 2 for c in compared)
+    sds = [np.std(np.log(list(map(float, c["ratios"]))), ddof=1) for c in compared]
+    squares = sum((c["n"] - 1) * sd**2 for c, sd in zip(compared, sds, strict=True))
     freedom = sum(c["n"] - 1 for c in compared)
     noise = found["measured"]
     assert (found["simulated"], found["noise_of"]) == (True, ["local"])
     assert noise["paired_sd"] == pytest.approx((squares / freedom) ** 0.5, rel=1e-9)
-    assert noise["lowest_sd"] == pytest.approx(min(c["sd_log"] for c in compared), rel=1e-9)
+    assert noise["lowest_sd"] == pytest.approx(min(sds), rel=1e-9)
     assert np.std(noise["residuals"]) == pytest.approx(1)
     assert (tmp_path / "figures" / "simulation.svg").is_file()
     assert (tmp_path / "power.csv").read_text().startswith("verdict,sd,blocks,effect,margin,")
@@ -66,9 +71,11 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     coverage = {(c.noise, c.blocks): c.coverage for c in found.coverage}
     assert coverage["normal, as measured", 6] == pytest.approx(0.95, abs=0.015)
     assert coverage["stragglers in one arm alone", 6] < 0.9  # 84 % in another simulation
-    called = {(x.noise, x.looks, x.corrected): x.called for x in found.looks}
-    assert called["normal, as measured", (6, 8, 12), False] == pytest.approx(0.10, abs=0.02)
-    assert called["normal, as measured", (6, 8, 12), True] == pytest.approx(0.05, abs=0.015)
+    at = {(x.sd, round(x.effect, 2)): x for x in found.looks}
+    assert max(x.wrong for x in found.looks) < 0.065
+    large, none = at[OF_TURNS, 0.05], at[OF_TURNS, 0.0]
+    assert (large.settled[0] > 0.85, large.launches < 6.5, none.settled[-1] > 0.9) == (True,) * 3
+    assert len(none.settled) == len(LOOKS)
     assert max(abs(p.simulated - p.theory) for p in found.power) < 0.05
     assert found.enough_blocks == 11
     met = {bar.what: bar.met for bar in found.bars}

@@ -174,7 +174,7 @@ def test_without_a_verdict_trainings_are_the_answer(a: Analysis) -> None:
         f"{where}: ddp/mpi {_seconds(a, 'ddp/mpi')}, horovod/mpi {_seconds(a, 'horovod/mpi')}; "
         "6 of 8 trainings reached it."
     )
-    assert "no verdict below 6 blocks" in second
+    assert "Not settled: needs 6 launches" in second
     assert lead(a).sentence == first
     assert lead(a).figures == ("accuracy",)
 
@@ -190,9 +190,9 @@ def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
         for cell in ("ddp/mpi", "horovod/mpi"):
             run(tmp_path, cell, block, [FAST[1], SLOW[1]], target=None)
     a = analyse(load(tmp_path))
-    assert [c.verdict for c in a.comparisons] == ["equivalent"]
+    assert [c.verdict for c in a.comparisons] == ["equal"]
     first, second, *_ = answer.lines(a)
-    assert "equivalent within 2 %" in first
+    assert "Equal within 2 %" in first
     assert second.startswith("Held-out accuracy after the last epoch at 2 ranks (16 images per ")
     assert second.endswith("; 24 trainings.")
     assert "accuracy" not in lead(a).figures

@@ -41,7 +41,7 @@ def test_every_command_and_the_makefile_and_the_readme_name_one_folder(call: Cal
     "words", [["run", "local"], ["submit", "demo", "--site", "tests/cluster/demo.toml"]]
 )
 def test_commands_that_would_add_runs_refuse_in_one_line(call: Calls, words: list[str]) -> None:
-    line = call.refuse(*words, "--results", "results", "--blocks", "40")
+    line = call.refuse(*words, "--results", "results", "--blocks", "20")
     assert line == f"results/{words[1]} {CURE}"
 
 

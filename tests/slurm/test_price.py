@@ -66,8 +66,9 @@ def test_the_price_is_that_of_the_first_look_and_of_the_last(tmp_path: Path) -> 
         "6 launches = 12 node-h, about ±1.7 %; at most 20 = 40 node-h, ±0.7 % on each ratio (x)"
     )
     noisy = priced(tmp_path, text, Noise(0.058, "x"))
-    hardly = "a difference within the margin of 2 % will hardly be settled: widen it, or take more"
-    assert noisy.endswith(f"±3.6 % on each ratio (x); {hardly} steps a run")
+    assert noisy.endswith(
+        "±3.6 % on each ratio (x); equality within 2 % will hardly be shown: widen it"
+    )
     eight = priced(tmp_path, text, Noise(0.011, "x"), blocks=8)
     assert eight == "8 launches = 12 node-h, about ±1.3 % on each ratio (x)"  # and no more
     few = priced(tmp_path, SMALL, Noise(0.011, "x"))

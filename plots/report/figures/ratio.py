@@ -34,7 +34,7 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     rows = sorted(rows, key=_order)
     figure = Figure(figsize=(7.2, 1.9 + 0.5 * len(rows)))
     ax = figure.subplots()
-    margin, found = a.loaded.study.margin, [c.paired.estimate for c in rows]
+    margin, found = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
     blocks = [b for c in rows for b in c.paired.ratios]
@@ -58,7 +58,7 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
         f"(left of 1: {reference} faster; right: {candidate})"
     )
     work = ", ".join([workload(a), *rows[0].variant])
-    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
+    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     dots = "Small dots: each block's own ratio, the first block on top."
     notes = [dots] if any(e.shown for e in found) else []
@@ -80,7 +80,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     curves = curves_of(rows)
     figure = Figure(figsize=(7.2, 3.0))
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    margin, found = a.loaded.study.margin, [c.paired.estimate for c in rows]
+    margin, found = a.loaded.study.margin, [c.estimate for c in rows]
     frame = reach(found, 1 / (1 + margin), 1 + margin)
     last: dict[str, list[str]] = defaultdict(list)
     for ax, curve in zip(panels, curves, strict=True):
@@ -95,7 +95,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
             name = _line_name(curve, line, len({fixed for _, fixed in lines}) > 1)
             style = {**look(own[at[0]].candidate, [own[at[0]].candidate]), "label": name}
             style |= {"markersize": 6, "capsize": 3}
-            estimates = [own[x].paired.estimate for x in at]
+            estimates = [own[x].estimate for x in at]
             mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style)
             said = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
             last[name].append(f"{curve}: {said}" if len(curves) > 1 else said)
@@ -110,7 +110,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     values_at = {name: "\n".join(said) for name, said in last.items()}
     legend(panels[-1], values_at, over(a.reference, a.candidate))
     work = ", ".join([workload(a), *rows[0].variant])
-    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equivalent within {rule(margin)}"
+    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     notes = [f"Paired by block. Above 1 {candidate} is faster, below {reference}."]
     caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)

@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.analyse.simulation import BLOCKS, WITHIN, Simulation
+from plots.analyse.simulation import BLOCKS, LOOKS, WITHIN, Simulation
 from plots.report.figures.style import GREY, GUIDE, STYLE, name_rows
 from plots.report.format import percent, rule
 
@@ -58,26 +58,24 @@ def _coverage(ax: Axes, s: Simulation) -> None:
 
 
 def _looks(ax: Axes, s: Simulation) -> None:
-    found = [x for x in s.looks if x.noise == s.looks[0].noise]
-    at: dict[tuple[int, ...], int] = {}
-    for x in found:
-        row = at.setdefault(x.looks, len(at))
-        colour = "#0072B2" if x.corrected or len(x.looks) == 1 else "#E69F00"
-        side = 0.0 if len(x.looks) == 1 else 0.17 if x.corrected else -0.17
-        ax.barh(row + side, 100 * x.called, height=0.3, color=colour)
-        text = f"{100 * x.called:.1f} %, each look at {x.level:.4f}"
-        ax.annotate(text, (max(5, 100 * x.called) + 0.2, row + side), va="center", fontsize=8)
-    ax.axvline(5, **GUIDE)
-    name_rows(ax, [f"looks at\n{', '.join(map(str, looks))}" for looks in at], fontsize=8)
-    ax.set_xlim(0, 17)
-    ax.set_xlabel("equal arms called different (%)")
-    ax.set_title("A/A: every look at 5 % (orange), at the level of its plan (blue)", fontsize=9)
+    """A line for each noise and effect."""
+    sds = list(dict.fromkeys(x.sd for x in s.looks))
+    for x in s.looks:
+        style, at = ("-", "--")[sds.index(x.sd)], [100 * share for share in x.settled]
+        name = f"{rule(round(x.effect, 3))}: {x.launches:.1f}, {percent(x.wrong)} wrong"
+        ax.plot(LOOKS, at, style, marker="o", markersize=3, label=name)
+    ax.set_xticks(LOOKS)
+    ax.set_ylim(0, 103)
+    ax.set_xlabel("launches; true effect: launches on average")
+    ax.set_ylabel("studies settled (%)")
+    ax.set_title(" and ".join(f"sd {percent(sd)}" for sd in sds) + " (dashed)", fontsize=9)
+    ax.legend(fontsize=7)
 
 
 def _power(ax: Axes, s: Simulation) -> None:
     sd = s.measured.paired_sd
     for n in BLOCKS:
-        for verdict, style in (("different", "-"), ("equivalent", "--")):
+        for verdict, style in (("faster", "-"), ("equal", "--")):
             found = [
                 p
                 for p in s.power
@@ -86,7 +84,7 @@ def _power(ax: Axes, s: Simulation) -> None:
             ]
             at = [100 * (p.effect if p.margin is None else p.margin) for p in found]
             ax.plot(at, [p.theory for p in found], style, color=_COLOURS[n], lw=1.2)
-            label = f"{n} blocks" if verdict == "different" else None
+            label = f"{n} blocks" if verdict == "faster" else None
             simulated = [p.simulated for p in found]
             ax.plot(at, simulated, ls="none", label=label, **_mark(n))
     ax.set_ylim(0, 1.03)
