@@ -95,23 +95,26 @@ class Steps:
         self._set_alarm()  # none that is left over may end us on our way out
         return ended
 
-    def wait_together(self, steps: Sequence[Step]) -> tuple[list[Ended], int | None]:
-        """Wait for steps that need one another: one that fails ends the others.
+    def wait_together(
+        self, steps: Sequence[Step], on_failure: Callable[[int], object]
+    ) -> list[Ended]:
+        """Wait for steps that need one another, and tell how each ended.
 
-        How each ended, and the index of the one that failed first.
+        One that fails ends the others, after a call of `on_failure` with its index.
         """
         ended: dict[int, Ended] = {}
-        failed = None
+        failed = False
         with _exits(steps) as next_exit:
             while len(ended) < len(steps):
                 index = next_exit()
                 ended[index] = self.wait(steps[index])
-                if ended[index].code and failed is None:
-                    failed = index
+                if ended[index].code and not failed:
+                    failed = True
+                    on_failure(index)
                     for other in (step for i, step in enumerate(steps) if i not in ended):
                         other.end()
                     self._set_alarm()
-        return [ended[index] for index in range(len(steps))], failed
+        return [ended[index] for index in range(len(steps))]
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped is None:
