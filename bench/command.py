@@ -17,12 +17,12 @@ from bench.launch.machine import require_fit
 from bench.launch.memory import keep_freed
 from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
-from bench.launch.together import Place, place_of
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
+from bench.lifecycle.turn_table import Table, table_of
 from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
@@ -83,7 +83,6 @@ def start(
             launch, config = launching.apart(launch, config)
             rank = launch.rank
         _require_world(launch, config)
-        place = place_of(os.environ)
         require_unmodified(os.environ)
         require_fit(config, launch, os.environ)
         if config.emulate is not None:
@@ -91,6 +90,7 @@ def start(
         _set_resources(config, launch)
         if rank == 0 and config.trace is not None:
             trace.reserve(config.trace)
+        table = table_of(os.environ)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
         if rank:
@@ -100,7 +100,7 @@ def start(
         if launch is not None and launch.size > 1:
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
-    return _live(config, launch, log, place, say_what(config), load)
+    return _live(config, launch, log, table, say_what(config), load)
 
 
 def _open_log(config: RunConfig) -> RunLog:
@@ -118,7 +118,7 @@ def _live(
     config: RunConfig,
     launch: launching.Launch,
     log: RunLog,
-    place: Place | None,
+    table: Table | None,
     what: str,
     load: Callable[[Turns], Run],
 ) -> int:
@@ -127,7 +127,7 @@ def _live(
     board = Board(_board_folder(config, launch), config, launch)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
-    turns = turns_of(place, launch, config, counters)
+    turns = turns_of(table, launch, config, counters)
     ending = Ending(config, launch.rank, log, pulse, board, launcher, turns)
     try:
         if launch.rank == 0:

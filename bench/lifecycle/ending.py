@@ -81,7 +81,10 @@ class Ending:
 
     def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
         """Nothing has happened for the stall limit; `reports` are of the ranks that could write."""
-        self._leave(FAILED, lambda: self._record_stall(reports))
+        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
+        # now, as those who are stopped will be continued
+        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
+        self._leave(FAILED, lambda: self._record_stall(reports, silent))
 
     def orphaned(self) -> NoReturn:
         """The launcher is gone, so nothing else would end this rank."""
@@ -174,11 +177,9 @@ class Ending:
             show_cursor()
             say(f"interrupted by {name}")
 
-    def _record_stall(self, reports: Mapping[int, Report]) -> None:
+    def _record_stall(self, reports: Mapping[int, Report], silent: Mapping[int, str]) -> None:
         if self._rank and self._stall_is_recorded():
             return
-        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
-        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
         shared = self._board.shared or self._processes == 1
         causes = explain(reports, self._ranks, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]

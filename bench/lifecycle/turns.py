@@ -7,33 +7,29 @@ that between them. Worlds that live at the same time are measured window by wind
 A rank without the turn stops itself by SIGSTOP, with all of its threads and loading processes: a
 blocking read would leave Horovod's engine and MPI's progress threads at work. On each node the last
 local rank of the world whose turn ends continues the ranks of the next one. Nothing crosses nodes
-but each world's own barriers. All that worlds share on a node is a table of numbers in its memory.
+but each world's own barriers. All that worlds share on a node is a table (turn_table.py).
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple
 
 from bench.config import RunConfig, UsageError
-from bench.launch.together import Place, table_path, tables
 from bench.launch.world import Launch
 from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, state
+from bench.lifecycle.turn_table import EVERYBODY, MOST_LOCAL, WAY_OUT, Place, Process, Table
+from bench.lifecycle.waking import Waker
 
-_MOST_LOCAL = 1024  # processes of a world on a node
 _POLL_S = 0.001
 _SETTLE_S = 0.002  # a byte that a library still holds would wait for a stopped sender
 _HEARD_S = 0.5  # a signal that was sent to a stopped process is handled within it
 _WAKES = 5  # of everybody by a rank that ends: a single signal may come just before the stop
-_STALE_S = 86400.0
-
-EVERYBODY = -1  # has the turn once every world has had its last
+_LOOK_S = 30  # a process that is stopped looks this often whether its turn can still come
+_MEET = 0.8  # of the stall limit: time for the worlds of a node to find one another
 
 Barrier = Callable[[], None]
 Counters = Callable[[], Mapping[str, int | None]]
@@ -41,87 +37,6 @@ Counters = Callable[[], Mapping[str, int | None]]
 
 class TurnsBroken(Exception):
     """A world that takes turns with this one has ended before its time."""
-
-
-class _Process(NamedTuple):
-    """A row of the table: a process of a world on this node."""
-
-    row: int
-    pid: int
-    serves: bool
-
-
-class Table:
-    """What the worlds of a launch share on one node; each number has one writer at a time."""
-
-    _serial, _holder, _broken, _worlds = 0, 1, 2, 3  # slots; then (expected, done) of each world
-
-    def __init__(self, path: Path, worlds: int) -> None:
-        self._rows = self._worlds + 2 * worlds
-        slots = self._rows + 3 * worlds * _MOST_LOCAL
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            os.ftruncate(fd, 8 * slots)  # zeros, whoever comes first
-            self._numbers = memoryview(mmap.mmap(fd, 8 * slots)).cast("q")
-        finally:
-            os.close(fd)
-        self.worlds = worlds
-
-    @property
-    def serial(self) -> int:
-        """How many turns have begun."""
-        return self._numbers[self._serial]
-
-    @property
-    def holder(self) -> int:
-        """The world that has the turn; EVERYBODY once all are done."""
-        return self._numbers[self._holder]
-
-    @property
-    def broken_by(self) -> int | None:
-        """The world that ended before its time, if one did."""
-        return self._numbers[self._broken] - 1 if self._numbers[self._broken] else None
-
-    def give(self, world: int) -> None:
-        """Begin the next turn."""
-        self._numbers[self._holder] = world  # first: the serial says that there is a new holder
-        self._numbers[self._serial] += 1
-
-    def break_off(self, world: int) -> None:
-        self._numbers[self._broken] = self._numbers[self._broken] or world + 1
-
-    def register(self, world: int, local_rank: int, local_size: int, serves: bool) -> int:
-        """Enter this process; its row."""
-        row = self._rows + 3 * (world * _MOST_LOCAL + local_rank)
-        self._numbers[row + 1] = serves
-        self._numbers[row] = os.getpid()
-        self._numbers[self._worlds + 2 * world] = local_size
-        return row
-
-    def finish(self, world: int) -> None:
-        self._numbers[self._worlds + 2 * world + 1] = 1
-
-    def is_done(self, world: int) -> bool:
-        return bool(self._numbers[self._worlds + 2 * world + 1])
-
-    def acknowledge(self, row: int, serial: int) -> None:
-        self._numbers[row + 2] = serial
-
-    def has_woken(self, process: _Process, serial: int) -> bool:
-        return self._numbers[process.row + 2] >= serial
-
-    def is_complete(self, world: int) -> bool:
-        """Whether all processes of a world on this node have entered."""
-        expected = self._numbers[self._worlds + 2 * world]
-        return 0 < expected == len(self.processes(world))
-
-    def processes(self, world: int) -> list[_Process]:
-        """Those of a world that have entered."""
-        first = self._rows + 3 * world * _MOST_LOCAL
-        expected = self._numbers[self._worlds + 2 * world]
-        rows = (first + 3 * local for local in range(expected))
-        entered = ((row, self._numbers[row], bool(self._numbers[row + 1])) for row in rows)
-        return [_Process(*process) for process in entered if process[1]]
 
 
 class Turns:
@@ -156,17 +71,26 @@ class SharedTurns(Turns):
     """One process's part in the turns of a launch of several worlds.
 
     `servers` of the world's local processes hold parameters and do not train: they stand behind
-    those that do. `counters` reads what is to be told apart by turns.
+    those that do. `counters` reads what is to be told apart by turns. The worlds of a node must
+    meet within `meet_s`.
     """
 
     def __init__(
-        self, place: Place, launch: Launch, servers: int, serves: bool, counters: Counters
+        self,
+        table: Table,
+        launch: Launch,
+        servers: int,
+        serves: bool,
+        counters: Counters,
+        meet_s: float,
     ) -> None:
-        self.place = place
-        self._launch, self._serves, self._counters = launch, serves, counters
+        self.place = table.place
+        self._table, self._world, self._launch = table, table.place.turn, launch
+        self._serves, self._counters, self._meet_s = serves, counters, meet_s
         self._is_last = launch.local_rank == launch.local_size - servers - 1
-        _remove_stale()
-        self._table = Table(table_path(place.launch), place.worlds)
+        before = launch.rank - launch.local_rank  # ranks on earlier nodes
+        self._here = tuple(w for w, size in enumerate(table.place.sizes) if size > before)
+        self._waker = Waker(_LOOK_S)
         self._row: int | None = None
         self._serial = 0  # of the turn that this process last had
         self._is_over = False
@@ -175,76 +99,71 @@ class SharedTurns(Turns):
 
     def enter(self) -> None:
         launch, world = self._launch, self._world
-        if launch.local_size > _MOST_LOCAL:
-            raise UsageError(f"{launch.local_size} ranks on a node: at most {_MOST_LOCAL} of turns")
+        if launch.local_size > MOST_LOCAL:
+            raise UsageError(f"{launch.local_size} ranks on a node: at most {MOST_LOCAL} of turns")
         self._row = self._table.register(world, launch.local_rank, launch.local_size, self._serves)
 
     def begin(self, barrier: Barrier) -> None:
         self.enter()
         if self._is_last:
             self._stop_servers()
-            if self._world == 0:
-                self._wait(self._all_stand_still)
-                self._give(0)
+            if self._world == self._here[0]:
+                self._meet()
+                self._give(self._world)
         self._stop_until_turn()
         barrier()
 
     def pass_on(self, barrier: Barrier) -> None:
-        barrier()
-        self._since = self._counters()
-        time.sleep(_SETTLE_S)
-        if self._is_last:
-            self._give(self._next())
+        self._end_turn(barrier, is_last=False)
         self._stop_until_turn()
 
     def end(self, barrier: Barrier) -> None:
-        barrier()
-        self._since = self._counters()
-        time.sleep(_SETTLE_S)
-        if self._is_last:
-            self._table.finish(self._world)
-            self._give(self._next())
+        self._end_turn(barrier, is_last=True)
         self._stop_until_turn()
         self._is_over = True
-        if self._is_last:
-            with suppress(OSError):
-                table_path(self._named.launch).unlink()
 
     def break_off(self) -> None:
         if self._is_over:
             return
         self._table.break_off(self._world)
+        self._table.forget_name()
         for _ in range(_WAKES):
-            for world in range(self._table.worlds):
-                _signal(self._table.processes(world), signal.SIGCONT)
+            _signal(self._processes(self._here), signal.SIGCONT)
             time.sleep(_POLL_S)
 
     def aside(self) -> Mapping[str, int]:
         self._count_outside()
         return self._outside
 
-    @property
-    def _named(self) -> Place:
-        assert self.place is not None
-        return self.place
+    def _end_turn(self, barrier: Barrier, is_last: bool) -> None:
+        """Give the turn away, once all of the world's ranks have come here."""
+        barrier()
+        self._since = self._counters()
+        time.sleep(_SETTLE_S)
+        if self._is_last:
+            if is_last:
+                self._table.finish(self._world)
+            self._give(self._table.next_after(self._world, self._here))
 
-    @property
-    def _world(self) -> int:
-        return self._named.turn
+    def _processes(self, worlds: Sequence[int]) -> list[Process]:
+        return [process for world in worlds for process in self._table.processes(world)]
 
-    def _next(self) -> int:
-        """The world after this one that is not done; EVERYBODY where all are."""
-        worlds = self._table.worlds
-        after = [(self._world + step) % worlds for step in range(1, worlds + 1)]
-        return next((world for world in after if not self._table.is_done(world)), EVERYBODY)
+    def _meet(self) -> None:
+        """Wait until every world is on this node and stands still: none starts inside a turn."""
+        limit_s = time.monotonic() + self._meet_s
 
-    def _all_stand_still(self) -> bool:
-        """Whether every world is on this node and waits: none may start inside a turn."""
-        worlds = range(self._table.worlds)
-        if not all(map(self._table.is_complete, worlds)):
-            return False
-        others = [p for w in worlds for p in self._table.processes(w) if p.row != self._row]
-        return all(state(process.pid) == STOPPED for process in others)
+        def all_stand_still() -> bool:
+            if time.monotonic() > limit_s:
+                which = f"the {len(self._here)} runs of the launch"
+                wrong = f"{which} did not meet on this node within {self._meet_s:g} s"
+                raise TurnsBroken(f"{wrong}; where they have a /dev/shm of their own, {WAY_OUT}")
+            if not all(map(self._table.is_complete, self._here)):
+                return False
+            others = [p for p in self._processes(self._here) if p.row != self._row]
+            return all(state(process.pid) == STOPPED for process in others)
+
+        self._wait(all_stand_still)
+        self._table.forget_name()
 
     def _stop_servers(self) -> None:
         """They wait for requests, and would poll for them in the others' turns."""
@@ -259,16 +178,15 @@ class SharedTurns(Turns):
             self._stop_servers()
         table.give(world)
         serial = table.serial
-        worlds = range(table.worlds) if world == EVERYBODY else (world,)
-        processes = [p for w in worlds for p in table.processes(w)]
+        worlds = self._here if world == EVERYBODY else (world,)
+        processes = self._processes(worlds)
         _signal(processes, signal.SIGCONT)
         asleep = [p for p in processes if not p.serves and p.row != self._row]
 
         def all_awake() -> bool:
             nonlocal asleep
             asleep = [p for p in asleep if not table.has_woken(p, serial)]
-            if ended := [p.pid for p in asleep if state(p.pid) == ENDED]:
-                raise TurnsBroken(f"process {ended[0]}, whose turn comes next, has ended")
+            self._require_alive(asleep)
             _signal(asleep, signal.SIGCONT)  # again: the last one may have come before the stop
             return not asleep
 
@@ -288,18 +206,29 @@ class SharedTurns(Turns):
         which = f"world {world + 1} of the {self._table.worlds} that take turns"
         raise TurnsBroken(f"{which} has ended before its time")
 
+    def _require_alive(self, processes: Sequence[Process]) -> None:
+        """Find who was killed, and so could not break off: a turn would not come any more."""
+        for process in processes:
+            if state(process.pid) == ENDED and not self._table.may_end(process):
+                self._table.break_off(process.world)
+                self._require_all()
+
     def _stop_until_turn(self) -> None:
         loading = [child.pid for child in loading_processes()]
         _signal_pids(loading, signal.SIGSTOP)
+        self._waker.set()
         try:
             stop_at = 0.0
             while not self._takes_turn():
-                if time.monotonic() >= stop_at:
-                    os.kill(os.getpid(), signal.SIGSTOP)
-                    # launchers continue a rank before SIGTERM, which must then be heard
-                    stop_at = time.monotonic() + _HEARD_S
-                else:
+                if time.monotonic() < stop_at:
                     time.sleep(_POLL_S)
+                    continue
+                if stop_at:
+                    self._require_alive(self._processes(self._here))
+                os.kill(os.getpid(), signal.SIGSTOP)
+                # launchers continue a rank before SIGTERM, which must then be heard; after the
+                # waker's signal, the watchdog looks for the launcher
+                stop_at = time.monotonic() + _HEARD_S
         finally:
             _signal_pids(loading, signal.SIGCONT)
         self._count_outside()
@@ -325,7 +254,7 @@ class SharedTurns(Turns):
         self._since = now
 
 
-def _signal(processes: Sequence[_Process], number: signal.Signals) -> None:
+def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
     _signal_pids([process.pid for process in processes], number)
 
 
@@ -336,17 +265,10 @@ def _signal_pids(pids: Sequence[int], number: signal.Signals) -> None:
                 os.kill(pid, number)
 
 
-def _remove_stale() -> None:
-    """Remove tables of launches that were killed whole, a day ago or earlier."""
-    for path in tables():
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                path.unlink()
-
-
-def turns_of(place: Place | None, launch: Launch, config: RunConfig, counters: Counters) -> Turns:
+def turns_of(table: Table | None, launch: Launch, config: RunConfig, counters: Counters) -> Turns:
     """This process's turns: of a launch of several worlds, or all of them."""
-    if place is None:
+    if table is None:
         return ALONE
     serves = launch.rank >= config.world_size
-    return SharedTurns(place, launch, config.server_processes, serves, counters)
+    meet_s = _MEET * config.stall_timeout_s
+    return SharedTurns(table, launch, config.server_processes, serves, counters, meet_s)

@@ -15,16 +15,18 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.launch import launcher
-from bench.launch.together import VARIABLE, Place, free_bytes, table_path
+from bench.launch.machine import free_bytes
+from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.steps import Ended, Steps
+from slurm.driver.steps import Ended, Step, Steps
 
 _COUNT = re.compile("[1-9][0-9]{0,8}")
 _RANK_BYTES = 2**30  # of a rank, until one has been measured
@@ -178,6 +180,10 @@ class Job:
 
     def why_apart(self, launch: Launch) -> str:
         """Why runs that are to take turns cannot live at once here and now; '' where they can."""
+        try:
+            _new_table(launch).forget_name()
+        except OSError as error:
+            return f"{SHARED_MEMORY} cannot be written: {error.strerror}"
         free = free_bytes()
         ranks = sum(map(self.ranks_here, launch.lines))
         if free is None or ranks * self.rank_bytes <= _SPARE * free:
@@ -252,17 +258,20 @@ class Job:
         print(*heads, sep="\n", flush=True)
         before, lines = oom_kills(), launch.lines
         ended, failed = self._run(launch)
+        is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(launch)
         for index, (line, end) in enumerate(zip(lines, ended, strict=True)):
-            partner = "" if failed in (None, index) else lines[failed or 0].id
+            by_itself = failed in (None, index) or end.timed_out or is_stopped
+            partner = "" if by_itself else lines[failed or 0].id
             log, out = self._files(line)
-            self.close(log, out, end, before, partner=partner, apart=launch.apart)
+            self.close(log, out, end, before, limit_s, partner=partner, apart=launch.apart)
         self.longest_s = max(self.longest_s, *(end.wall_s for end in ended))
         wrong = []
         for head, line, end in zip(heads, lines, ended, strict=True):
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
-                peak = read_run(log).end.get("peak_memory_bytes", ())
-                self.rank_bytes = max([self.rank_bytes, *peak])
+                self.rank_bytes = max(
+                    [self.rank_bytes, *read_run(log).end.get("peak_memory_bytes", ())]
+                )
                 continue
             check_room(log.parent)
             if self.steps.stopped is not None:
@@ -281,41 +290,69 @@ class Job:
         return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
 
     def _run(self, launch: Launch) -> tuple[list[Ended], int | None]:
-        """Start the runs of a launch and wait for them; also which of them failed first."""
-        several, name = len(launch.lines) > 1, secrets.token_hex(8)
+        """Start the runs of a launch and wait for them; also which of them ended the others."""
+        table, steps = _new_table(launch) if len(launch.lines) > 1 else None, []
         with ExitStack() as stack:
-            steps = []
-            for turn, line in enumerate(launch.lines):
-                log, out = self._files(line)
-                command = [*self.launch(line.ranks, shared=several), *self.own_env(line.backend)]
-                command += [*self.bench, *self.common, "--world-size", str(line.ranks)]
-                command += [*line.options, "--log-path", str(log)]
-                env = dict(os.environ)
-                if several:
-                    env[VARIABLE] = Place(name, turn, len(launch.lines)).words
-                # on one machine, for temporary files: mpirun kills what would have removed them
-                if self.on_this_machine:
-                    prefix = temporary_prefix(self.folder)
-                    own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-                    env["TMPDIR"] = stack.enter_context(own)
-                limit_s = self.asked.limit_s * len(launch.lines)
-                steps.append(self.steps.start(command, out, limit_s, env))
             try:
-                return self.steps.wait_together(steps)
+                for turn, line in enumerate(launch.lines):
+                    place = None if table is None else replace(table.place, turn=turn)
+                    steps.append(self._start_run(line, self.limit_s(launch), place, stack))
+                if table is None:
+                    return [self.steps.wait(*steps)], None
+                return self.steps.wait_together(steps, table.break_off), table.broken_by
+            except OSError:  # a run could not be started
+                self.steps.end(steps)
+                for step in steps:
+                    self.steps.wait(step)
+                raise
             finally:
-                table_path(name).unlink(missing_ok=True)
+                if table is not None:
+                    table.forget_name()
 
-    def close(self, log: Path, out: Path, ended: Ended, before: int, **of_the_launch: str) -> None:
+    def _start_run(self, line: Line, limit_s: float, place: Place | None, stack: ExitStack) -> Step:
+        """Start a run; `stack` removes what it leaves behind."""
+        log, out = self._files(line)
+        command = [*self.launch(line.ranks, shared=place is not None), *self.own_env(line.backend)]
+        command += [*self.bench, *self.common, "--world-size", str(line.ranks)]
+        command += [*line.options, "--log-path", str(log)]
+        env = dict(os.environ)
+        if place is not None:
+            env[VARIABLE] = place.words
+        # on one machine, for temporary files: mpirun kills what would have removed them
+        if self.on_this_machine:
+            prefix = temporary_prefix(self.folder)
+            own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+            env["TMPDIR"] = stack.enter_context(own)
+        return self.steps.start(command, out, limit_s, env)
+
+    def limit_s(self, launch: Launch) -> int:
+        """Of each run of a launch, which waits for the others."""
+        return self.asked.limit_s * len(launch.lines)
+
+    def close(
+        self,
+        log: Path,
+        out: Path,
+        ended: Ended,
+        before: int,
+        limit_s: int | None = None,
+        **of_the_launch: str,
+    ) -> None:
         close(
             log,
             out,
             ended,
-            limit_s=self.asked.limit_s,
+            limit_s=self.asked.limit_s if limit_s is None else limit_s,
             stopped=self.steps.stopped is not None,
             oom_kills_before=before,
             session=self.session,
             **of_the_launch,
         )
+
+
+def _new_table(launch: Launch) -> Table:
+    """What the runs of a launch share on this node. Raises OSError."""
+    return Table(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
 
 
 def temporary_prefix(folder: Path) -> str:

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -89,36 +89,41 @@ class Steps:
         self._set_alarm()
         return step
 
+    def end(self, steps: Iterable[Step]) -> None:
+        """Ask steps to end, and kill them where they take too long."""
+        for step in steps:
+            step.end()
+        self._set_alarm()
+
     def wait(self, step: Step) -> Ended:
         ended = step.wait()
         self._running.remove(step)
         self._set_alarm()  # none that is left over may end us on our way out
         return ended
 
-    def wait_together(self, steps: Sequence[Step]) -> tuple[list[Ended], int | None]:
-        """Wait for steps that need one another: one that fails ends the others.
+    def wait_together(
+        self, steps: Sequence[Step], on_failure: Callable[[int], object]
+    ) -> list[Ended]:
+        """Wait for steps that need one another, and tell how each ended.
 
-        How each ended, and the index of the one that failed first.
+        One that fails ends the others, after a call of `on_failure` with its index.
         """
         ended: dict[int, Ended] = {}
-        failed = None
+        failed = False
         with _exits(steps) as next_exit:
             while len(ended) < len(steps):
                 index = next_exit()
                 ended[index] = self.wait(steps[index])
-                if ended[index].code and failed is None:
-                    failed = index
-                    for other in (step for i, step in enumerate(steps) if i not in ended):
-                        other.end()
-                    self._set_alarm()
-        return [ended[index] for index in range(len(steps))], failed
+                if ended[index].code and not failed:
+                    failed = True
+                    on_failure(index)
+                    self.end(step for i, step in enumerate(steps) if i not in ended)
+        return [ended[index] for index in range(len(steps))]
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped is None:
             self.stopped = signal.Signals(number)
-            for step in self._running:
-                step.end()
-            self._set_alarm()
+            self.end(self._running)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         for step in self._running:
