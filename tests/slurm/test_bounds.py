@@ -142,7 +142,7 @@ def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 def test_the_most_blocks_are_rendered_in_seconds(call: Calls, tmp_path: Path) -> None:
     """By this process's own clock: the machine may be busy."""
     cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
-    scaling, blocks = 'scaling = ["weak"]', "blocks = 10000"
+    scaling, blocks = 'scaling = ["weak"]', "blocks = 10000\nmax_blocks = 10000"
     study = write(tmp_path, cells=cells, scaling=scaling, blocks=blocks)
     study.write_text(study.read_text().replace("[strong]\nglobal_batch = 8\n", ""))
     began = time.process_time()
