@@ -51,7 +51,7 @@ OF_THE_ARM = "arm."  # fields that the study sets for one arm alone: by intent a
 COUNTED = (*_SAMPLES, "bucket_mib", "exchange_bytes")
 # on more nodes there are more ways to take; two cells of one point must have taken the same
 _WIRES = ("wire", "versions.nccl transport")
-OF_THE_POINT = ("hostnames", "affinity", *_WIRES, _ENV, *COUNTED, TUNED, OWN_ENV)
+OF_THE_POINT = ("hostnames", "affinity", "turns", *_WIRES, _ENV, *COUNTED, TUNED, OWN_ENV)
 _PER_JOB = ("hostnames", "affinity")  # a scheduler gives each job nodes and cores of its choice
 # a compiler orders the sums, compression rounds, and other devices add in any order
 _BITS_AGREE = {"compile": "False", "compression": "none", "device": "cpu"}
@@ -132,6 +132,7 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     ranks = host.get("ranks", ())
     found: dict[str, object] = {"platform": host.get("platform")}
+    found["turns"] = "taken" if "turns" in host else "none"  # worlds launched one by one
     for name in _OF_A_RANK:
         if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
             found[_RENAMED.get(name, name)] = ", ".join(values)
