@@ -137,7 +137,7 @@ def looks(out: str) -> list[str]:
     return [line for line in out.splitlines() if " launches; " in line or "launches of" in line]
 
 
-NOISY = {0: "slow steps"}  # who comes first takes twice as long: half of the time either side
+NOISY = dict.fromkeys(range(2), "noisy")
 
 
 def test_a_study_goes_on_until_it_is_settled(cli: Cli) -> None:
