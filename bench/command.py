@@ -15,12 +15,15 @@ from bench.instrument.timeline import read_for
 from bench.launch import world as launching
 from bench.launch.machine import require_fit
 from bench.launch.memory import keep_freed
+from bench.launch.provenance import counters
 from bench.launch.resources import advice, environment, require_unmodified
 from bench.lifecycle import ending as endings
 from bench.lifecycle.ending import FAILED, INPUT_ERROR, Ending
 from bench.lifecycle.peers import Launcher
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board
+from bench.lifecycle.turn_table import Table, table_of
+from bench.lifecycle.turns import Turns, turns_of
 from bench.lifecycle.watchdog import Watchdog, on_interrupt
 from bench.progress import make_screen, opening
 from bench.record import SCHEMA, RunLog
@@ -52,20 +55,23 @@ def main(argv: list[str]) -> int:
     return start(partial(parse_argv, argv), opening, _training)
 
 
-def _training() -> Run:
+def _training(turns: Turns) -> Run:
     from bench.run import run
 
-    return run
+    return partial(run, turns=turns)
 
 
-def _serving() -> Run:
+def _serving(turns: Turns) -> Run:
     from bench.serve import serve
 
+    turns.enter()
     return serve
 
 
 def start(
-    read: Callable[[], RunConfig], say_what: Callable[[RunConfig], str], load: Callable[[], Run]
+    read: Callable[[], RunConfig],
+    say_what: Callable[[RunConfig], str],
+    load: Callable[[Turns], Run],
 ) -> int:
     """Read the input and run what `load` gives, which may load torch; the exit status of `main`."""
     rank, launch = 0, None
@@ -84,6 +90,7 @@ def start(
         _set_resources(config, launch)
         if rank == 0 and config.trace is not None:
             trace.reserve(config.trace)
+        table = table_of(os.environ)
         log = _open_log(config) if rank == 0 else RunLog(None)
     except UsageError as error:
         if rank:
@@ -93,7 +100,7 @@ def start(
         if launch is not None and launch.size > 1:
             time.sleep(endings.LAUNCHER_READS_S)
         return INPUT_ERROR
-    return _live(config, launch, log, say_what(config), load)
+    return _live(config, launch, log, table, say_what(config), load)
 
 
 def _open_log(config: RunConfig) -> RunLog:
@@ -108,14 +115,20 @@ def _open_log(config: RunConfig) -> RunLog:
 
 
 def _live(
-    config: RunConfig, launch: launching.Launch, log: RunLog, what: str, load: Callable[[], Run]
+    config: RunConfig,
+    launch: launching.Launch,
+    log: RunLog,
+    table: Table | None,
+    what: str,
+    load: Callable[[Turns], Run],
 ) -> int:
     """From here on every end of the run is recorded."""
     pulse = Pulse(make_screen(launch.rank, config))
     board = Board(_board_folder(config, launch), config, launch)
     # a run started by hand outlives its shell
     launcher = None if launch.source == "none" else Launcher()
-    ending = Ending(config, launch.rank, log, pulse, board, launcher)
+    turns = turns_of(table, launch, config, counters)
+    ending = Ending(config, launch.rank, log, pulse, board, launcher, turns)
     try:
         if launch.rank == 0:
             say(what)
@@ -126,7 +139,7 @@ def _live(
         # a study's driver looks once, before its first run
         watch = Watch() if launch.rank == 0 and config.study is None else None
         # torch: after the threads are set and the input is known to be good
-        run = _serving() if launch.rank >= config.world_size else load()
+        run = (_serving if launch.rank >= config.world_size else load)(turns)
         if watch and (others := watch.others()) and others.noisy:
             say(f"warning: {others}; above {100 * NOISY:g} % a report calls a run disturbed")
         passed = run(config, launch, log, pulse)

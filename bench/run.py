@@ -23,6 +23,7 @@ from bench.launch.agreement import disagreement, flat
 from bench.launch.wire import tcp_bytes
 from bench.launch.world import Launch, WrongWorld
 from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.turns import ALONE, Turns
 from bench.progress import result
 from bench.record import SCHEMA, RunLog, read_run
 from bench.record.user_code import digests
@@ -36,7 +37,7 @@ from bench.train.measure import measure
 from bench.train.target import Course, train
 
 
-def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
+def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Turns = ALONE) -> bool:
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
@@ -60,7 +61,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     workload: dict[str, Any] = {**data.describe(config, images), **_size(network)}
     workload |= {} if emulation is None else emulation.facts
     workload |= {} if judged is None else {"held_out": judged.samples}
-    files = write_start(config, launch, log, backend, place, workload)
+    files = write_start(config, launch, log, backend, place, workload, turns)
     settings = torch_settings.require_alike(config, backend, network)
     watch = place.stopwatch()
     batches = data.batches(config, launch.rank, images, pulse.tick)
@@ -78,7 +79,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     alike = {}
     before = tcp_bytes()  # of launcher, rendezvous and start
     try:
-        measure(step, samples, backend, config, log, watch, pulse.window, watching)
+        measure(step, samples, backend, config, log, watch, pulse.window, watching, turns)
         if judged is not None:
             course = Course(config, launch, backend, place, images, judged)
             alike = {"trainings_equal": train(course, log, pulse)}
@@ -107,7 +108,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
             say(f"error: the code of a model or data set changed torch's settings, {changed}")
     if launch.rank == 0 and config.trace is not None and config.log_path is not None:
         trace.write(config.trace, read_run(config.log_path))
-    _write_end(log, backend, place, facts, failed)
+    _write_end(log, backend, place, facts, failed, turns)
     pulse.passed = not failed  # not before: a rank that is lost until then fails the run
     if launch.rank == 0:
         tell = say if failed else answer  # a script takes what stands on standard output as good
@@ -156,6 +157,7 @@ def write_start(
     backend: Backend,
     place: Device,
     workload: dict[str, Any],
+    turns: Turns = ALONE,
 ) -> dict[str, bytes]:
     """Compare what all ranks must share, and log it; needs all ranks. Returns the user's own files.
 
@@ -176,7 +178,7 @@ def write_start(
         **provenance.describe_rank(launch, torch.get_num_threads()),
         **place.describe(),
         **backend.files,
-        **provenance.disturbance(),
+        **_disturbance(turns),
     }
     told = [*backend.gather((shared, own, provenance.placement(os.environ))), *backend.servers]
     # which a server does not know
@@ -197,10 +199,17 @@ def write_start(
         facts |= {"servers": ranks[config.world_size :]} if backend.servers else {}
         facts |= provenance.describe_run(os.environ, versions)
         facts |= {"user_code": user_code} if user_code else {}
+        facts |= {"turns": turns.place.record()} if turns.place else {}
         start = {"config": config.model_dump(mode="json"), "host": facts, "workload": workload}
         log.write("start", schema=SCHEMA, **start)
         sources.keep(files, config.log_path)
     return files
+
+
+def _disturbance(turns: Turns) -> dict[str, Any]:
+    """The node's counters without what they counted in the turns of other worlds."""
+    noted, outside = provenance.disturbance(), turns.aside()
+    return noted | {k: noted[k] - outside[k] for k in outside if noted[k] is not None}
 
 
 def _imported_later(
@@ -216,9 +225,14 @@ def _imported_later(
 
 
 def _write_end(
-    log: RunLog, backend: Backend, place: Device, facts: dict[str, Any], failed: list[str]
+    log: RunLog,
+    backend: Backend,
+    place: Device,
+    facts: dict[str, Any],
+    failed: list[str],
+    turns: Turns,
 ) -> None:
-    disturbed = backend.gather(provenance.disturbance())
+    disturbed = backend.gather(_disturbance(turns))
     log.write(
         "end",
         status="failed: " + ", ".join(failed) if failed else "ok",

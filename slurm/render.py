@@ -6,7 +6,7 @@ import functools
 import math
 import shlex
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from slurm import directives
 from slurm.directives import Request
 from slurm.fit import EARLY_S, Job, expected_s, minutes, nodes_of
 from slurm.site import Site
+from slurm.together import Launch, together
 
 if TYPE_CHECKING:
     import jinja2
@@ -120,13 +121,14 @@ def _runs(
     own = [name for name in study.fields if name not in shared]
     every_gpu = ["--alone"] if site.node.gpus > 1 else []  # a plain process on each
     alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+    launches = together(runs, study, site)
     return {
         "text": text.rstrip("\n"),
         "end_of_text": _end_of(text),
         "own_env": directives.own_env(site),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
         "calibration": shlex.join([*(w for c in plain for w in _words(c, alone)), *every_gpu]),
-        "blocks": _blocks(runs, [*OWNED_FIELDS, *own]),
+        "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *own])),
         "total": len(runs),
     }
 
@@ -180,8 +182,20 @@ def _one_of_each(runs: Runs) -> list[Run]:
     return list({run.point: run for run in runs}.values())
 
 
-def _blocks(runs: Runs, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Runs by block, each as its line: id, ranks and the options that are its own."""
+def _blocks(launches: Iterable[Launch], lines: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Launches by block, each run as its line."""
+    blocks: dict[int | None, dict[str, Any]] = {}
+    for runs, apart in launches:
+        config = runs[0].config
+        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "launches": []}
+        head = f"apart {len(runs)} {shlex.quote(apart)}" if apart else f"turns {len(runs)}"
+        launch = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
+        blocks.setdefault(config.block, empty)["launches"].append(launch)
+    return list(blocks.values())
+
+
+def _lines(runs: Runs, fields: Sequence[str]) -> dict[str, str]:
+    """Each run's line by its id: id, ranks and the options that are its own."""
     names = [name for name in fields if name not in _NOT_ON_THE_LINE]
     per_run = fields_with(Role.PER_RUN)
     # a point's words are made once: a study may have 100,000 runs
@@ -189,13 +203,12 @@ def _blocks(runs: Runs, fields: Sequence[str]) -> list[dict[str, Any]]:
         run.point: {n: run.config.to_words(n) for n in names if n not in per_run}
         for run in _one_of_each(runs)
     }
-    blocks: dict[int | None, dict[str, Any]] = {}
+    lines = {}
     for run in runs:
         config, known = run.config, fixed[run.point]
         parts = (known[name] if name in known else config.to_words(name) for name in names)
         # a launcher starts servers too; what the driver derives from that is then set right
         ranks = config.to_words("world_size") if config.server_processes else []
         words = [run.id, str(config.processes), *(w for part in parts for w in part), *ranks]
-        empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "runs": []}
-        blocks.setdefault(config.block, empty)["runs"].append(shlex.join(words))
-    return list(blocks.values())
+        lines[run.id] = shlex.join(words)
+    return lines

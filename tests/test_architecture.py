@@ -20,7 +20,7 @@ GROUND = {
     "bench.study",
 }
 GROUND |= {"bench.backends.catalogue"}
-STARTS_RANKS = {"bench.launch.launcher"}
+STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turn_table"}
 ALLOWED = {
     "bench": {"bench"},
     "slurm": {"slurm"} | GROUND | STARTS_RANKS,

@@ -12,9 +12,11 @@ from bench.backends.hvd_timeline import DYNAMIC
 from bench.config import RunConfig, UsageError
 from bench.launch.wire import of_the_host_name
 from bench.launch.world import Launch, WrongWorld
+from bench.lifecycle.turn_table import VARIABLE
 
 _INTERFACE = "HOROVOD_GLOO_IFACE"
 _FUSION_MIB = 128.0  # Horovod's own default
+_GLOO_TIMEOUT = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 _ONE_EXCHANGE_MIB = 1024.0  # of a buffer that a host gives page by page; a GPU gives it all at once
 
 
@@ -50,6 +52,9 @@ def _environment(config: RunConfig) -> dict[str, str]:
     # NCCL is fixed when Horovod is built; its controller and scalars go over Gloo then, as DDP's do
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
+    if VARIABLE in os.environ and _GLOO_TIMEOUT not in os.environ:
+        # Gloo counts the time in which a rank is stopped: half a minute may be others' warm-up
+        variables[_GLOO_TIMEOUT] = str(24 * 3600)
     if config.fusion_mib is not None or config.overlap == "off":
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(fusion_mib(config) * 2**20))
     if config.cycle_ms is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -118,6 +119,12 @@ def machine_bytes() -> int:
     """Memory of this machine, or what a container, job or control group leaves of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *_group_limits(_read(Path("/proc/self/cgroup")), Path("/sys/fs/cgroup"))])
+
+
+def free_bytes() -> int | None:
+    """What new processes may take of it without swapping; None where the kernel does not tell."""
+    told = re.search(r"^MemAvailable: +(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return None if told is None else min(1024 * int(told[1]), machine_bytes())
 
 
 def _group_limits(groups: str, root: Path) -> list[int]:

@@ -168,21 +168,23 @@ def cpu_model() -> str:
     return platform.machine()
 
 
-def disturbance() -> dict[str, Any]:
-    """What else runs on this node, as counters since boot: read at both ends of a run.
-
-    Clock ticks over all cores: stolen by a hypervisor, spent by any process, idle; and spent by
-    this one and its children.
+def counters() -> dict[str, int | None]:
+    """Clock ticks since boot, over all cores: stolen by a hypervisor, spent by any process, idle;
+    and spent by this process and its children.
     """
     ticks = cores.of_the_node()
     return {
-        "load_1min": os.getloadavg()[0],
         "steal_jiffies": ticks and ticks.stolen,
         "busy_jiffies": ticks and ticks.worked,
         "idle_jiffies": ticks and ticks.idle,
         "own_jiffies": cores.own_ticks(os.getpid()),
-        "cpu_mhz": cores.mhz(os.sched_getaffinity(0)),
     }
+
+
+def disturbance() -> dict[str, Any]:
+    """What else runs on this node: read at both ends of a run."""
+    load, mhz = os.getloadavg()[0], cores.mhz(os.sched_getaffinity(0))
+    return {"load_1min": load, **counters(), "cpu_mhz": mhz}
 
 
 def peak_memory_bytes() -> int:

@@ -24,6 +24,7 @@ from bench.lifecycle import loading
 from bench.lifecycle.peers import ENDED, Launcher, loading_processes, ranks_of, state, vanished
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.stall import Board, Report, explain, frames, place
+from bench.lifecycle.turns import Turns
 from bench.record import RunLog, append_event
 from bench.streams import say, show_cursor
 
@@ -51,11 +52,12 @@ class Ending:
         pulse: Pulse,
         board: Board,
         launcher: Launcher | None,
+        turns: Turns,
     ) -> None:
         self._ranks, self._processes = config.world_size, config.processes
         self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
-        self._board, self._launcher = board, launcher
+        self._board, self._launcher, self._turns = board, launcher, turns
         self._identity = _identity(self._path)
         self._leaving = threading.Lock()
         self._recorded = threading.Event()  # what is left is words for people
@@ -79,7 +81,10 @@ class Ending:
 
     def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
         """Nothing has happened for the stall limit; `reports` are of the ranks that could write."""
-        self._leave(FAILED, lambda: self._record_stall(reports))
+        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
+        # now, as those who are stopped will be continued
+        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
+        self._leave(FAILED, lambda: self._record_stall(reports, silent))
 
     def orphaned(self) -> NoReturn:
         """The launcher is gone, so nothing else would end this rank."""
@@ -115,6 +120,7 @@ class Ending:
             # a loading process that died may be the cause: torch's handler would raise once more
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._turns.break_off()  # first: ranks that are stopped hear of nothing
             record()
         except OSError as unwritable:
             wrong = f"cannot write {self._path}: {unwritable.strerror}"
@@ -171,11 +177,9 @@ class Ending:
             show_cursor()
             say(f"interrupted by {name}")
 
-    def _record_stall(self, reports: Mapping[int, Report]) -> None:
+    def _record_stall(self, reports: Mapping[int, Report], silent: Mapping[int, str]) -> None:
         if self._rank and self._stall_is_recorded():
             return
-        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
-        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
         shared = self._board.shared or self._processes == 1
         causes = explain(reports, self._ranks, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish")
-ENDED = "has ended"
-_STATES = {"R": "is running", "S": "is sleeping", "T": "is stopped", "t": "is stopped"}
+ENDED, STOPPED = "has ended", "is stopped"
+_STATES = {"R": "is running", "S": "is sleeping", "T": STOPPED, "t": STOPPED}
 _STATES |= {"D": "waits for a disk or a network file system", "Z": ENDED, "X": ENDED}
 _EXITING = 0x4  # the kernel's PF_EXITING
 

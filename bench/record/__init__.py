@@ -29,6 +29,10 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      imported later. Over NCCL each rank names the file of its NCCL (nccl_library), and versions has
      the loaded library's version, its SHA-256 and the transport that it took. A rank's gpu_settings
      are nvidia-smi's words for compute mode, persistence, MIG, power limit and clocks
+ 10  a run that takes turns with others has host.turns: launch, the name that all of them share, its
+     turn, from 0, and how many worlds they are. Its node's and its own clock ticks leave out what
+     passed outside its turns. exit has partner, the run of a launch whose end ended this one, and
+     apart: why a run that was to take turns was launched by itself
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
@@ -83,8 +87,8 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 9
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9)
+SCHEMA = 10
+READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

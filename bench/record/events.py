@@ -60,6 +60,14 @@ class Git(TypedDict):
     bench_dirty: NotRequired[bool | None]
 
 
+class TurnsOfALaunch(TypedDict):
+    """A world's place among those that were started together."""
+
+    launch: Text
+    turn: Count
+    worlds: Count
+
+
 class Host(TypedDict):
     """Provenance of a run; a run that was refused for its world has no ranks."""
 
@@ -75,6 +83,7 @@ class Host(TypedDict):
     malloc: NotRequired[Text]
     backend_env: NotRequired[Texts]
     job: NotRequired[dict[Text, Text]]
+    turns: NotRequired[TurnsOfALaunch]
 
 
 class Start(TypedDict):
@@ -206,6 +215,8 @@ class Exit(TypedDict):
     said: NotRequired[list[str]]
     oom_kills: NotRequired[Integer]
     session: NotRequired[Text]
+    partner: NotRequired[Text]
+    apart: NotRequired[Text]
     sha256: NotRequired[Sha256]
 
 

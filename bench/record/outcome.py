@@ -34,6 +34,7 @@ _MPIRUN_SIGNAL = re.compile(r"\bprocess rank (\d{1,6}) with PID .* exited on\s+(
 _MPIRUN_CODE = re.compile(r"Process name: \[[^\n]*,(\d{1,6})\]\s+Exit code: +(\d+)")
 _TELLING = re.compile(r"error: |[\w.]*(Error|Exception)\b")
 _KILL = re.compile(r"\bsignal 9\b|tasks? [\d,-]+: Killed")
+_BROKEN = "TurnsBroken"  # of a rank that another one woke to end
 _KILLED = 137  # the shell's code for it
 _MOST_WORDS = 8
 
@@ -69,6 +70,8 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     if (cause := next(_causes(errors, said), None)) is not None:
         return Verdict(*cause, words)
+    if (partner := launcher.get("partner")) and status != "ok":
+        return Verdict("failed", f"ended with {partner}, the run that it took turns with")
     killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
     if (kills := launcher.get("oom_kills")) and killed and not ended:
         memory = f"killed, and the kernel killed {kills} process(es) for lack of memory"
@@ -78,7 +81,8 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     if launcher.get("interrupted") and status != "ok":
         return Verdict("interrupted", stopped)  # whatever ranks say while they are ended
     if errors:  # the first is the cause: ranks that lose a peer complain after it
-        return Verdict("failed", code + _error(errors[0]), words)
+        own = (error for error in errors if error.get("type") != _BROKEN)
+        return Verdict("failed", code + _error(next(own, errors[0])), words)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # nobody stopped the job: a launcher ends the other ranks of one that died
         died = words[0] if words else f"{stopped} because another rank died"

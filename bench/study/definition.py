@@ -110,6 +110,9 @@ class Study(Table):
         le=MAX_BLOCKS,
         description="passes at most: two more at a time until it is settled",
     )
+    turns: Bool = Field(
+        True, description="worlds that are compared live at once and take turns; else one by one"
+    )
     seed: Int = Field(
         0, ge=0, lt=2**61, description="of order and training; left out, the first run draws it"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, product
 from pathlib import Path
@@ -163,14 +163,14 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
 
 
 def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Point]]:
-    """The order of block 0, 1, ...: what is compared stands together, in groups in random order.
+    """The order of block 0, 1, ...: each launch stands together, launches in random order.
 
-    Inside a group an even block's order is random, and the next block's is the same backwards: a
+    Inside a launch an even block's order is random, and the next block's is the same backwards: a
     trend inside blocks then favours no side, whatever even number of them there is (AB/BA
     crossover; Jones & Kenward 2014, chapter 2).
     """
     names = {p: (("pair", _compared(p, pairs).name), ("run", p.name)) for p in every}
-    group = {p: group_of(p, pairs).name for p in every}
+    group = launches(every, pairs)
     for couple in count():
         groups: dict[str, list[Point]] = {}
         for point in sorted(every, key=lambda p: [_draw(seed, couple, *x) for x in names[p]]):
@@ -178,6 +178,22 @@ def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Poi
         for block, step in ((2 * couple, 1), (2 * couple + 1, -1)):
             drawn = sorted(groups, key=lambda name: _draw(seed, block, "group", name))
             yield [point for name in drawn for point in groups[name][::step]]
+
+
+def launches(every: Iterable[Point], pairs: Pairs) -> dict[Point, str]:
+    """The name of each point's launch: what a block starts together, where turns can be taken.
+
+    A launch has all that are compared with one another. The common baseline joins the smallest of
+    those that share a curve with it, at its own batch if there are any.
+    """
+    name = {point: group_of(point, pairs).name for point in every}
+    compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
+    for alone in (point for point in name if point.cell == "single"):
+        near = [point for point in compared if {*point.curves} & {*alone.curves}]
+        near.sort(key=lambda point: point.batch_per_rank != alone.batch_per_rank)
+        if near:
+            name[alone] = name[near[0]]
+    return name
 
 
 def group_of(point: Point, pairs: Pairs) -> Point:

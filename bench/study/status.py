@@ -9,7 +9,7 @@ from statistics import fmean
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
-from bench.study.plan import Pairs, Point, Run, group_of
+from bench.study.plan import Pairs, Point, Run, launches
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
 _WITH_ITS_JOB = {"NODE_FAIL": "node lost", "OUT_OF_MEMORY": "out of memory"}
@@ -47,6 +47,8 @@ def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
         return RunStatus(run, "failed", str(error))
     verdict = log.verdict
     wall_s = log.exit.get("wall_s")
+    if wall_s is not None and (turns := log.host.get("turns")):
+        wall_s = round(wall_s / turns["worlds"])  # its share of the launch
     if log.config is not None and (found := difference(run.config, log.config)):
         return RunStatus(run, "failed", f"the log is of another run: {found}", wall_s)
     if verdict.state == "running":
@@ -77,22 +79,24 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
 
 
 def not_comparable(statuses: Sequence[RunStatus], pairs: Pairs) -> list[Run]:
-    """Runs to do: those not ok, and with each those of its block that it is compared with.
+    """Runs to do: those not ok, and with each the others of its launch.
 
     Pairs and variants are compared only inside one job of a scheduler, or one session of a machine
     without: another has other nodes, or meets them in another state.
     """
+    launch = launches(dict.fromkeys(status.run.point for status in statuses), pairs)
     groups: dict[object, list[RunStatus]] = {}
     for status in statuses:
-        together = group_of(status.run.point, pairs)
+        together = launch[status.run.point]
         groups.setdefault((status.run.config.block, together), []).append(status)
-    again = {
-        status.run.id
-        for members in groups.values()
-        if any(s.state != "ok" or s.place != members[0].place for s in members)
-        for status in members
-    }
+    again = {status.run.id for group in groups.values() if _is_parted(group) for status in group}
     return [status.run for status in statuses if status.run.id in again]
+
+
+def _is_parted(launch: Sequence[RunStatus]) -> bool:
+    """Whether it lacks a run or has several places; the baseline may need fewer nodes."""
+    places = {status.place for status in launch if status.run.point.cell != "single"}
+    return len(places) > 1 or any(status.state != "ok" for status in launch)
 
 
 def count(statuses: Iterable[RunStatus]) -> str:

@@ -21,7 +21,7 @@ ELEMENTS = 2**16  # compared of each tensor: all of most
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 every step agrees, 1 one does not, 2 wrong input."""
-    return command.start(partial(parse, argv), _opening, lambda: run)
+    return command.start(partial(parse, argv), _opening, lambda _: run)
 
 
 def parse(argv: list[str]) -> RunConfig:

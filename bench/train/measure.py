@@ -8,6 +8,7 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.launch import cores
+from bench.lifecycle.turns import Turns
 from bench.record import RunLog
 from bench.train.input import Input
 from bench.train.timing import Stopwatch, time_steps
@@ -24,8 +25,12 @@ def measure(
     watch: Stopwatch,
     progress: Progress,
     observer: Observer,
+    turns: Turns,
 ) -> None:
-    """Warm up, then time the windows; after each, outside the clock, the log gets all seconds."""
+    """Warm up, then time the windows; after each, outside the clock, the log gets all seconds.
+
+    The warm-up and each window take a turn of `turns`.
+    """
 
     def record(phase: str, index: int, step_seconds: list[float]) -> None:
         log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
@@ -34,9 +39,11 @@ def measure(
             parts = {name: [rank[name] for rank in of_ranks] for name in noted}
             log.write("breakdown", phase=phase, index=index, **parts)
 
+    turns.begin(backend.barrier)
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
     record("warmup", 0, time_steps(step, config.warmup_steps, watch).step_seconds)
     for index in range(config.windows):
+        turns.pass_on(backend.barrier)
         before = cores.ticks()
         backend.barrier()
         window = time_steps(step, steps, watch)
@@ -47,3 +54,4 @@ def measure(
         noted = {"input_seconds": waited, "busy_share": backend.gather(busy)}
         log.write("window", index=index, steps=steps, seconds=seconds, **noted)
         progress(index + 1, config.windows, images / seconds)
+    turns.end(backend.barrier)

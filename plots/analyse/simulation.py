@@ -31,8 +31,6 @@ SEQUENTIAL = (0.0, 0.5, 1.0, 2.5)  # true effects, in margins of the studies tha
 MARGIN = 0.02  # theirs
 EFFECTS = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15)  # of the candidate, 0.02 is 2 %
 MARGINS = (0.02, 0.04, 0.06, 0.08, 0.1, 0.15)
-WITHIN = 0.3  # a half-width is as promised if it is within this share of it
-_MOST_BLOCKS = 60  # that are looked at for that
 
 
 @dataclass(frozen=True)
@@ -103,19 +101,6 @@ class Power:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalfWidth:
-    """How near a study's half-width comes to that promised from the true sd."""
-
-    blocks: int
-    promised: float
-    tenth: float  # of the realised over the promised: 10 % of studies have less
-    median: float
-    ninetieth: float
-    as_promised: float  # share within WITHIN of the promise
-    theory: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Bar:
     """What the statistics are to keep, and whether they did."""
 
@@ -134,8 +119,6 @@ class Simulation:
     coverage: list[Coverage]
     looks: list[Stopped]
     power: list[Power]
-    half_width: list[HalfWidth]
-    enough_blocks: int  # fewest whose half-width is as promised in 80 % of studies
     bars: list[Bar]
 
 
@@ -150,9 +133,7 @@ def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulatio
     ]
     looks = list(_looks(m, random, studies))
     power = list(_power(m, random, studies))
-    half_width = [_half_width(m.paired_sd, drawn["normal, as measured"][:, :n]) for n in BLOCKS]
-    enough = next(n for n in range(2, _MOST_BLOCKS) if _share_as_promised(n) >= 0.8)
-    bars = list(_bars(studies, list(drawn)[:2], coverage, looks, power, half_width))
+    bars = list(_bars(studies, list(drawn)[:2], coverage, looks, power))
     return Simulation(
         seed=seed,
         studies=studies,
@@ -160,8 +141,6 @@ def simulate(m: Measured, studies: int = STUDIES, seed: int = SEED) -> Simulatio
         coverage=coverage,
         looks=looks,
         power=power,
-        half_width=half_width,
-        enough_blocks=enough,
         bars=bars,
     )
 
@@ -214,36 +193,12 @@ def _power(m: Measured, random: Generator, studies: int) -> Iterator[Power]:
             )
 
 
-def _half_width(sd: float, d: Array) -> HalfWidth:
-    n = d.shape[1]
-    promised = power.half_width(sd, n)
-    assert promised is not None
-    realised = np.expm1(outcomes(d).half()) / promised
-    tenth, median, ninetieth = np.quantile(realised, [0.1, 0.5, 0.9]).tolist()
-    return HalfWidth(
-        blocks=n,
-        promised=promised,
-        tenth=tenth,
-        median=median,
-        ninetieth=ninetieth,
-        as_promised=float(np.mean(np.abs(realised - 1) <= WITHIN)),
-        theory=_share_as_promised(n),
-    )
-
-
-def _share_as_promised(n: int) -> float:
-    """Of the sample's sd over the true one, whose square is chi-squared over its freedom."""
-    low, high = ((n - 1) * (1 + s * WITHIN) ** 2 for s in (-1, 1))
-    return float(tests.chi2.cdf(high, n - 1) - tests.chi2.cdf(low, n - 1))
-
-
 def _bars(
     studies: int,
     noises: Sequence[str],
     coverage: Sequence[Coverage],
     looks: Sequence[Stopped],
     power: Sequence[Power],
-    half_width: Sequence[HalfWidth],
 ) -> Iterator[Bar]:
     covered = [c.coverage for c in coverage if c.noise in noises]
     yield _bar("95 % intervals cover 93 to 97 %, noise as measured", covered, 0.93, 0.97)
@@ -253,9 +208,6 @@ def _bars(
     for verdict in ("faster", "equal"):
         off = [abs(p.simulated - p.theory) for p in power if p.verdict == verdict]
         yield _bar(f"power of {verdict!r} within 3 % of theory", off, 0, 0.03)
-    for row in half_width:
-        what = f"half-width within 30 % of the promise in 80 % of studies of {row.blocks} blocks"
-        yield _bar(what, [row.as_promised], 0.8, 1)
 
 
 def _bar(what: str, values: Sequence[float], least: float, most: float) -> Bar:

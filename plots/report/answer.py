@@ -115,13 +115,13 @@ def by_weight(a: Analysis) -> list[Comparison]:
     """The primary comparison first, then the largest worlds, weak scaling before strong; what
     exchanges otherwise than a plain run comes after what does not.
     """
-    return sorted(a.comparisons, key=lambda c: (*weight(c), transport_order(c.transport)))
 
+    def weight(c: Comparison) -> tuple[object, ...]:
+        curve = min(map(CURVES.index, c.curves))
+        other = changes_exchange(c.variant)
+        return not c.primary, other, -c.world_size, curve, transport_order(c.transport)
 
-def weight(c: Comparison) -> tuple[bool, bool, int, int]:
-    """Sorts comparisons by what they tell; equal for those of equal weight."""
-    curve = min(map(CURVES.index, c.curves))
-    return not c.primary, changes_exchange(c.variant), -c.world_size, curve
+    return sorted(a.comparisons, key=weight)
 
 
 def _each(a: Analysis) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from plots.analyse.study import Analysis
 from plots.report import answer, learned, verdicts
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 
-_EQUAL = 2  # comparisons that the sentence tells of
+_EQUAL = 2  # trainings that the sentence tells of
 _MOST = 1000  # characters of the sentence
 
 
@@ -50,15 +50,8 @@ def lead(a: Analysis) -> Lead:
         return Lead(
             text, clean(f"Images/s: {answer.headline(a)}", _MOST), numbers, figures=("accuracy",)
         )
-    # several of equal weight: one alone would be a choice
-    equal = [x for x in compared if answer.weight(x) == answer.weight(c)][:_EQUAL]
-    text = clean(
-        answer.marked(
-            a, c.variant, f"{'. '.join(_sentence(a, x) for x in equal)}; {_counted(a, equal)}."
-        ),
-        _MOST,
-    )
-    others = [answer.headline(a)] if len(compared) > len(equal) else []
+    text = clean(answer.marked(a, c.variant, _sentence(a, c)), _MOST)
+    others = [answer.headline(a)] if compared[1:] else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
@@ -72,14 +65,9 @@ def _sentence(a: Analysis, c: Comparison) -> str:
     where += f" over {c.transport}" if c.transport else ""
     where += f" ({conditions})" if conditions else ""
     found = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
-    return f"{where}: {verdicts.sentence(c)}. {found}"
-
-
-def _counted(a: Analysis, rows: Sequence[Comparison]) -> str:
-    """Blocks behind the ratios, and the margin: once for all of them."""
-    n = [c.paired.n for c in rows]
-    blocks = " and ".join(count(x, "block") for x in dict.fromkeys(n))
-    return f"{blocks}, margin {rule(a.loaded.study.margin)}"
+    blocks = count(c.paired.n, "block")
+    said = f"{where}: {verdicts.sentence(c)}. {found}"
+    return f"{said}; {blocks}, margin {rule(c.margin)}."
 
 
 def _largest(a: Analysis) -> list[Point]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.backends.catalogue import facts, parts
+from bench.study.power import MAX_BLOCKS
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
 from plots.analyse.sessions import TAU, TAU_EMULATED
@@ -69,7 +70,7 @@ def next_step(c: Comparison) -> str:
     if c.settled or c.chance is None:
         return ""
     if c.blocks_to_settle is None:
-        return "No number of launches would settle it"
+        return f"More than {MAX_BLOCKS:,} launches would be needed"
     needed = f"About {c.blocks_to_settle} launches would settle it"
     if c.paired.n >= c.max_blocks:
         return f"{needed}, in a new study"

@@ -23,7 +23,7 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job, Settings, complain, read_lines
+    from slurm.driver.job import Job, Settings, complain, read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
 
@@ -90,18 +90,18 @@ def _here(asked: Settings, common: list[str]) -> int:
         held = folder.lock()
         lock = held.fileno()
     folder.keep_study(asked.study)
-    return Job(asked, common, read_lines(sys.stdin.read()), [lock]).work()
+    return Job(asked, common, read_launches(sys.stdin.read()), [lock]).work()
 
 
 def _in_slurm(asked: Settings, common: list[str]) -> int:
-    lines = read_lines(sys.stdin.read())
+    launches = read_launches(sys.stdin.read())
     check_allocation(asked)
     folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
     folder.check_not_shipped()
     for name in ("runs", "jobs", "calibration"):
         (asked.study_dir / name).mkdir(parents=True, exist_ok=True)
     folder.keep_study(asked.study)
-    job = SlurmJob(asked, common, lines, Diary(asked.study_dir, asked.job))
+    job = SlurmJob(asked, common, launches, Diary(asked.study_dir, asked.job))
     code, refused = 1, "broken off"
     try:
         code, refused = job.work(), ""

@@ -20,7 +20,7 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job, Line, Settings, complain, first_error
+from slurm.driver.job import Job, Launch, Line, Settings, complain, first_error
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
 
@@ -35,8 +35,10 @@ class SlurmJob(Job):
     grace_s = 30.0
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
-    def __init__(self, asked: Settings, common: list[str], lines: list[Line], diary: Diary) -> None:
-        super().__init__(asked, common, lines)
+    def __init__(
+        self, asked: Settings, common: list[str], launches: list[Launch], diary: Diary
+    ) -> None:
+        super().__init__(asked, common, launches)
         self.diary, self.restart, self.session = diary, diary.restart, ""
         self.names = f"{asked.job}-{diary.id}-{diary.restart}"
 
@@ -69,8 +71,8 @@ class SlurmJob(Job):
         if self.asked.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
-    def may_start(self, line: Line) -> bool:
-        nodes = -(-line.ranks // self.asked.ranks_per_node)
+    def may_start(self, launch: Launch) -> bool:
+        nodes = -(-max(line.ranks for line in launch.lines) // self.asked.ranks_per_node)
         if any(index not in self.hosts for index in range(nodes)):
             return False
         if self.steps.stopped is None and self._has_time():
@@ -78,6 +80,9 @@ class SlurmJob(Job):
         if self.reason == "complete":
             self.reason = self._why("no time for more")
         return False
+
+    def ranks_here(self, line: Line) -> int:
+        return min(line.ranks, self.asked.ranks_per_node)
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         said = out.read_text(errors="replace")
@@ -88,13 +93,15 @@ class SlurmJob(Job):
         if self.asked.no_kill and self.steps.stopped is None:
             self._look_for_lost_hosts()
 
-    def launch(self, ranks: int, first: int = 0) -> list[str]:
+    def launch(self, ranks: int, shared: bool = False, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
         asked, per_node = self.asked, self.asked.ranks_per_node
         place: dict[str, Any] = {"ranks_per_node": per_node, "cpus_per_rank": asked.cpus_per_rank}
         place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
         place["first_rank"] = first * per_node
-        return launcher.command(asked.launcher, ranks, args=asked.launch_args, **place)
+        # or a step would wait until the one before has left its cores
+        overlap = ["--overlap"] if shared and asked.launcher == "srun" else []
+        return launcher.command(asked.launcher, ranks, args=[*asked.launch_args, *overlap], **place)
 
     def _why(self, otherwise: str = "") -> str:
         if self.steps.stopped is None:
@@ -118,7 +125,8 @@ class SlurmJob(Job):
 
     def _has_time(self) -> bool:
         """Whether another run can end before the job must: half as long again as the longest."""
-        need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, self.asked.limit_s)
+        most = max((len(launch.lines) for launch in self.launches), default=1) * self.asked.limit_s
+        need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
         return self.end_s - time.time() - self.asked.lead_s >= need_s
 
     def _preflight(self) -> None:
@@ -162,7 +170,7 @@ class SlurmJob(Job):
         started: list[tuple[str, Path, Step]] = []
         for index, host in self.hosts.items():
             log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
-            launch = self.launch(ranks, index)
+            launch = self.launch(ranks, first=index)
             command = [*launch, *self.bench, *self.common, *self.asked.calibration]
             command += ["--log-path", str(log)]
             step = self.steps.start(command, log.with_suffix(".out"), self.asked.limit_s)

@@ -53,8 +53,11 @@ def close(
     stopped: bool,
     oom_kills_before: int,
     session: str = "",
+    partner: str = "",
+    apart: str = "",
 ) -> None:
     """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
+    of_the_launch = {"session": session, "partner": partner, "apart": apart}
     fields = {
         "code": ended.code,
         "timed_out": ended.timed_out,
@@ -63,7 +66,7 @@ def close(
         "wall_s": ended.wall_s,
         "oom_kills": oom_kills() - oom_kills_before,
         "said": list(_said(out)) if ended.code or not is_ok(log) else [],
-        **({"session": session} if session else {}),
+        **{name: value for name, value in of_the_launch.items() if value},
     }
     try:
         fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)

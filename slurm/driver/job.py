@@ -1,4 +1,4 @@
-"""The runs of a job script, one after the other: started, ended, recorded and counted."""
+"""The runs of a job script, launch after launch: started, ended, recorded and counted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -13,16 +14,23 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.config import UsageError
 from bench.launch import launcher
+from bench.launch.machine import free_bytes
+from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.steps import Ended, Steps
+from slurm.driver.steps import Ended, Step, Steps
+
+_COUNT = re.compile("[1-9][0-9]{0,8}")
+_RANK_BYTES = 2**30  # of a rank, until one has been measured
+_SPARE = 0.9  # of the memory that is free
 
 
 class Line(NamedTuple):
@@ -45,20 +53,45 @@ class Line(NamedTuple):
         return dict(zip(self.options, self.options[1:], strict=False)).get(name, otherwise)
 
 
-def read_lines(text: str) -> list[Line]:
-    """The run lines of a script; comments and empty lines count for nothing."""
-    lines = []
+class Launch(NamedTuple):
+    """Runs that are started together and take turns; `apart`: why the one run here does not."""
+
+    lines: list[Line]
+    apart: str = ""
+
+
+def read_launches(text: str) -> list[Launch]:
+    """What a script starts; comments and empty lines count for nothing.
+
+    `turns N` begins a launch of the runs below it, N at most; below `apart N REASON`, and where
+    neither stands, each run is a launch of its own.
+    """
+    launches: list[Launch] = []
+    head, left, reason = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
             raise UsageError(f"run line {number}: {error}; correct it: {line}") from None
-        if not words:
-            continue
-        if len(words) < 3 or words[0] != "run" or not re.fullmatch("[1-9][0-9]{0,8}", words[2]):
-            raise UsageError(f"run line {number} is not `run ID RANKS OPTIONS`: {line}")
-        lines.append(Line(words[1], int(words[2]), words[3:]))
-    return lines
+        match words:
+            case []:
+                continue
+            case ["turns" | "apart", count, *rest] if _COUNT.fullmatch(count):
+                head, left, reason = words[0], int(count), " ".join(rest)
+                if head == "turns":
+                    launches.append(Launch([]))
+                continue
+            case ["run", name, ranks, *options] if _COUNT.fullmatch(ranks):
+                run = Line(name, int(ranks), options)
+            case _:
+                form = "`run ID RANKS OPTIONS`, `turns N` or `apart N REASON`"
+                raise UsageError(f"run line {number} is not {form}: {line}")
+        if left and head == "turns":
+            launches[-1].lines.append(run)
+        else:
+            launches.append(Launch([run], reason if left else ""))
+        left = max(0, left - 1)
+    return [launch for launch in launches if launch.lines]
 
 
 class Settings(argparse.Namespace):
@@ -96,14 +129,20 @@ class Job:
     restart = 0  # how often Slurm has started the job again
 
     def __init__(
-        self, asked: Settings, common: list[str], lines: list[Line], keep_open: Sequence[int] = ()
+        self,
+        asked: Settings,
+        common: list[str],
+        launches: list[Launch],
+        keep_open: Sequence[int] = (),
     ) -> None:
-        self.asked, self.common, self.lines = asked, common, lines
+        self.asked, self.common, self.launches = asked, common, launches
+        self.lines = [line for launch in launches for line in launch.lines]
         self.steps = Steps(self.grace_s, keep_open)
         self.folder = asked.study_dir
         self.bench = [*asked.container, asked.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
+        self.rank_bytes = _RANK_BYTES
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
@@ -124,17 +163,40 @@ class Job:
         return self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args
 
     def run_all(self) -> None:
-        for number, line in enumerate(self.lines, 1):
-            self._do(f"[{number}/{len(self.lines)}] {line.id}", line)
+        begun = 0
+        for launch in self.launches:
+            heads = [
+                f"[{begun + n}/{len(self.lines)}] {x.id}" for n, x in enumerate(launch.lines, 1)
+            ]
+            begun += len(launch.lines)
+            self._do(heads, launch)
 
-    def may_start(self, line: Line) -> bool:
+    def may_start(self, launch: Launch) -> bool:
         return self.steps.stopped is None
+
+    def ranks_here(self, line: Line) -> int:
+        """Ranks of a run on one machine."""
+        return line.ranks
+
+    def why_apart(self, launch: Launch) -> str:
+        """Why runs that are to take turns cannot live at once here and now; '' where they can."""
+        try:
+            _new_table(launch).forget_name()
+        except OSError as error:
+            return f"{SHARED_MEMORY} cannot be written: {error.strerror}"
+        free = free_bytes()
+        ranks = sum(map(self.ranks_here, launch.lines))
+        if free is None or ranks * self.rank_bytes <= _SPARE * free:
+            return ""
+        gib = f"{ranks * self.rank_bytes / 2**30:.1f} GiB for {ranks} ranks"
+        return f"memory: {gib} at once, and {free / 2**30:.1f} GiB are free"
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
             raise UsageError(f"{line.id}: {first_error(out)}")
 
-    def launch(self, ranks: int) -> list[str]:
+    def launch(self, ranks: int, shared: bool = False) -> list[str]:
+        """The launcher's words; `shared`: beside another world on the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
         return launcher.command("mpirun", ranks, program=program, args=self.asked.launch_args)
 
@@ -157,64 +219,140 @@ class Job:
         names = [word.partition("=")[0] for word in own[backend]]
         return ["env", f"BENCH_BACKEND_ENV={' '.join(names)}", *own[backend]]
 
-    def _do(self, head: str, line: Line) -> None:
-        log, out = (self.folder / "runs" / f"{line.id}.{end}" for end in ("jsonl", "out"))
-        if is_ok(log):
-            self.check_host(log)
-            print(f"{head}: done before, skipped", flush=True)
+    def _do(self, heads: Sequence[str], launch: Launch) -> None:
+        """The runs of a launch that are not done; none is measured without those it belongs to."""
+        logs = [self._files(line)[0] for line in launch.lines]
+        done = [is_ok(log) for log in logs]
+        if all(done):
+            for head, log in zip(heads, logs, strict=True):
+                self.check_host(log)
+                print(f"{head}: done before, skipped", flush=True)
             return
-        if log.exists() and not self.restart:
-            self.failed += 1
+        if any(log.exists() for log in logs) and not self.restart:
+            self.failed += len(done) - sum(done)
             again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
-            print(f"{head}: its log exists but is not ok; {again}", flush=True)
+            for head, log, is_done in zip(heads, logs, done, strict=True):
+                what = (
+                    "its log exists but is not ok" if log.exists() else "its partner's log exists"
+                )
+                print(f"{head}: {'done before' if is_done else f'{what}; {again}'}", flush=True)
             return
-        if not self.may_start(line):
-            self.left += 1
+        if not self.may_start(launch):
+            self.left += len(logs)
             if self.reason != "complete":
-                print(f"{head}: left for the next job, {self.reason}", flush=True)
+                for head in heads:
+                    print(f"{head}: left for the next job, {self.reason}", flush=True)
             return
-        if log.exists():  # a job that Slurm starts again does what it has not finished
-            StudyFolder.set_aside(log)
-        self.begun += 1
-        print(head, flush=True)
-        ended = self._run(line, log, out)
-        self.longest_s = max(self.longest_s, ended.wall_s)
-        if ended.code == 0 and is_ok(log):
-            return
-        check_room(log.parent)
-        if self.steps.stopped is not None:
-            self.left += 1
-        else:
-            self.failed += 1
-        print(f"{head}: exit code {ended.code} after {ended.wall_s} s, see {out}", flush=True)
-        self.after_failure(ended, line, log, out)
+        for log in logs:
+            if log.exists():  # a job that Slurm starts again does what it has not finished
+                StudyFolder.set_aside(log)
+        self.begun += len(logs)
+        apart = launch.apart or (len(logs) > 1 and self.why_apart(launch)) or ""
+        if len(logs) > 1 and not apart:
+            self._start(heads, launch)
+        for head, line in zip(heads, launch.lines, strict=True) if len(logs) == 1 or apart else ():
+            self._start([head], Launch([line], apart))
 
-    def _run(self, line: Line, log: Path, out: Path) -> Ended:
-        before = oom_kills()
-        command = [*self.launch(line.ranks), *self.own_env(line.backend), *self.bench]
-        command += [*self.common, "--world-size", str(line.ranks), *line.options]
-        command += ["--log-path", str(log)]
+    def _start(self, heads: Sequence[str], launch: Launch) -> None:
+        """Run a launch to its end, record how each of its runs ended, and count."""
+        print(*heads, sep="\n", flush=True)
+        before, lines = oom_kills(), launch.lines
+        ended, failed = self._run(launch)
+        is_stopped, limit_s = self.steps.stopped is not None, self.limit_s(launch)
+        for index, (line, end) in enumerate(zip(lines, ended, strict=True)):
+            by_itself = failed in (None, index) or end.timed_out or is_stopped
+            partner = "" if by_itself else lines[failed or 0].id
+            log, out = self._files(line)
+            self.close(log, out, end, before, limit_s, partner=partner, apart=launch.apart)
+        self.longest_s = max(self.longest_s, *(end.wall_s for end in ended))
+        wrong = []
+        for head, line, end in zip(heads, lines, ended, strict=True):
+            log, out = self._files(line)
+            if end.code == 0 and is_ok(log):
+                self.rank_bytes = max(
+                    [self.rank_bytes, *read_run(log).end.get("peak_memory_bytes", ())]
+                )
+                continue
+            check_room(log.parent)
+            if self.steps.stopped is not None:
+                self.left += 1
+            else:
+                self.failed += 1
+            print(f"{head}: exit code {end.code} after {end.wall_s} s, see {out}", flush=True)
+            wrong.append((end, line, log, out))
+        if wrong:
+            cause = lines[failed or 0].id
+            self.after_failure(*next((w for w in wrong if w[1].id == cause), wrong[0]))
+
+    def _files(self, line: Line) -> tuple[Path, Path]:
+        """A run's log, and what it prints."""
+        runs = self.folder / "runs"
+        return runs / f"{line.id}.jsonl", runs / f"{line.id}.out"
+
+    def _run(self, launch: Launch) -> tuple[list[Ended], int | None]:
+        """Start the runs of a launch and wait for them; also which of them ended the others."""
+        table, steps = _new_table(launch) if len(launch.lines) > 1 else None, []
+        with ExitStack() as stack:
+            try:
+                for turn, line in enumerate(launch.lines):
+                    place = None if table is None else replace(table.place, turn=turn)
+                    steps.append(self._start_run(line, self.limit_s(launch), place, stack))
+                if table is None:
+                    return [self.steps.wait(*steps)], None
+                return self.steps.wait_together(steps, table.break_off), table.broken_by
+            except OSError:  # a run could not be started
+                self.steps.end(steps)
+                for step in steps:
+                    self.steps.wait(step)
+                raise
+            finally:
+                if table is not None:
+                    table.forget_name()
+
+    def _start_run(self, line: Line, limit_s: float, place: Place | None, stack: ExitStack) -> Step:
+        """Start a run; `stack` removes what it leaves behind."""
+        log, out = self._files(line)
+        command = [*self.launch(line.ranks, shared=place is not None), *self.own_env(line.backend)]
+        command += [*self.bench, *self.common, "--world-size", str(line.ranks)]
+        command += [*line.options, "--log-path", str(log)]
+        env = dict(os.environ)
+        if place is not None:
+            env[VARIABLE] = place.words
         # on one machine, for temporary files: mpirun kills what would have removed them
-        own: AbstractContextManager[str | None] = nullcontext()
         if self.on_this_machine:
             prefix = temporary_prefix(self.folder)
             own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-        with own as folder:
-            env = {**os.environ, "TMPDIR": folder} if folder else None
-            ended = self.steps.wait(self.steps.start(command, out, self.asked.limit_s, env))
-        self.close(log, out, ended, before)
-        return ended
+            env["TMPDIR"] = stack.enter_context(own)
+        return self.steps.start(command, out, limit_s, env)
 
-    def close(self, log: Path, out: Path, ended: Ended, before: int) -> None:
+    def limit_s(self, launch: Launch) -> int:
+        """Of each run of a launch, which waits for the others."""
+        return self.asked.limit_s * len(launch.lines)
+
+    def close(
+        self,
+        log: Path,
+        out: Path,
+        ended: Ended,
+        before: int,
+        limit_s: int | None = None,
+        **of_the_launch: str,
+    ) -> None:
         close(
             log,
             out,
             ended,
-            limit_s=self.asked.limit_s,
+            limit_s=self.asked.limit_s if limit_s is None else limit_s,
             stopped=self.steps.stopped is not None,
             oom_kills_before=before,
             session=self.session,
+            **of_the_launch,
         )
+
+
+def _new_table(launch: Launch) -> Table:
+    """What the runs of a launch share on this node. Raises OSError."""
+    return Table(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
 
 
 def temporary_prefix(folder: Path) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -87,18 +89,41 @@ class Steps:
         self._set_alarm()
         return step
 
+    def end(self, steps: Iterable[Step]) -> None:
+        """Ask steps to end, and kill them where they take too long."""
+        for step in steps:
+            step.end()
+        self._set_alarm()
+
     def wait(self, step: Step) -> Ended:
         ended = step.wait()
         self._running.remove(step)
         self._set_alarm()  # none that is left over may end us on our way out
         return ended
 
+    def wait_together(
+        self, steps: Sequence[Step], on_failure: Callable[[int], object]
+    ) -> list[Ended]:
+        """Wait for steps that need one another, and tell how each ended.
+
+        One that fails ends the others, after a call of `on_failure` with its index.
+        """
+        ended: dict[int, Ended] = {}
+        failed = False
+        with _exits(steps) as next_exit:
+            while len(ended) < len(steps):
+                index = next_exit()
+                ended[index] = self.wait(steps[index])
+                if ended[index].code and not failed:
+                    failed = True
+                    on_failure(index)
+                    self.end(step for i, step in enumerate(steps) if i not in ended)
+        return [ended[index] for index in range(len(steps))]
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped is None:
             self.stopped = signal.Signals(number)
-            for step in self._running:
-                step.end()
-            self._set_alarm()
+            self.end(self._running)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         for step in self._running:
@@ -110,6 +135,25 @@ class Steps:
         first = min((step.deadline for step in self._running), default=_NEVER)
         left_s = 0 if first == _NEVER else max(first - time.monotonic(), 0.01)
         signal.setitimer(signal.ITIMER_REAL, left_s)
+
+
+@contextmanager
+def _exits(steps: Sequence[Step]) -> Iterator[Callable[[], int]]:
+    """A call that sleeps until one of the steps has ended, each once, and gives its index."""
+    with selectors.DefaultSelector() as selector:
+        for index, step in enumerate(steps):
+            selector.register(os.pidfd_open(step.process.pid), selectors.EVENT_READ, index)
+
+        def next_exit() -> int:
+            while not (ready := selector.select()):
+                pass  # a signal
+            key = ready[0][0]
+            selector.unregister(key.fileobj)
+            os.close(key.fd)
+            index: int = key.data
+            return index
+
+        yield next_exit
 
 
 def _kill_session(session: int) -> None:

@@ -1,5 +1,5 @@
 """A model and a data set in which one rank meets a planned fault in its sixth step: FAULT says
-which, FAULT_RANK on whom.
+which, FAULT_RANK on whom, FAULT_WORLD in which of the worlds that take turns.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from bench.config import RunConfig
 from bench.data import Batch
 from tests.bench.tiny import plain
 
+WORLD = "FAULT_WORLD"
+OF_DATA = {"hung data set", "hung loader", "killed loader"}
+WHILE_LOADING = {"hung factory", "raise while loading", "os._exit while loading"}
 AT = 6  # step of the fault, 1 being the first
 
 
@@ -43,6 +46,14 @@ class LoaderDiesMeanwhileError(Exception):
 
 def _raise_and_kill() -> None:
     raise LoaderDiesMeanwhileError
+
+
+def _hold() -> None:
+    """Until the test removes the file, or forgets it."""
+    for _ in range(1200):
+        if not Path(os.environ["FAULT_AT"]).exists():
+            break
+        time.sleep(0.1)
 
 
 def _take_time() -> None:
@@ -87,6 +98,9 @@ FAULTS: dict[str, Callable[[], object]] = {
     "log deleted": lambda: Path(os.environ["FAULT_LOG"]).unlink(),
     "hung at exit": lambda: atexit.register(time.sleep, 3600),
     "slow step": _take_time,
+    "held step": _hold,
+    "raise while loading": _raise,
+    "os._exit while loading": lambda: os._exit(3),
     "threads set": lambda: torch.set_num_threads(4),
     "none": lambda: None,
 }
@@ -96,7 +110,9 @@ def happen(*names: str) -> None:
     """The planned fault, if it is one of `names`; leaves the moment in the file FAULT_AT."""
     name = os.environ["FAULT"]
     rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("RANK", "0"))
-    if name in names and rank == os.environ.get("FAULT_RANK", "0"):
+    world = os.environ.get("BENCH_TURNS", "- 0 -").split()[1]
+    is_here = (rank, world) == (os.environ.get("FAULT_RANK", "0"), os.environ.get(WORLD, world))
+    if name in names and is_here:
         Path(os.environ["FAULT_AT"]).write_text(str(time.monotonic()))
         FAULTS[name]()
 
@@ -109,9 +125,7 @@ class _Model(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         if self.calls == AT + 1:  # one was for the check of parity
-            happen(
-                *(FAULTS.keys() - {"hung data set", "hung loader", "killed loader", "hung factory"})
-            )
+            happen(*(FAULTS.keys() - OF_DATA - WHILE_LOADING))
             if os.environ["FAULT"] == "hung at the close":
                 self.last = _HangsWhenForgotten()
         result: torch.Tensor = self.inner(images)
@@ -129,7 +143,7 @@ class _Images:
     def __getitems__(self, indices: list[int]) -> Batch:
         self.calls += 1
         if self.calls == AT + 1:  # the first was for trying it out
-            happen("hung data set", "hung loader", "killed loader")
+            happen(*OF_DATA)
         return torch.ones(len(indices), 3, self.size, self.size), torch.tensor(indices) % 10
 
 
@@ -138,5 +152,5 @@ def model(classes: int) -> nn.Module:
 
 
 def images(config: RunConfig) -> _Images:
-    happen("hung factory")
+    happen(*WHILE_LOADING)
     return _Images(config.image_size)

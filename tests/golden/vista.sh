@@ -14,9 +14,10 @@
 # Does a job at this site do all it should, from the look at the launch to complete logs?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under ibrun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under ibrun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # One job is one block: every framework and setting in a random but recorded order on the same nodes.
 # No run starts that cannot end before the job must. Slurm's warning before the time limit and
 # `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
@@ -46,6 +47,7 @@ scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2
 max_blocks = 20
+turns = true
 margin = 0.02
 time_limit_s = 180
 expected_run_s = 45
@@ -101,6 +103,7 @@ JOB=(
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
-run b00-01-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+apart 2 'ibrun starts one world at a time'
+run b00-00-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
 END_OF_RUNS

@@ -65,7 +65,7 @@ def test_many_comparisons_are_a_sentence(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
     assert lines[0] == "Horovod against DDP: Not settled at all 28 points; margin 2 %."
-    assert lines[1].startswith("64 ranks, ")
+    assert lines[1].startswith("Primary: 64 ranks, ")
     attempts = "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 1 (1 failed)."
     assert lines[3] == f"Missing: 1 unusable log; 56 usable runs in 1 block. {attempts}"
     text = logs.page(tmp_path)

@@ -377,7 +377,7 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     (ax,) = drawn["ratio"].axes
     blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
     assert blocks == [pytest.approx([1, 2])] * 2
-    assert any(t.get_text().startswith("1.414 (n = 2)\ntoo few") for t in ax.texts)
+    assert any(t.get_text().startswith("1.414 (n = 2)\nNot settled") for t in ax.texts)
 
 
 def test_an_arrow_where_the_frame_cuts_an_interval(tmp_path: Path) -> None:

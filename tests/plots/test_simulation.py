@@ -77,9 +77,8 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     assert (large.settled[0] > 0.85, large.launches < 6.5, none.settled[-1] > 0.9) == (True,) * 3
     assert len(none.settled) == len(LOOKS)
     assert max(abs(p.simulated - p.theory) for p in found.power) < 0.05
-    assert found.enough_blocks == 11
-    met = {bar.what: bar.met for bar in found.bars}
-    assert [m for what, m in met.items() if "half-width" in what] == [False, False, True]
+    met = {bar.what.partition(":")[0]: bar.met for bar in found.bars}
+    assert met["wrong verdicts of studies that stop when settled"]
 
 
 def test_a_folder_without_enough_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ world_sizes = [1, 2]
 blocks = 2
 seed = 7
 time_limit_s = 30
+turns = false
 
 [weak]
 batch_per_rank = 8

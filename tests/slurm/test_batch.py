@@ -504,11 +504,11 @@ def again_without_its_first(tmp_path: Path, study: str, pairs: list[tuple[str, s
 
 
 def test_variants_go_again_together(tmp_path: Path) -> None:
-    """What a variant gains is compared inside one allocation too."""
+    """What a variant gains is compared inside one allocation, with the baseline too."""
     study = SMALL + '[variants.a]\n[variants.b]\nprecision = "bf16-mixed"\n'
     again = again_without_its_first(tmp_path, study, [("ddp/mpi", "horovod/gloo")])
     assert {(run.point.cell, run.point.variant) for run in again} == {
-        (cell, variant) for cell in ("ddp/mpi", "horovod/gloo") for variant in ("a", "b")
+        (cell, variant) for cell in ("single", "ddp/mpi", "horovod/gloo") for variant in ("a", "b")
     }
 
 

@@ -81,7 +81,7 @@ def test_the_last_job_submits_wave_after_wave(cluster: Waves) -> None:
         assert (code, err) == (0, "")
         (line,) = (line for line in out.splitlines() if line.startswith(f"{launches} launches; "))
         assert "Not settled: " in line
-        assert line.endswith("; 2 more")
+        assert "; 2 more" in line
         assert cluster.queued() == names(launches, launches + 1)
         waits = (cluster.top / "sbatch.said").read_text().splitlines()[-1]
         jobs = [r["slurm_id"] for r in cluster.records() if r["blocks"] == launches + 2]

@@ -191,4 +191,5 @@ def test_each_line_of_a_batch_script_makes_exactly_the_planned_config(tmp_path: 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.sh")), ids=lambda path: path.stem)
 def test_a_script_is_short_beside_its_runs_and_its_study(path: Path) -> None:
     text = re.sub(r"<<'(END_OF_STUDY_*)'.*?\n\1\n", "", path.read_text(), flags=re.DOTALL)
-    assert len([line for line in text.splitlines() if not line.startswith("run b")]) <= 91
+    of_the_runs = ("run b", "turns ", "apart ")
+    assert len([line for line in text.splitlines() if not line.startswith(of_the_runs)]) <= 92

@@ -13,6 +13,7 @@ from bench.config import Parser, RunConfig, UsageError, make_config
 from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.turns import Turns
 from bench.progress import quantity
 from bench.record import RunLog
 from bench.study.collectives import KINDS, Line, Timed, fit
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
         options, config = parse(argv)
         return config
 
-    def load() -> command.Run:
+    def load(_: Turns) -> command.Run:
         return partial(run, options)
 
     return command.start(read, lambda config: _opening(options, config), load)

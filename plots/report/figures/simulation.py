@@ -1,4 +1,4 @@
-"""What simulated studies say of the statistics: coverage, looks, power and half-widths."""
+"""What simulated studies say of the statistics: coverage, looks and power."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.analyse.simulation import BLOCKS, LOOKS, WITHIN, Simulation
+from plots.analyse.simulation import BLOCKS, LOOKS, Simulation
 from plots.report.figures.style import GREY, GUIDE, STYLE, name_rows
 from plots.report.format import percent, rule
 
@@ -19,12 +19,11 @@ _MARKERS = dict(zip(BLOCKS, ("o", "s", "D"), strict=True))
 def draw(s: Simulation) -> Figure:
     """One panel for each promise."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 8.2))
-        panels = figure.subplots(2, 2)
-        _coverage(panels[0, 0], s)
-        _looks(panels[0, 1], s)
-        _power(panels[1, 0], s)
-        _half_width(panels[1, 1], s)
+        figure = Figure(figsize=(13.5, 4.4))
+        panels = figure.subplots(1, 3)
+        _coverage(panels[0], s)
+        _looks(panels[1], s)
+        _power(panels[2], s)
         figure.suptitle(
             f"Simulated, not measured: {s.studies:,} studies a mark (seed {s.seed})",
             x=0.01,
@@ -92,21 +91,6 @@ def _power(ax: Axes, s: Simulation) -> None:
     ax.set_ylabel("share of studies that find it")
     ax.set_title(f"Power at a paired sd of {percent(sd)}; lines: theory", fontsize=9)
     ax.legend(fontsize=8, loc="lower right")
-
-
-def _half_width(ax: Axes, s: Simulation) -> None:
-    ax.axhspan(1 - WITHIN, 1 + WITHIN, color="#009E73", alpha=0.15, linewidth=0)
-    ax.axhline(1, **GUIDE)
-    for i, w in enumerate(s.half_width):
-        ends = [[w.median - w.tenth], [w.ninetieth - w.median]]
-        ax.errorbar([i], [w.median], yerr=ends, capsize=4, **_mark(w.blocks))
-        text = f"{100 * w.as_promised:.0f} % within {rule(WITHIN)}"
-        ax.annotate(text, (i, w.ninetieth + 0.03), ha="center", fontsize=8)
-    ax.set_xticks(range(len(BLOCKS)), [f"{n} blocks" for n in BLOCKS])
-    ax.set_xlim(-0.6, len(BLOCKS) - 0.4)
-    ax.set_ylim(0, 1.9)
-    ax.set_ylabel("half-width, realised over promised")
-    ax.set_title("Half-width: median, and the middle 80 % of studies", fontsize=9)
 
 
 def _mark(n: int) -> dict[str, Any]:

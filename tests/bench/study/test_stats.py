@@ -231,7 +231,7 @@ def test_blocks_to_settle_finds_the_nearer_end() -> None:
     assert chances[0] < powers.POWER <= chances[1]
     clear = pair([1.10, 1.12, 1.11, 1.13, 1.09])
     assert powers.blocks_to_settle(clear, 0.02) == stats.MIN_BLOCKS
-    assert powers.blocks_to_settle(pair([1.10, 0.9] * 4), 0.0001) is None
+    assert powers.blocks_to_settle(pair([1.10, 1 / 1.1] * 4), 0.0001) is None
     assert powers.blocks_to_settle(pair([1.5]), 0.02) is None
 
 

@@ -1,0 +1,48 @@
+"""Which runs of a job are started together to take turns, and why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from bench.study.definition import Study
+from bench.study.plan import Run, launches
+from slurm.site import Site
+
+
+class Launch(NamedTuple):
+    """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
+
+    A run without a partner has no turns, and needs no reason.
+    """
+
+    runs: list[Run]
+    apart: str = ""
+
+
+def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
+    """The runs of a script, in their order, as launches."""
+    name = launches(dict.fromkeys(run.point for run in runs), study.pairs)
+    for _, members in groupby(runs, key=lambda run: (run.config.block, name[run.point])):
+        launch = list(members)
+        yield Launch(launch, _why_apart(launch, study, site) if len(launch) > 1 else "")
+
+
+def _why_apart(launch: Sequence[Run], study: Study, site: Site) -> str:
+    configs = [run.config for run in launch]
+    if not study.turns:
+        return "the study says turns = false"
+    if any(config.epochs is not None for config in configs):
+        return "trainings to a target have no windows to take turns by"
+    if len({config.windows for config in configs}) > 1:
+        return "their windows are not as many"
+    if site.setup.container:
+        return "a container hides its processes from other worlds"
+    if site.launch == "ibrun":
+        return "ibrun starts one world at a time"
+    if any(c.server_processes and c.processes > site.ranks_per_node for c in configs) and (
+        site.scheduler != "none"
+    ):
+        return "servers on a node without ranks of theirs cannot be stopped"
+    return ""
