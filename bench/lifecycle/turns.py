@@ -230,6 +230,7 @@ class SharedTurns(Turns):
                 # waker's signal, the watchdog looks for the launcher
                 stop_at = time.monotonic() + _HEARD_S
         finally:
+            self._waker.clear()
             _signal_pids(loading, signal.SIGCONT)
         self._count_outside()
 

@@ -28,10 +28,13 @@ class _Times(ctypes.Structure):
 
 
 class Waker:
-    """Sends this process SIGCONT every `period_s` seconds after `set`; one that runs ignores it."""
+    """Sends this process SIGCONT every `period_s` seconds, from `set` to `clear`.
+
+    Not longer: who stops a process that has its turn, as Slurm's suspend does, wants it to stay.
+    """
 
     def __init__(self, period_s: int) -> None:
-        self._times = _Times(period_s, 0, period_s, 0)
+        self._period_s = period_s
         self._timer = ctypes.c_void_p()
         own = ctypes.CDLL(None, use_errno=True)
         self._library = own if hasattr(own, "timer_create") else ctypes.CDLL("librt.so.1")
@@ -44,7 +47,14 @@ class Waker:
 
     def set(self) -> None:
         """Count from now on."""
-        times = ctypes.byref(self._times)
+        self._start(self._period_s)
+
+    def clear(self) -> None:
+        """Send nothing more."""
+        self._start(0)
+
+    def _start(self, period_s: int) -> None:
+        times = ctypes.byref(_Times(period_s, 0, period_s, 0))
         _require(self._library.timer_settime(self._timer, 0, times, None))
 
 

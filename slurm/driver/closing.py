@@ -57,6 +57,7 @@ def close(
     apart: str = "",
 ) -> None:
     """Add the `exit` event, sealed, to the log, or make a log of it. Raises NoRoom."""
+    shot = ["error: the launcher was killed by SIGKILL"] if ended.shot else []
     of_the_launch = {"session": session, "partner": partner, "apart": apart}
     fields = {
         "code": ended.code,
@@ -65,7 +66,7 @@ def close(
         "interrupted": bool(ended.code) and stopped and not ended.timed_out,
         "wall_s": ended.wall_s,
         "oom_kills": oom_kills() - oom_kills_before,
-        "said": list(_said(out)) if ended.code or not is_ok(log) else [],
+        "said": [*_said(out), *shot] if ended.code or not is_ok(log) else [],
         **{name: value for name, value in of_the_launch.items() if value},
     }
     try:

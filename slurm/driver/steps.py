@@ -18,11 +18,12 @@ _NEVER = float("inf")
 
 
 class Ended(NamedTuple):
-    """How a step ended, as a shell counts exit codes."""
+    """How a step ended, as a shell counts exit codes; `shot`: by a SIGKILL that is not ours."""
 
     code: int
     timed_out: bool
     wall_s: int
+    shot: bool = False
 
 
 class Step:
@@ -54,9 +55,10 @@ class Step:
         self.deadline = _NEVER
         wall_s = int(time.monotonic() - self.began)
         _kill_session(self.process.pid)  # ranks that outlived their launcher slow the next run
+        shot = code == -signal.SIGKILL and not self._killed
         if self._killed or self.timed_out:
             code = KILLED if self._killed else TIMED_OUT
-        return Ended(128 - code if code < 0 else code, self.timed_out, wall_s)
+        return Ended(128 - code if code < 0 else code, self.timed_out, wall_s, shot)
 
 
 class Steps:

@@ -66,7 +66,7 @@ def test_each_step_has_its_own_limit(tmp_path: Path, steps: Steps) -> None:
 
 def test_who_does_not_end_in_time_is_killed(tmp_path: Path, steps: Steps) -> None:
     step = steps.start([*PYTHON, f"{DEAF}time.sleep(60)"], tmp_path / "a", limit_s=1)
-    assert steps.wait(step) == (KILLED, True, 1)
+    assert steps.wait(step) == (KILLED, True, 1, False)
 
 
 def test_a_signal_ends_what_runs_and_what_starts_later(tmp_path: Path, steps: Steps) -> None:
