@@ -67,7 +67,7 @@ def test_the_answer_comes_first(study: Path) -> None:
         assert c["verdict_text"] in lines[0]
         low, high = c["interval"]
         assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6." in lines[0]
-    assert "Blocks planned: 6, at most 20; blocks with usable runs: 6." in text
+    assert "Launches planned: 6, at most 20; launches with usable runs: 6." in text
 
 
 def test_numbers_agree_with_the_summary(study: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_study_that_was_changed_after_its_runs_is_named(
     logs.write(tmp_path / "runs" / "hand.jsonl", hand, 0.1)
     assert main(["report", str(tmp_path)]) == 0
     page = logs.page(tmp_path)
-    assert "Margin fixed in the study: 2 %. Blocks" in page
+    assert "Margin fixed in the study: 2 %. Launches" in page
     assert "study file" not in page + capsys.readouterr().out
     logs.study_toml(tmp_path, margin=0.2)
     assert main(["report", str(tmp_path)]) == 0
