@@ -26,11 +26,11 @@ from slurm.speed import too_slow
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
-# sd of the log ratio of two runs of a block: 5.8 % pooled over the 18 comparisons of this project's
+# sd of the log ratio of two runs of a block: 5.5 % pooled over the 18 comparisons of this project's
 # own studies of real training, `local`, `local-transports`, `precision`, `exposed`, `overlap` and
-# `handwritten` (1.7 to 8.9 %, 98 degrees of freedom), all on shared machines of two cores. Nodes of
+# `handwritten` (1.2 to 8.9 %, 80 degrees of freedom), all on shared machines of two cores. Nodes of
 # one's own may do better, which a pilot shows; a price that promises too much costs a study.
-ASSUMED_NOISE = 0.058
+ASSUMED_NOISE = 0.055
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
 _WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
 _STEPS = ("warmup_steps", "windows", "steps_per_window")
