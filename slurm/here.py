@@ -128,9 +128,11 @@ def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, sho
     finished = [status for status in work.statuses if status.run.id not in again]
     while True:
         ended = job.poll() is not None
-        while waiting and _has_ended(waiting[0].log):
-            finished.append(look(waiting.pop(0), job_is_running=False))
-        current = waiting[0].id if waiting and not ended else ""
+        for run in [run for run in waiting if _has_ended(run.log)]:
+            waiting.remove(run)
+            finished.append(look(run, job_is_running=False))
+        begun = next((run for run in waiting if run.log.exists()), next(iter(waiting), None))
+        current = begun.id if begun and not ended else ""
         if caught and not told and not ended:
             job.terminate()  # before anything is shown: the terminal may be gone
             told = True

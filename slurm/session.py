@@ -163,7 +163,7 @@ class Work:
         return render_batch(self.study, self.text, self.request, job, self.folder.path)
 
     def report_script(self) -> str:
-        again = ["submit", *self.asked.words()] if self.most > self.blocks else []
+        again = ["submit", *self.asked.words()] if self.looks else []
         return render_report(self.study, self.request, self.folder.path, again)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
 from bench.study.definition import Study
@@ -22,17 +21,20 @@ class Launch(NamedTuple):
 
 
 def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
-    """The runs of a script, in their order, as launches."""
+    """The runs of a script, in their order, as launches: each stands where its first run does."""
     name = launches(dict.fromkeys(run.point for run in runs), study.pairs)
-    for _, members in groupby(runs, key=lambda run: (run.config.block, name[run.point])):
-        launch = list(members)
-        yield Launch(launch, _why_apart(launch, study, site) if len(launch) > 1 else "")
-
-
-def _why_apart(launch: Sequence[Run], study: Study, site: Site) -> str:
-    configs = [run.config for run in launch]
     if not study.turns:
-        return "the study says turns = false"
+        yield from (Launch([run]) for run in runs)
+        return
+    members: dict[tuple[int | None, str], list[Run]] = {}
+    for run in runs:
+        members.setdefault((run.config.block, name[run.point]), []).append(run)
+    for launch in members.values():
+        yield Launch(launch, _why_apart(launch, site) if len(launch) > 1 else "")
+
+
+def _why_apart(launch: Sequence[Run], site: Site) -> str:
+    configs = [run.config for run in launch]
     if any(config.epochs is not None for config in configs):
         return "trainings to a target have no windows to take turns by"
     if len({config.windows for config in configs}) > 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-_TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write them
+TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write them
 
 
 class Cell(NamedTuple):
@@ -224,9 +224,9 @@ def gloo(cell: str, versions: Mapping[str, str]) -> str:
 def label(cell: str) -> str:
     """'PyTorch DDP' for 'ddp', 'PyTorch DDP over MPI (again)' for 'ddp/mpi@again'."""
     if cell == PLAIN:
-        return f"{_TRANSPORTS['mpi']} ({PLAIN})"
+        return f"{TRANSPORTS['mpi']} ({PLAIN})"
     _, transport, arm = parts(cell)
-    over = f" over {_TRANSPORTS.get(transport, transport)}" if transport else ""
+    over = f" over {TRANSPORTS.get(transport, transport)}" if transport else ""
     return f"{facts(cell).label}{over}{arm and f' ({arm})'}"
 
 

@@ -163,14 +163,14 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
 
 
 def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Point]]:
-    """The order of block 0, 1, ...: each launch stands together, launches in random order.
+    """The order of block 0, 1, ...: what is compared stands together, in groups in random order.
 
-    Inside a launch an even block's order is random, and the next block's is the same backwards: a
+    Inside a group an even block's order is random, and the next block's is the same backwards: a
     trend inside blocks then favours no side, whatever even number of them there is (AB/BA
     crossover; Jones & Kenward 2014, chapter 2).
     """
     names = {p: (("pair", _compared(p, pairs).name), ("run", p.name)) for p in every}
-    group = launches(every, pairs)
+    group = {point: group_of(point, pairs).name for point in every}
     for couple in count():
         groups: dict[str, list[Point]] = {}
         for point in sorted(every, key=lambda p: [_draw(seed, couple, *x) for x in names[p]]):

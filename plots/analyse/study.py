@@ -15,16 +15,7 @@ from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.collectives import Measured
 from bench.study.stats import Estimate
-from plots.analyse import (
-    comparability,
-    comparison,
-    coverage,
-    gains,
-    pauses,
-    quiet,
-    scaling,
-    served,
-)
+from plots.analyse import comparability, comparison, coverage, gains, pauses, quiet, scaling, served
 from plots.analyse.bound import Bound, bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 from plots.analyse import coverage, quiet
@@ -15,10 +16,20 @@ from plots.analyse.study import Analysis
 from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
-from plots.report.verdicts import another_day, doubts, label, next_step, over, sentence, sides
+from plots.report.verdicts import (
+    another_day,
+    doubts,
+    label,
+    next_step,
+    over,
+    plain,
+    sentence,
+    sides,
+)
 
 _FULL = 0.9  # share of the time from which on cores are as good as full
-_LINES = 2  # comparisons that a terminal shows
+_MOST = 1000  # characters of the first sentence
+_TAUGHT = 2  # trainings that it tells of
 _MOST_ANSWERS = 3  # comparisons at the head of the page; all are in its tables
 
 
@@ -111,6 +122,18 @@ def headline(a: Analysis) -> str:
     return marked(a, (), f"{versus(a)}: {found}.")
 
 
+def opening(a: Analysis) -> str:
+    """The first sentence of page and terminal, for who knows no statistics."""
+    if learned.answers(a):
+        return clean(" ".join(islice(learned.lines(a), _TAUGHT)), _MOST)
+    if not a.comparisons:
+        return clean(headline(a), _MOST)
+    c = by_weight(a)[0]
+    nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
+    place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
+    return clean(marked(a, c.variant, plain(c, place)), _MOST)
+
+
 def by_weight(a: Analysis) -> list[Comparison]:
     """The primary comparison first, then the largest worlds, weak scaling before strong; what
     exchanges otherwise than a plain run comes after what does not.
@@ -183,12 +206,11 @@ def attempts(a: Analysis) -> str:
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
-    """At most five lines: verdicts, the first comparisons, what is missing or was disturbed, where
-    the report is.
-    """
-    first = [f"{where}: {said}" for where, said in _each(a)[:_LINES]]
+    """At most five lines: the answer, the verdicts, what is missing, where the report is."""
+    first = [opening(a), *([headline(a)] if a.comparisons[1:] or learned.answers(a) else [])]
+    first += [f"{where}: {said}" for where, said in _each(a)[:1]]
     last = " ".join(filter(None, (missing(a), attempts(a), quiet.short(a.loaded.runs))))
-    lines = [clean(line, 500) for line in (headline(a), *first, last)]
+    lines = [clean(line, 500) for line in (*first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 

@@ -64,12 +64,17 @@ def short(e: Estimate, form: Callable[[float], str]) -> str:
 
 def count(n: int, noun: str) -> str:
     """'1 point', '2 points', '1,000 points'."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    return f"{n:,} {noun if n == 1 else _plural(noun)}"
 
 
 def every(n: int, noun: str) -> str:
     """'the one block', 'both blocks', 'all 6 blocks'."""
-    return {1: f"the one {noun}", 2: f"both {noun}s"}.get(n, f"all {n:,} {noun}s")
+    several = _plural(noun)
+    return {1: f"the one {noun}", 2: f"both {several}"}.get(n, f"all {n:,} {several}")
+
+
+def _plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
 def rate(x: float) -> str:

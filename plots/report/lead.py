@@ -1,10 +1,9 @@
-"""The first screen of a page: one sentence, the figure that answers, three numbers beside it."""
+"""The first screen of a page: a sentence, its verdict, the figure that answers, three numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from bench.study.stats import Estimate
@@ -14,8 +13,7 @@ from plots.analyse.study import Analysis
 from plots.report import answer, learned, verdicts
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 
-_EQUAL = 2  # trainings that the sentence tells of
-_MOST = 1000  # characters of the sentence
+_MOST = 1000  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class Lead:
     """`figures` begin the names of those that answer, the first one that is there first."""
 
     sentence: str
+    verdict: str  # of the comparison that it tells of, '' where it tells of none
     others: str  # the verdicts of all comparisons together, '' of one
     numbers: Sequence[Number]
     figures: Sequence[str] = ("ratio-by-size", "ratio")
@@ -41,33 +40,28 @@ def lead(a: Analysis) -> Lead:
     """Of the primary comparison, else of the first at most ranks; without one, of the largest."""
     compared = answer.by_weight(a)
     if not compared:
-        said = clean(answer.headline(a), _MOST)
-        return Lead(said, "", list(_numbers(a, _largest(a), "weak")), figures=())
+        numbers = list(_numbers(a, _largest(a), "weak"))
+        return Lead(answer.opening(a), "", "", numbers, figures=())
     c = compared[0]
     numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
     if learned.answers(a):
-        text = clean(" ".join(islice(learned.lines(a), _EQUAL)), _MOST)
-        return Lead(
-            text, clean(f"Images/s: {answer.headline(a)}", _MOST), numbers, figures=("accuracy",)
-        )
-    text = clean(answer.marked(a, c.variant, _sentence(a, c)), _MOST)
+        speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
+        return Lead(answer.opening(a), "", speed, numbers, figures=("accuracy",))
     others = [answer.headline(a)] if compared[1:] else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
-    return Lead(text, clean(" ".join(others), _MOST), numbers)
+    verdict = clean(_verdict(a, c), _MOST)
+    return Lead(answer.opening(a), verdict, clean(" ".join(others), _MOST), numbers)
 
 
-def _sentence(a: Analysis, c: Comparison) -> str:
+def _verdict(a: Analysis, c: Comparison) -> str:
     several = len({x.settings for x in a.comparisons}) > 1
     conditions = "; ".join([*([c.settings] if several else []), *c.variant])
-    where = f"At {ranks(c.world_size)} with {c.samples_per_rank} images per rank"
-    where += f" over {c.transport}" if c.transport else ""
-    where += f" ({conditions})" if conditions else ""
+    where = f"{c.samples_per_rank} images per rank{f' ({conditions})' if conditions else ''}"
     found = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
-    blocks = count(c.paired.n, "block")
-    said = f"{where}: {verdicts.sentence(c)}. {found}"
-    return f"{said}; {blocks}, margin {rule(c.margin)}."
+    n = count(c.paired.n, "launch")
+    return f"{verdicts.sentence(c)}. {found}; {n}, margin {rule(c.margin)}, {where}."
 
 
 def _largest(a: Analysis) -> list[Point]:

@@ -55,6 +55,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "title": " against ".join(label(cell) for cell in (a.candidate, a.reference)),
         "reference": reference,
         "candidate": candidate,
+        "opening": answer.opening(a),
         "mark": " (emulated)" if analysis.emulated() else "",
         "machine": escape(machine(host)),
         "workload": escape(workload(analysis)),

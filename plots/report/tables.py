@@ -20,17 +20,7 @@ from plots.analyse.trainings import Trained
 from plots.read.calibrations import WHEN, Calibration
 from plots.read.runs import Unusable
 from plots.report.columns import Column
-from plots.report.format import (
-    interval,
-    ms,
-    p_value,
-    percent,
-    rate,
-    ratio,
-    rule,
-    seconds,
-    short,
-)
+from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule, seconds, short
 from plots.report.verdicts import over, sentence, word
 
 

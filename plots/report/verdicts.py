@@ -1,13 +1,14 @@
-"""What a comparison says: one of four words, and the interval that decides it."""
+"""What a comparison says: a sentence for everybody, one of four words, and what decides it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.backends.catalogue import facts, parts
+from bench.backends.catalogue import TRANSPORTS, facts, parts
 from bench.study.power import MAX_BLOCKS
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
+from plots.analyse.points import ranks
 from plots.analyse.sessions import TAU, TAU_EMULATED
 from plots.report.format import count, ends, ratio_ends, rule
 
@@ -63,6 +64,35 @@ def sentence(c: Comparison) -> str:
     """The verdict's line, and what else was compared than the framework."""
     unequal = ["in unequal environments"] if c.unequal else []
     return "; ".join([line(c), *unequal, *c.of_one_arm])
+
+
+def plain(c: Comparison, place: str) -> str:
+    """The same for who knows no statistics; `place` says where: 'on this machine'."""
+    first, second = sides(c.reference, c.candidate)
+    ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
+    over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
+    over += f" with {' and '.join(c.variant)}" if c.variant else ""
+    where = f"on {ranks(c.world_size)}{over} {place}"
+    if c.verdict == "equal":
+        return f"{first} and {second} are equally fast within {rule(c.margin)} {where}."
+    by = f"{100 * (max(c.paired.ratio, 1 / c.paired.ratio) - 1):.1f} %"
+    launches = count(c.paired.n, "launch")
+    if c.paired.n < c.needs or not c.estimate.shown:
+        few = f"a verdict needs {c.needs}" if c.paired.n < c.needs else "no interval is known"
+        return f"Not settled: {ahead} is ahead by {by} in {launches} {where}, and {few}."
+    spread = _of_the_one_ahead(c, c.estimate.shown, 1)
+    if not c.settled:
+        possible = f"anything from {spread} is possible"
+        return f"Not settled: {ahead} is ahead by {by} in {launches} {where}, and {possible}."
+    day = f"; on another day expect {_of_the_one_ahead(c, c.another_day, 0)}"
+    return f"{ahead} is {by} faster than {behind} {where} ({spread}){day if c.another_day else ''}."
+
+
+def _of_the_one_ahead(c: Comparison, ratios: tuple[float, float] | None, digits: int) -> str:
+    """'4.9 to 10.1 %': by what share it may be faster, from an interval of ratios."""
+    low, high = ratios or (1.0, 1.0)
+    low, high = (low, high) if c.paired.ratio > 1 else (1 / high, 1 / low)
+    return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
 
 
 def next_step(c: Comparison) -> str:

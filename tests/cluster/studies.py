@@ -96,11 +96,16 @@ class Tiny:
         )
 
     def do(
-        self, verb: str, *words: str, env: Mapping[str, str] | None = None, code: int = 0
+        self,
+        verb: str,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        code: int = 0,
+        limit_s: float = 240,
     ) -> str:
         """The same to its end, which must be with exit code `code`; what it said."""
         process = self.start(verb, *words, env=env)
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=limit_s)
         assert process.returncode == code, f"{said}\n{self.printed()}"
         return said
 
@@ -118,8 +123,8 @@ class Tiny:
         """Submit what is missing."""
         self.do("resume", "--no-report", env={"PREFLIGHT": "no"})
 
-    def wait(self, code: int = 0) -> str:
-        return self.do("wait", "--poll-s", "0.5", code=code)
+    def wait(self, code: int = 0, limit_s: float = 240) -> str:
+        return self.do("wait", "--poll-s", "0.5", code=code, limit_s=limit_s)
 
     def stop_in_first_run(self) -> None:
         """Return once the job's first run is held in the middle."""

@@ -187,7 +187,7 @@ def test_the_last_job_submits_more_until_the_last_look(tmp_path: Path) -> None:
     keys += 'candidate = "ddp/gloo@again"'
     tiny = Tiny(tmp_path, site(tmp_path), cells=cells, nodes=1, blocks=keys)
     tiny.submit(report=True)
-    said = tiny.wait()
+    said = tiny.wait(limit_s=900)  # eight jobs and two reports
     assert "8 launches; " in said
     assert "; ends: all 8 launches are done\n" in said
     assert "tiny: 16 runs: 16 ok" in said

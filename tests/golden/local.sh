@@ -83,9 +83,9 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 3
-run b00-00-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
 turns 2
 run b00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
 run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
@@ -94,8 +94,8 @@ run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings ship
 turns 3
 run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
 run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
-run b01-02-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+run b01-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
 turns 2
-run b01-03-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
-run b01-04-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
+run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
 END_OF_RUNS

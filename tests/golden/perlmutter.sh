@@ -113,6 +113,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 2
-run b00-02-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
-run b00-03-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 END_OF_RUNS

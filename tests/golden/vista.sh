@@ -104,6 +104,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 apart 2 'ibrun starts one world at a time'
-run b00-00-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-01-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
 END_OF_RUNS

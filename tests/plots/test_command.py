@@ -45,13 +45,14 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     compared = json.loads((folder / "summary.json").read_text())["comparisons"]
     (primary,) = [c for c in compared if c["primary"]]
     low, high = primary["interval"]
-    assert lines[0].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
-    assert lines[0].endswith(" %); margin 2 %.")
+    assert lines[0].startswith("DDP is ")
+    assert " % faster than Horovod on 1 rank over MPI on this machine (" in lines[0]
+    assert lines[1].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
+    assert lines[1].endswith(" %); margin 2 %.")
     where = "Primary: 1 rank, 16 images per rank, mpi (weak; shipped)"
-    assert lines[1].startswith(f"{where}: DDP faster: ")
+    assert lines[2].startswith(f"{where}: DDP faster: ")
     ratio = f"{primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
-    assert f"Horovod / DDP = {ratio}, n = 6." in lines[1]
-    assert lines[2].startswith("2 ranks, ")
+    assert f"Horovod / DDP = {ratio}, n = 6." in lines[2]
     assert lines[3] == "60 usable runs in 6 blocks."  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 19 other files"
 
@@ -64,13 +65,17 @@ def test_many_comparisons_are_a_sentence(
     assert main(["report", str(many(tmp_path))]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
-    assert lines[0] == "Horovod against DDP: Not settled at all 28 points; margin 2 %."
-    assert lines[1].startswith("Primary: 64 ranks, ")
+    assert lines[0] == (
+        "Not settled: DDP is ahead by 5.0 % in 1 launch on 64 ranks over MPI on this machine, "
+        "and a verdict needs 6."
+    )
+    assert lines[1] == "Horovod against DDP: Not settled at all 28 points; margin 2 %."
+    assert lines[2].startswith("Primary: 64 ranks, ")
     attempts = "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 1 (1 failed)."
     assert lines[3] == f"Missing: 1 unusable log; 56 usable runs in 1 block. {attempts}"
     text = logs.page(tmp_path)
     head = text.split("## Answer\n\n")[1].splitlines()
-    assert head[0] == f"- **{lines[0]}**"
+    assert head[0] == f"- **{lines[1]}**"
     assert head[4] == "- The other 25 comparisons: see the table below."
     assert "at 1 points" not in text
 

@@ -46,7 +46,7 @@ def titles(folder: Path) -> dict[str, str]:
 def test_every_part_of_a_report_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = emulated(tmp_path / "e")
     assert main(["report", str(folder)]) == 0
-    assert capsys.readouterr().out.startswith("Emulated: Horovod against DDP: ")
+    assert capsys.readouterr().out.startswith("Emulated: DDP is ")
     page = logs.page(folder)
     answer = page.split("## Answer\n\n")[1].split("\n\n")[0].splitlines()
     assert answer[0].startswith(

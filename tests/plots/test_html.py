@@ -64,12 +64,15 @@ def test_the_first_words_are_the_verdict_its_size_its_uncertainty_and_the_machin
 ) -> None:
     summary = json.loads((study / "summary.json").read_text())
     first = max(summary["comparisons"], key=lambda c: c["world_size"])
-    verdict = re.search(r"At 2 ranks with \d+ images per rank over mpi: [^\n]+", page.text)
-    assert verdict, page.text[:300]
+    plain = re.search(r"DDP is [\d.]+ % faster than Horovod on 2 ranks over MPI [^\n]+", page.text)
+    assert plain, page.text[:300]
+    verdict = re.search(r"DDP faster: [^\n]+ margin 2 %[^\n]+", page.text)
+    assert verdict
+    assert plain.start() < verdict.start()
     low, high = first["interval"]
     assert first["verdict_text"] in verdict[0]
     assert f"Horovod / DDP = {first['ratio']:.3f} [{low:.3f}, {high:.3f}]" in verdict[0]
-    assert "6 blocks, margin 2 %" in verdict[0]
+    assert "6 launches, margin 2 %" in verdict[0]
     assert page.text.index("Test CPU @ 2 GHz") < page.text.index("Answer")
 
 
