@@ -28,6 +28,7 @@ nodes = [{nodes}]
 {blocks}
 time_limit_s = 180
 expected_run_s = 15
+turns = {turns}
 
 [batch]
 batch_per_rank = [8]
@@ -65,6 +66,7 @@ class Tiny:
     cells: tuple[str, ...] = ("ddp", "horovod")
     nodes: int | str = 2  # "1, 2": two jobs
     model: str = "waits"
+    turns: bool = False  # else one run after the other
     blocks: str = "blocks = 1"  # and further keys
 
     @property
@@ -83,6 +85,7 @@ class Tiny:
             nodes=self.nodes,
             model=self.model,
             blocks=self.blocks,
+            turns=str(self.turns).lower(),
         )
         source.write_text(text.replace("'", '"'))
         where = ["--site", str(self.site), "--results", str(self.folder / "results")]
