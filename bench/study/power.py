@@ -16,29 +16,9 @@ MAX_BLOCKS = 10_000  # more are reported as out of reach
 POWER = 0.8  # share of studies that find what is there, where a number of blocks is advised
 
 
-def blocks_for_half_width(sd_log: float, half_width: float) -> int | None:
-    """Fewest blocks whose t interval of a log ratio reaches +-log(1 + half_width), if any."""
-    return _first(lambda n: half_of_t(sd_log, n) <= math.log1p(half_width), 2)
-
-
 def half_width(sd_log: float, n: int) -> float | None:
     """Relative half-width of the t interval of n blocks with this sd of log ratios; None of one."""
     return math.expm1(half_of_t(sd_log, n)) if n > 1 else None
-
-
-def half_width_range(sd_log: float, n: int, share: float = 0.8) -> tuple[float, float] | None:
-    """Relative half-widths between which that share of studies of n blocks ends; None of one.
-
-    A study's own standard deviation scatters as the root of chi square over its degrees of freedom.
-    """
-    if n < 2:
-        return None
-
-    def end(p: float) -> float:
-        found = sd_log * math.sqrt(float(stats.chi2.ppf(p, n - 1)) / (n - 1))
-        return math.expm1(half_of_t(found, n))
-
-    return end((1 - share) / 2), end((1 + share) / 2)
 
 
 def power_difference(sd_log: float, effect_log: float, n: int, level: float = ALPHA) -> float:
@@ -104,17 +84,6 @@ def blocks_to_settle(p: Paired, margin: float, level: float = ALPHA) -> int | No
     different = _first(lambda n: power_difference(sd, effect, n, level) >= POWER, start)
     equal = _first(lambda n: power_equivalence(sd, effect, margin, n, level / 2) >= POWER, start)
     return min((n for n in (different, equal) if n is not None), default=None)
-
-
-def power_of_verdict(sd_log: float, margin: float, n: int, level: float = ALPHA) -> float:
-    """Share of studies that end in a verdict: a difference as large as the margin, or equality."""
-    different = power_difference(sd_log, math.log1p(margin), n, level)
-    return max(different, power_equivalence(sd_log, 0.0, margin, n, level / 2))
-
-
-def blocks_for_verdict(sd_log: float, margin: float, level: float = ALPHA) -> int | None:
-    """Fewest blocks at which that share is POWER."""
-    return _first(lambda n: power_of_verdict(sd_log, margin, n, level) >= POWER, MIN_BLOCKS)
 
 
 def _first(enough: Callable[[int], bool], start: int) -> int | None:

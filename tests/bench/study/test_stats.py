@@ -212,16 +212,6 @@ def test_power_of_equivalence_is_the_published_one() -> None:
     assert found == pytest.approx(0.815845, abs=5e-7)
 
 
-def test_blocks_needed_is_the_smallest_number() -> None:
-    n = powers.blocks_for_half_width(0.05, 0.02)
-    assert n is not None
-
-    def half(blocks: int) -> float:
-        return float(scipy_stats.t.ppf(0.975, blocks - 1)) * 0.05 / math.sqrt(blocks)
-
-    assert half(n) <= math.log(1.02) < half(n - 1)
-
-
 def test_blocks_to_settle_finds_the_nearer_end() -> None:
     wide = pair([1.10, 0.92, 1.05, 0.97, 1.01, 0.99])
     needed = powers.blocks_to_settle(wide, 0.02)
