@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from bench.missing import give_up
 
@@ -69,6 +69,12 @@ def figure(
     ] = "",
     dpi: Annotated[int | None, typer.Option(min=50, max=1200, help="of a .png")] = None,
     title: Annotated[str, typer.Option(help="in place of the figure's own")] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(help="NAME=TEXT: another name in the legend; repeatable")
+    ] = None,
+    colour: Annotated[
+        list[str] | None, typer.Option(help="CELL=COLOUR, as ddp/mpi=#0072b2; repeatable")
+    ] = None,
 ) -> None:
     """Draw one figure of a report by itself, for a paper or a slide."""
     _require(folder)
@@ -78,7 +84,20 @@ def figure(
     from plots.report.write import draw_one
 
     width_in = _inches(width) if width else None
-    typer.echo(draw_one(name, folder, out, preset, width_in=width_in, dpi=dpi, title=title))
+    labels, colours = _named("label", label), _named("colour", colour)
+    for cell, text in colours.items():
+        if not re.fullmatch("#[0-9a-fA-F]{6}", text):
+            raise UsageError(f"--colour {cell}={text}: no colour; write six digits, as #0072b2")
+    look: dict[str, Any] = {"width_in": width_in, "dpi": dpi, "title": title}
+    typer.echo(draw_one(name, folder, out, preset, **look, labels=labels, colours=colours))
+
+
+def _named(option: str, words: list[str] | None) -> dict[str, str]:
+    """'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
+    for word in words or ():
+        if not all(word.partition("=")):
+            raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write ddp/mpi=...")
+    return dict(word.split("=", 1) for word in words or ())
 
 
 def _inches(text: str) -> float:

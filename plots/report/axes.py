@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from bench.backends import catalogue
@@ -43,17 +46,32 @@ def in_order(cells: Iterable[str]) -> list[str]:
     return [cell for cell in known if cell in there] + sorted(there - set(known))
 
 
+# of cells, by who draws one figure: the catalogue's otherwise
+_COLOURS: ContextVar[Mapping[str, str]] = ContextVar("colours", default=MappingProxyType({}))
+
+
+@contextmanager
+def coloured(colours: Mapping[str, str]) -> Iterator[None]:
+    """Draw these cells in these colours."""
+    before = _COLOURS.set(colours)
+    try:
+        yield
+    finally:
+        _COLOURS.reset(before)
+
+
 def look(cell: str, cells: Sequence[str]) -> Style:
     """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport, _ = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
+    colour = _COLOURS.get().get(cell, own.colour)
     return {
-        "color": own.colour,
+        "color": colour,
         "marker": own.marker,
         "markersize": own.marker_size,
-        "markerfacecolor": own.colour if facts is None or facts.filled_marker else "none",
+        "markerfacecolor": colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
         "linestyle": _LINES.get(transport, "-"),
         "linewidth": own.line_width,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -22,6 +23,7 @@ from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.usable import require
 from plots.read import calibrations
 from plots.report import answer, figures, tables
+from plots.report.axes import coloured
 from plots.report.columns import Column, csv, csv_text, plain, records
 from plots.report.figures import Picture, presets
 from plots.report.format import file_names
@@ -75,20 +77,29 @@ def draw_one(
     width_in: float | None = None,
     dpi: int | None = None,
     title: str = "",
+    labels: Mapping[str, str] = MappingProxyType({}),
+    colours: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """One figure of the report on `folder`, written to `out` in the format that its name ends in.
 
-    Raises UsageError for a figure that the study has no data for, another ending, and dots per inch
-    of what has none.
+    `labels` by the legend's names, `colours` by cells. Raises UsageError for a figure that the
+    study has no data for, another ending, dots per inch of what has none, and names not there.
     """
     ending = out.suffix.removeprefix(".")
     if ending not in figures.ENDINGS:
         raise UsageError(f"{out}: figures are written as .{', .'.join(figures.ENDINGS)}; name one")
     if dpi is not None and ending != "png":
         raise UsageError(f"dpi={dpi} has no effect on .{ending}, which has no dots; leave it out")
-    drawn = figures.draw(analysed(folder))
+    a = analysed(folder)
+    cells = {point.cell for point in a.table.blocks}
+    if unknown := colours.keys() - cells:
+        known = ", ".join(sorted(cells))
+        raise UsageError(f"--colour {min(unknown)}=...: no such cell; {folder} has {known}")
+    with coloured(colours):
+        drawn = figures.draw(a)
     if name not in drawn:
         raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
+    presets.rename(drawn[name], labels)
     presets.fit(drawn[name], presets.PRESETS[preset], width_in, title)
     return figures.save_as(drawn[name], out, dpi or figures.DPI)
 

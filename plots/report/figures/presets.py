@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from bench.config import UsageError
 from plots.report.figures.style import STYLE, marked_title, set_title, shrink_to
 
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
@@ -122,6 +123,22 @@ def _strip(figure: Figure, title: str, width_in: float) -> None:
         lines = wrap(kept, int(12 * width_in))  # bold letters of an inch
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=9, fontweight="bold")
     figure.get_layout_engine().set(rect=(0, 0, 1, 1))  # type: ignore[union-attr, call-arg]
+
+
+def rename(figure: Figure, labels: Mapping[str, str]) -> None:
+    """Other names in the legends. Raises UsageError for one that no legend has."""
+    legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
+    texts = [text for legend in legends for text in legend.get_texts()]
+    names = dict.fromkeys(text.get_text().split("\n")[0] for text in texts)
+    if unknown := [name for name in labels if name not in names]:
+        has = ", ".join(names) or "no legend"
+        raise UsageError(f"--label {unknown[0]}=...: the figure's legend has {has}")
+    for text in texts:  # a value may stand below a name
+        name, *rest = text.get_text().split("\n")
+        text.set_text("\n".join([labels.get(name, name), *rest]))
+    for ax in figure.axes:
+        for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
+            handle.set_label(labels.get(name, name))
 
 
 def _legends_below(figure: Figure, preset: Preset) -> Iterator[float]:
