@@ -73,7 +73,7 @@ def figure(
         list[str] | None, typer.Option(help="NAME=TEXT: another name in the legend; repeatable")
     ] = None,
     colour: Annotated[
-        list[str] | None, typer.Option(help="CELL=COLOUR, as ddp/mpi=#0072b2; repeatable")
+        list[str] | None, typer.Option(help="CELL=COLOUR, six digits as #0072b2; repeatable")
     ] = None,
 ) -> None:
     """Draw one figure of a report by itself, for a paper or a slide."""
@@ -96,7 +96,7 @@ def _named(option: str, words: list[str] | None) -> dict[str, str]:
     """'NAME=TEXT' of a repeatable option. Raises UsageError for another form."""
     for word in words or ():
         if not all(word.partition("=")):
-            raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write ddp/mpi=...")
+            raise UsageError(f"--{option} {word!r} is not NAME=TEXT; write both")
     return dict(word.split("=", 1) for word in words or ())
 
 

@@ -184,7 +184,7 @@ def test_names_and_colours_are_as_asked(study: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--label", "ddp"], "--label 'ddp' is not NAME=TEXT; write ddp/mpi=..."),
+        (["--label", "ddp"], "--label 'ddp' is not NAME=TEXT; write both"),
         (["--label", "nobody=Somebody"], "--label nobody=...: the figure's legend has "),
         (["--colour", "ddp/mpi=red"], "--colour ddp/mpi=red: no colour; write six digits"),
         (["--colour", "ddp/nccl=#000000"], "--colour ddp/nccl=...: no such cell; "),
