@@ -115,7 +115,7 @@ def test_what_failed_is_done_again_and_its_log_kept(cli: Cli) -> None:
     assert cli("status")[1].splitlines()[-1] == "small: 1 launch, 4 runs: 4 ok"
     scripts = [(cli.folder / f"job-00{n}.sh").read_text() for n in (1, 2, 3)]
     again = [script.count("\nrun b") for script in scripts]
-    assert again == [4, 3, 2], "a launch is done again whole"  # a launch is done again whole
+    assert again == [4, 3, 2]  # a launch is done again whole
 
 
 def test_what_goes_on_with_a_study_is_the_command_that_began_it(
