@@ -87,7 +87,7 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
-UNKNOWN = "no usable start event: schema 10, and this version reads 1 to 9"
+UNKNOWN = f"no usable start event: schema {SCHEMA + 1}, and this version reads 1 to {SCHEMA}"
 TOO_FEW = "failed checks: samples_per_step, torch_settings_kept, parameters_equal, loss_bounded, "
 TOO_FEW += "parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})

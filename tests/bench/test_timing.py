@@ -41,6 +41,7 @@ def test_windows_and_steps_on_a_made_up_clock() -> None:
 WALL_CLOCK = {
     "bench/launch/provenance.py": "when a run started",
     "bench/lifecycle/stall.py": "reports of ranks on other nodes, with a minute to spare",
+    "bench/lifecycle/turn_table.py": "the age of tables that a killed launch left",
     "bench/study/folder.py": "when a file was set aside",
     "bench/tools/gpu/__main__.py": "when a session was",
     "bench/tools/overhead/__main__.py": "the name of a folder",
