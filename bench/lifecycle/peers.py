@@ -6,7 +6,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,14 @@ def _events(log: Path | None, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines if line.startswith(start)]
     except (OSError, ValueError):
         return []
+
+
+def signal_others(pids: Iterable[int], number: int) -> None:
+    """Send a signal to processes of this host, but not to this one; some may have ended."""
+    for pid in pids:
+        if pid != os.getpid():
+            with suppress(OSError):
+                os.kill(pid, number)
 
 
 def loading_processes() -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.config import UsageError
+from bench.lifecycle.peers import signal_others
 
 VARIABLE = "BENCH_TURNS"  # set by who starts several worlds together: LAUNCH TURN SIZE,SIZE,...
 SHARED_MEMORY = Path("/dev/shm")
@@ -21,6 +23,7 @@ WAY_OUT = "put turns = false into the study"
 _PREFIX = "bench-turns"
 MOST_LOCAL = 1024  # processes of a world on a node
 _STALE_S = 86400.0
+_WAKES, _WAKES_APART_S = 5, 0.001  # a single signal may come just before a process stops
 
 EVERYBODY = -1  # has the turn once every world has had its last
 
@@ -153,8 +156,13 @@ class Table:
         self._numbers[self._serial] += 1
 
     def break_off(self, world: int) -> None:
-        """Note that a world has ended before its time; the first one counts."""
+        """A world ends before its time, the first one counts: nobody may stay stopped."""
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
+        self.forget_name()
+        for _ in range(_WAKES):
+            here = (p.pid for world in range(self.worlds) for p in self.processes(world))
+            signal_others(here, signal.SIGCONT)
+            time.sleep(_WAKES_APART_S)
 
     def register(self, world: int, local_rank: int, local_size: int, serves: bool) -> int:
         """Enter this process; its row."""

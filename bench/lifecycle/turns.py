@@ -16,18 +16,16 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
-from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, state
+from bench.lifecycle.peers import ENDED, STOPPED, loading_processes, signal_others, state
 from bench.lifecycle.turn_table import EVERYBODY, MOST_LOCAL, WAY_OUT, Place, Process, Table
 from bench.lifecycle.waking import Waker
 
 _POLL_S = 0.001
 _SETTLE_S = 0.002  # a byte that a library still holds would wait for a stopped sender
 _HEARD_S = 0.5  # a signal that was sent to a stopped process is handled within it
-_WAKES = 5  # of everybody by a rank that ends: a single signal may come just before the stop
 _LOOK_S = 30  # a process that is stopped looks this often whether its turn can still come
 _MEET = 0.8  # of the stall limit: time for the worlds of a node to find one another
 
@@ -126,10 +124,6 @@ class SharedTurns(Turns):
         if self._is_over:
             return
         self._table.break_off(self._world)
-        self._table.forget_name()
-        for _ in range(_WAKES):
-            _signal(self._processes(self._here), signal.SIGCONT)
-            time.sleep(_POLL_S)
 
     def aside(self) -> Mapping[str, int]:
         self._count_outside()
@@ -215,7 +209,7 @@ class SharedTurns(Turns):
 
     def _stop_until_turn(self) -> None:
         loading = [child.pid for child in loading_processes()]
-        _signal_pids(loading, signal.SIGSTOP)
+        signal_others(loading, signal.SIGSTOP)
         self._waker.set()
         try:
             stop_at = 0.0
@@ -231,7 +225,7 @@ class SharedTurns(Turns):
                 stop_at = time.monotonic() + _HEARD_S
         finally:
             self._waker.clear()
-            _signal_pids(loading, signal.SIGCONT)
+            signal_others(loading, signal.SIGCONT)
         self._count_outside()
 
     def _takes_turn(self) -> bool:
@@ -256,14 +250,7 @@ class SharedTurns(Turns):
 
 
 def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
-    _signal_pids([process.pid for process in processes], number)
-
-
-def _signal_pids(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        if pid != os.getpid():
-            with suppress(OSError):  # it has ended
-                os.kill(pid, number)
+    signal_others([process.pid for process in processes], number)
 
 
 def turns_of(table: Table | None, launch: Launch, config: RunConfig, counters: Counters) -> Turns:

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -295,8 +296,7 @@ class Job:
         with ExitStack() as stack:
             try:
                 for turn, line in enumerate(launch.lines):
-                    place = None if table is None else replace(table.place, turn=turn)
-                    steps.append(self._start_run(line, self.limit_s(launch), place, stack))
+                    steps.append(self._start_run(line, self.limit_s(launch), table, turn, stack))
                 if table is None:
                     return [self.steps.wait(*steps)], None
                 return self.steps.wait_together(steps, table.break_off), table.broken_by
@@ -309,21 +309,25 @@ class Job:
                 if table is not None:
                     table.forget_name()
 
-    def _start_run(self, line: Line, limit_s: float, place: Place | None, stack: ExitStack) -> Step:
+    def _start_run(
+        self, line: Line, limit_s: float, table: Table | None, turn: int, stack: ExitStack
+    ) -> Step:
         """Start a run; `stack` removes what it leaves behind."""
         log, out = self._files(line)
-        command = [*self.launch(line.ranks, shared=place is not None), *self.own_env(line.backend)]
+        command = [*self.launch(line.ranks, shared=table is not None), *self.own_env(line.backend)]
         command += [*self.bench, *self.common, "--world-size", str(line.ranks)]
         command += [*line.options, "--log-path", str(log)]
-        env = dict(os.environ)
-        if place is not None:
-            env[VARIABLE] = place.words
+        env, before_end = dict(os.environ), []
+        if table is not None:
+            env[VARIABLE] = replace(table.place, turn=turn).words
+            # mpirun kills at once, where a rank that it has told to end was stopped until then
+            before_end = [partial(table.break_off, turn)]
         # on one machine, for temporary files: mpirun kills what would have removed them
         if self.on_this_machine:
             prefix = temporary_prefix(self.folder)
             own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
             env["TMPDIR"] = stack.enter_context(own)
-        return self.steps.start(command, out, limit_s, env)
+        return self.steps.start(command, out, limit_s, env, *before_end)
 
     def limit_s(self, launch: Launch) -> int:
         """Of each run of a launch, which waits for the others."""

@@ -29,8 +29,14 @@ class Ended(NamedTuple):
 class Step:
     """One process, in a session of its own: a Ctrl-C at the terminal comes through the job only."""
 
-    def __init__(self, process: subprocess.Popen[bytes], limit_s: float, grace_s: float) -> None:
-        self.process, self._grace_s = process, grace_s
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        limit_s: float,
+        grace_s: float,
+        before_end: Callable[[], object],
+    ) -> None:
+        self.process, self._grace_s, self._before_end = process, grace_s, before_end
         self.began = time.monotonic()
         self.deadline = self.began + limit_s
         self.told = self.timed_out = self._killed = False
@@ -39,6 +45,7 @@ class Step:
         """Ask the launcher to end its ranks, once: after a second signal it gives them no time."""
         if not self.told:
             self.told, self.deadline = True, time.monotonic() + self._grace_s
+            self._before_end()
             self.process.terminate()
 
     def is_late(self) -> None:
@@ -78,13 +85,22 @@ class Steps:
         signal.signal(signal.SIGALRM, self._look)
 
     def start(
-        self, command: Sequence[str], out: Path, limit_s: float, env: dict[str, str] | None = None
+        self,
+        command: Sequence[str],
+        out: Path,
+        limit_s: float,
+        env: dict[str, str] | None = None,
+        before_end: Callable[[], object] = lambda: None,
     ) -> Step:
-        """Start a command without input; what it prints goes to `out`."""
+        """Start a command without input; what it prints goes to `out`.
+
+        `before_end` is called before the command is told to end.
+        """
         own: dict[str, Any] = {"start_new_session": True, "pass_fds": self._keep_open, "env": env}
         own |= {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         with out.open("wb") as file:
-            step = Step(subprocess.Popen(command, stdout=file, **own), limit_s, self._grace_s)
+            process = subprocess.Popen(command, stdout=file, **own)
+        step = Step(process, limit_s, self._grace_s, before_end)
         self._running.append(step)
         if self.stopped is not None:  # the signal came before there was a process
             step.end()

@@ -121,8 +121,8 @@ def test_a_stopped_run_writes_its_own_end_and_leaves_no_rank(tmp_path: Path) -> 
     process.communicate(timeout=60)
     assert process.returncode == 143
     stopped = runs(tmp_path)
-    assert [run.state for run in stopped] == ["interrupted"] * 3, "a log for each world"
-    assert all(run.end and run.exit["interrupted"] is True for run in stopped)
+    assert [run.end["status"] for run in stopped] == ["interrupted"] * 3, "a log for each world"
+    assert all(run.exit["interrupted"] is True for run in stopped)
     pids = [rank["pid"] for run in stopped for rank in run.host["ranks"]]
     assert len(pids) == 1 + 3 + 3
     wait_for(lambda: not any(map(alive, pids)))
