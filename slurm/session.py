@@ -144,7 +144,7 @@ class Work:
     @property
     def todo(self) -> list[Run]:
         """What is not ok, with what it is compared with."""
-        return not_comparable(self.statuses, self.study.pairs)
+        return not_comparable(self.statuses, self.study.partners)
 
     @property
     def estimate(self) -> str:

@@ -22,7 +22,7 @@ class Launch(NamedTuple):
 
 def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
     """The runs of a script, in their order, as launches: each stands where its first run does."""
-    name = launches(dict.fromkeys(run.point for run in runs), study.pairs)
+    name = launches(dict.fromkeys(run.point for run in runs), study.partners)
     if not study.turns:
         yield from (Launch([run]) for run in runs)
         return

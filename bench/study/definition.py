@@ -159,6 +159,11 @@ class Study(Table):
         return [(plain, arm) for plain, arm in found if plain in self.cells]
 
     @property
+    def partners(self) -> list[tuple[str, str]]:
+        """What is compared, and what stands beside it."""
+        return [*self.pairs, *self.beside]
+
+    @property
     def sha256(self) -> str:
         """Of all that is fixed before the first run; a default that is written counts as none."""
         return self._digest({"blocks": self.blocks, "max_blocks": self.max_blocks})

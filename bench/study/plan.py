@@ -148,7 +148,7 @@ def plan(study: Study, blocks: int, runs_dir: Path) -> list[list[Run]]:
     to_check = sorted(points(study), key=lambda point: point.cell == "single")
     first = {point: config_of(study, point) for point in to_check}
     planned, sha256 = [], study.sha256
-    every = orders(list(first), [*study.pairs, *study.beside], study.seed)
+    every = orders(list(first), study.partners, study.seed)
     for block, order in zip(range(blocks), every, strict=False):  # it has no end
         runs = []
         for position, point in enumerate(order):
@@ -183,17 +183,26 @@ def orders(every: Sequence[Point], pairs: Pairs, seed: int) -> Iterator[list[Poi
 def launches(every: Iterable[Point], pairs: Pairs) -> dict[Point, str]:
     """The name of each point's launch: what a block starts together, where turns can be taken.
 
-    A launch has all that are compared with one another. The common baseline joins the smallest of
-    those that share a curve with it, at its own batch if there are any.
+    A launch has all that are compared with one another, and every other cell of their transport
+    and size, which a reader may compare with them. The common baseline joins the smallest of those
+    that share a curve with it, at its own batch if there are any.
     """
     name = {point: group_of(point, pairs).name for point in every}
     compared = sorted((p for p in name if p.cell != "single"), key=lambda p: (p.world_size, p.name))
+    partners = {cell for pair in pairs for cell in pair}
+    joined = {_place(point): name[point] for point in compared if point.cell in partners}
+    name |= {point: joined.get(_place(point), name[point]) for point in compared}
     for alone in (point for point in name if point.cell == "single"):
         near = [point for point in compared if {*point.curves} & {*alone.curves}]
         near.sort(key=lambda point: point.batch_per_rank != alone.batch_per_rank)
         if near:
             name[alone] = name[near[0]]
     return name
+
+
+def _place(point: Point) -> Point:
+    """One point for all cells of a transport, with equal settings and size."""
+    return replace(point, cell=point.transport, variant="", curves=())
 
 
 def group_of(point: Point, pairs: Pairs) -> Point:

@@ -477,7 +477,7 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
 
 def runs_again(cluster: Cluster) -> list[Run]:
     work = cluster.work()
-    return not_comparable(work.statuses, work.study.pairs)
+    return not_comparable(work.statuses, work.study.partners)
 
 
 def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Cluster) -> None:
