@@ -23,7 +23,8 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job, Settings, complain, read_launches
+    from slurm.driver.job import Job, Settings, complain
+    from slurm.driver.launches import read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
 

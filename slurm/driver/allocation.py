@@ -20,7 +20,8 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job, Launch, Line, Settings, complain, first_error
+from slurm.driver.job import Job, Settings, complain, first_error
+from slurm.driver.launches import Launch, Line
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.job import Line, read_launches
+from slurm.driver.launches import Line, read_launches
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
