@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import secrets
 import shutil
@@ -24,7 +25,7 @@ from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.launches import Launch, Line
+from slurm.driver.launches import Launch, Line, in_parts
 from slurm.driver.steps import Ended, Step, Steps
 
 _RANK_BYTES = 2**30  # of a rank, until one has been measured
@@ -115,18 +116,26 @@ class Job:
         """Ranks of a run on one machine."""
         return line.ranks
 
-    def why_apart(self, launch: Launch) -> str:
-        """Why runs that are to take turns cannot live at once here and now; '' where they can."""
-        try:
-            _new_table(launch).forget_name()
-        except OSError as error:
-            return f"{SHARED_MEMORY} cannot be written: {error.strerror}"
+    def parts(self, launch: Launch) -> list[Launch]:
+        """A launch as what can live at once here and now; a run without a partner says why."""
+        lines, apart, most = launch.lines, launch.apart, 0.0
+        if len(lines) > 1:
+            try:
+                _new_table(launch).forget_name()
+                most = self._ranks_at_once()
+            except OSError as error:
+                apart = f"{SHARED_MEMORY} cannot be written: {error.strerror}"
+        parts = in_parts(lines, most, self.ranks_here)
+        if len(parts) > 1 and not apart:
+            ranks = sum(map(self.ranks_here, lines))
+            needed = f"{ranks * self.rank_bytes / 2**30:.1f} GiB for {ranks} ranks at once"
+            apart = f"memory: {needed}, and there is room for {most:.0f}"
+        return [Launch(part, "" if part[1:] else apart) for part in parts]
+
+    def _ranks_at_once(self) -> float:
+        """For so many there is memory; no limit is known without the kernel's word."""
         free = free_bytes()
-        ranks = sum(map(self.ranks_here, launch.lines))
-        if free is None or ranks * self.rank_bytes <= _SPARE * free:
-            return ""
-        gib = f"{ranks * self.rank_bytes / 2**30:.1f} GiB for {ranks} ranks"
-        return f"memory: {gib} at once, and {free / 2**30:.1f} GiB are free"
+        return math.inf if free is None else _SPARE * free // self.rank_bytes
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
@@ -184,11 +193,8 @@ class Job:
             if log.exists():  # a job that Slurm starts again does what it has not finished
                 StudyFolder.set_aside(log)
         self.begun += len(logs)
-        apart = launch.apart or (len(logs) > 1 and self.why_apart(launch)) or ""
-        if len(logs) > 1 and not apart:
-            self._start(heads, launch)
-        for head, line in zip(heads, launch.lines, strict=True) if len(logs) == 1 or apart else ():
-            self._start([head], Launch([line], apart))
+        for part in self.parts(launch):
+            self._start([heads[launch.lines.index(line)] for line in part.lines], part)
 
     def _start(self, heads: Sequence[str], launch: Launch) -> None:
         """Run a launch to its end, record how each of its runs ended, and count."""

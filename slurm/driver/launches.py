@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from bench.config import UsageError
@@ -26,6 +28,11 @@ class Line(NamedTuple):
     def block(self) -> int:
         index = self._option("--block", "")
         return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
+
+    @property
+    def variant(self) -> tuple[str, str]:
+        """What it has of its own beside the plain run of its cell."""
+        return self._option("--variant", ""), self._option("--arm", "")
 
     def _option(self, name: str, otherwise: str) -> str:
         return dict(zip(self.options, self.options[1:], strict=False)).get(name, otherwise)
@@ -70,3 +77,30 @@ def read_launches(text: str) -> list[Launch]:
             launches.append(Launch([run], reason if left else ""))
         left = max(0, left - 1)
     return [launch for launch in launches if launch.lines]
+
+
+def in_parts(
+    lines: Sequence[Line], most: float, ranks_of: Callable[[Line], int]
+) -> list[list[Line]]:
+    """Runs of a launch as what can live at once: at most so many ranks, or a run alone.
+
+    Both sides of a comparison stand together, since they are of one variant, and each part keeps
+    the launch's order, in which sides are first in turn.
+    """
+
+    def fit(runs: Sequence[Line]) -> bool:
+        return sum(map(ranks_of, runs)) <= most
+
+    parts: list[list[Line]] = []
+    for _, group in groupby(sorted(lines, key=_variant), key=_variant):
+        mates = [*group]
+        for unit in [mates] if fit(mates) else [[line] for line in mates]:
+            if parts and fit([*parts[-1], *unit]):
+                parts[-1] += unit
+            else:
+                parts.append(unit)
+    return [sorted(part, key=lines.index) for part in parts]
+
+
+def _variant(line: Line) -> tuple[str, str]:
+    return line.variant

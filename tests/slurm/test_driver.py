@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.launches import Line, read_launches
+from slurm.driver.launches import Line, in_parts, read_launches
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
@@ -46,6 +46,29 @@ def test_runs_below_a_line_of_turns_are_started_together() -> None:
     apart = [(["f"], "no memory"), (["g"], "no memory")]
     assert found == [(["a"], ""), (["b", "d"], ""), (["e"], ""), *apart]
     assert read_launches("turns 2\n") == []  # all of its runs deleted
+
+
+@pytest.mark.parametrize(
+    ("most", "parts"),
+    [
+        (10, [["slow", "bf16-b", "b", "a", "bf16-a"]]),
+        (6, [["slow", "b", "a"], ["bf16-b", "bf16-a"]]),
+        (4, [["b", "a"], ["slow"], ["bf16-b", "bf16-a"]]),
+        (3, [["b"], ["a"], ["slow"], ["bf16-b"], ["bf16-a"]]),
+        (0, [["b"], ["a"], ["slow"], ["bf16-b"], ["bf16-a"]]),
+    ],
+)
+def test_a_launch_too_large_for_the_memory_keeps_pairs_together(
+    most: int, parts: list[list[str]]
+) -> None:
+    def line(name: str, *options: str) -> Line:
+        return Line(name, 2, [*options])
+
+    bf16 = ("--variant", "bf16")
+    lines = [line("slow", "--arm", "slow"), line("bf16-b", *bf16), line("b"), line("a")]
+    lines.append(line("bf16-a", *bf16))
+    split = in_parts(lines, most, lambda line: line.ranks)
+    assert [[line.id for line in part] for part in split] == parts
 
 
 @pytest.mark.parametrize("line", ["run a", "ruin a 2", "run a 0 -x", "run a 2x", "run 'a 2"])

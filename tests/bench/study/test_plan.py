@@ -276,8 +276,21 @@ def test_a_baseline_starts_with_the_smallest_comparison_of_its_curve(tmp_path: P
     cells = 'cells = ["single", "ddp/mpi", "horovod/mpi"]'
     study = small(tmp_path, cells=cells, world_sizes="world_sizes = [2, 4]")
     every = points(study)
-    name = launches(every, study.pairs)
+    name = launches(every, study.partners)
     alone = next(point for point in every if point.cell == "single")
     together = {point.name for point in every if name[point] == name[alone]}
     assert together == {"single-w1-b8", "ddp-mpi-w2-b8", "horovod-mpi-w2-b8"}
     assert len(set(name.values())) == 4
+
+
+def test_a_launch_has_the_arms_and_the_other_cells_of_its_transport(tmp_path: Path) -> None:
+    """Else one would be measured in turns and the other alone, and nobody could compare them."""
+    cells = ["ddp/mpi", "ddp/mpi@naive", "horovod/mpi", "handwritten/mpi", "ddp/gloo"]
+    text = f"{SMALL}[arms.naive]\nclip_norm = 1.0\n"
+    study = read_study(write(tmp_path, text, cells=f"cells = {cells}".replace("'", '"')))
+    every = points(study)
+    assert study.pairs == [("ddp/mpi", "horovod/mpi")]
+    name = launches(every, study.partners)
+    of_the_pair = next(p for p in every if (p.cell, p.world_size) == ("ddp/mpi", 2))
+    together = {p.cell for p in every if name[p] == name[of_the_pair]}
+    assert together == {*cells} - {"ddp/gloo"}
