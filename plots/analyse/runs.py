@@ -233,6 +233,7 @@ def _row(run: Run, study: Study) -> Row:
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "busy_share": _busy_share(run),
+        "turns": "taken" if "turns" in run.host else run.exit.get("apart") or "none",
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),

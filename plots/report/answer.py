@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
+from bench.backends.catalogue import TRANSPORTS
 from plots.analyse import coverage, quiet
 from plots.analyse.comparability import EMULATE, changes_exchange
 from plots.analyse.comparison import Comparison
@@ -20,7 +21,6 @@ from plots.report.verdicts import (
     another_day,
     doubts,
     label,
-    next_step,
     over,
     plain,
     sentence,
@@ -129,9 +129,30 @@ def opening(a: Analysis) -> str:
     if not a.comparisons:
         return clean(headline(a), _MOST)
     c = by_weight(a)[0]
+    if not c.planned:
+        return clean(marked(a, c.variant, _curve(a, c)), _MOST)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
     place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
     return clean(marked(a, c.variant, plain(c, place)), _MOST)
+
+
+def _curve(a: Analysis, c: Comparison) -> str:
+    """The ratios along a comparison's first curve, of a study that plans no verdict."""
+
+    def line(row: Comparison) -> tuple[object, ...]:
+        return row.transport, row.settings, row.variant, row.points[0].fixed(c.curves[0])
+
+    rows = [r for r in a.comparisons if c.curves[0] in r.curves and line(r) == line(c)]
+    rows.sort(key=lambda row: (row.world_size, row.samples_per_rank))
+    values = [f"{ratio(r.paired.ratio)} at {_size(r, c.curves[0])}" for r in rows]
+    launches = count(min(r.paired.n for r in rows), "launch")
+    way = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
+    name = f"{over(c.reference, c.candidate)}{way}"
+    return f"{name} is {', '.join(values)}; {launches} each, a curve without a verdict."
+
+
+def _size(c: Comparison, curve: str) -> str:
+    return f"{c.samples_per_rank} images per rank" if curve == "batch" else ranks(c.world_size)
 
 
 def by_weight(a: Analysis) -> list[Comparison]:
@@ -157,7 +178,7 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
         n = f", n = {c.paired.n}" if c.estimate.shown else ""
-        said = [sentence(c), f"{value}{n}", next_step(c), *doubts(c)]
+        said = [sentence(c) if c.planned else "", f"{value}{n}", *doubts(c)]
         found.append((where, ". ".join(text[:1].upper() + text[1:] for text in said if text) + "."))
     return found
 
@@ -207,8 +228,10 @@ def attempts(a: Analysis) -> str:
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: the answer, the verdicts, what is missing, where the report is."""
-    first = [opening(a), *([headline(a)] if a.comparisons[1:] or learned.answers(a) else [])]
-    first += [f"{where}: {said}" for where, said in _each(a)[:1]]
+    first, has_verdicts = [opening(a)], any(c.planned for c in a.comparisons)
+    if has_verdicts and (a.comparisons[1:] or learned.answers(a)):
+        first.append(headline(a))
+    first += [f"{where}: {said}" for where, said in _each(a)[:has_verdicts]]
     last = " ".join(filter(None, (missing(a), attempts(a), quiet.short(a.loaded.runs))))
     lines = [clean(line, 500) for line in (*first, last)]
     return [*lines, f"{page} and {count(others, 'other file')}"]
@@ -236,6 +259,7 @@ def lines(a: Analysis) -> list[str]:
     if a.primary and (day := another_day(a.primary)):  # the first one
         compared[0] = compared[0][0], f"{compared[0][1]} {day}"
     verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
+    verdicts = [] if compared and not by_weight(a)[0].planned else verdicts
     verdicts += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if others := compared[_MOST_ANSWERS:]:
         rest = count(len(others), "comparison") if len(others) > 1 else "comparison"

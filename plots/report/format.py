@@ -26,9 +26,9 @@ def clean(text: str, limit: int = 300) -> str:
     return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
 
 
-def escape(text: str) -> str:
+def escape(text: str, limit: int = 300) -> str:
     """The same for Markdown: shown as it is, never a tag, link, heading, emphasis or formula."""
-    line = html.escape(clean(text).replace("`", "'").replace("\\", "\\\\"), quote=False)
+    line = html.escape(clean(text, limit).replace("`", "'").replace("\\", "\\\\"), quote=False)
     line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)

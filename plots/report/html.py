@@ -52,6 +52,7 @@ def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> s
         title=_text(page.splitlines()[0].removeprefix("# ")),
         question=study.question and clean(study.question),
         lead=first,
+        onward=Markup(_MARKDOWN.renderInline(first.onward)),
         machine=f"{clean(machine(a.loaded.host))}. {clean(workload(a))}.",
         answering=answers[0] if answers else None,
         others=[p for p in pictures if p not in answers[:1]],

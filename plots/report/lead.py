@@ -11,7 +11,9 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis
 from plots.report import answer, learned, verdicts
+from plots.report.checks import Check, checks
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
+from plots.report.onward import onward
 
 _MOST = 1000  # characters of a line
 
@@ -33,26 +35,29 @@ class Lead:
     verdict: str  # of the comparison that it tells of, '' where it tells of none
     others: str  # the verdicts of all comparisons together, '' of one
     numbers: Sequence[Number]
+    checks: Sequence[Check]
+    onward: str  # what to do next, in Markdown; '' where nothing is to be done
     figures: Sequence[str] = ("ratio-by-size", "ratio")
 
 
 def lead(a: Analysis) -> Lead:
     """Of the primary comparison, else of the first at most ranks; without one, of the largest."""
-    compared = answer.by_weight(a)
+    compared, checked = answer.by_weight(a), checks(a)
     if not compared:
         numbers = list(_numbers(a, _largest(a), "weak"))
-        return Lead(answer.opening(a), "", "", numbers, figures=())
+        return Lead(answer.opening(a), "", "", numbers, checked, "", figures=())
     c = compared[0]
     numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
     if learned.answers(a):
         speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
-        return Lead(answer.opening(a), "", speed, numbers, figures=("accuracy",))
-    others = [answer.headline(a)] if compared[1:] else []
+        return Lead(answer.opening(a), "", speed, numbers, checked, "", figures=("accuracy",))
+    others = [answer.headline(a)] if compared[1:] and c.planned else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
-    verdict = clean(_verdict(a, c), _MOST)
-    return Lead(answer.opening(a), verdict, clean(" ".join(others), _MOST), numbers)
+    verdict = clean(_verdict(a, c), _MOST) if c.planned else ""
+    rest = clean(" ".join(others), _MOST)
+    return Lead(answer.opening(a), verdict, rest, numbers, checked, onward(a))
 
 
 def _verdict(a: Analysis, c: Comparison) -> str:

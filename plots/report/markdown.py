@@ -19,8 +19,10 @@ from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables, verdicts
+from plots.report.checks import Check, checks
 from plots.report.columns import markdown_table
 from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
+from plots.report.onward import onward
 
 _SETTINGS = {
     "shipped": "each framework's own defaults",
@@ -28,7 +30,7 @@ _SETTINGS = {
     "tuned": "a knob of the framework set by hand",
 }
 _MOST_PAIRS = 1  # of one reason why they were not compared
-_MOST_NAMES = 5
+_MOST_WHY = 1000  # characters of what stands behind a check
 _MOST_LOGS = 500  # all are in runs.csv
 _OF_A_LOG = ["log", "cell", "settings", "world_size", "samples_per_rank", "block", "images_per_s"]
 _MOST_NODES = 24  # the slowest first; the rest are in the file
@@ -41,7 +43,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     environment = Environment(loader=here, undefined=StrictUndefined, **blank)
     environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
     environment.globals.update(table=markdown_table, count=count, every=every, rule=rule)
-    runs, host = analysis.loaded.runs, analysis.loaded.host
+    runs, host, checked = analysis.loaded.runs, analysis.loaded.host, checks(analysis)
     not_steady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
     reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
@@ -60,11 +62,12 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "machine": escape(machine(host)),
         "workload": escape(workload(analysis)),
         "gloo": escape(gloo_builds(analysis)),
+        "standing": _standing(checked),
+        "next": onward(analysis),
+        "checked": [replace(c, name=escape(c.name), why=escape(c.why, _MOST_WHY)) for c in checked],
         "notes": [escape(note if note.endswith(".") else f"{note}.") for note in analysis.notes],
         "figures": drawn,
         "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
-        "unjudged": int((~runs["judged"].astype(bool)).sum()),
-        "not_steady_names": _some([f"`{escape(log)}`" for log in not_steady["log"]]),
         "logs": [told(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
         "most_logs": _MOST_LOGS,
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
@@ -124,9 +127,11 @@ def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
         yield f"{'; '.join(found[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + f" and {more} more" * (more > 0)
+def _standing(checked: Sequence[Check]) -> str:
+    """'Holds: equal work, in turns. In doubt: 1 session.'"""
+    names = {"Holds": True, "In doubt": False, "Not known": None}
+    each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
+    return " ".join(f"{word}: {escape(', '.join(some))}." for word, some in each.items() if some)
 
 
 def _provenance(loaded: Loaded) -> str:

@@ -28,7 +28,12 @@ def over(reference: str, candidate: str) -> str:
 
 
 def word(c: Comparison) -> str:
-    """The verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'."""
+    """The verdict: 'Horovod faster', 'DDP faster', 'Equal within 2 %' or 'Not settled'.
+
+    'No verdict planned' of a study whose few launches draw a curve.
+    """
+    if not c.planned:
+        return "No verdict planned"
     reference, candidate = sides(c.reference, c.candidate)
     faster = candidate if c.paired.ratio > 1 else reference
     words = {"faster": f"{faster} faster", "equal": f"Equal within {rule(c.margin)}"}
@@ -45,6 +50,8 @@ def line(c: Comparison) -> str:
 
     Of the faster one over the slower; else of the candidate over the reference.
     """
+    if not c.planned:
+        return word(c)
     if c.paired.n < c.needs:
         return f"{word(c)}: needs {c.needs} launches"
     return f"{word(c)}: {share(c)}"

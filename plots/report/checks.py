@@ -1,0 +1,152 @@
+"""What an answer stands on: checks in a few words, whether they hold, and the sentence behind each.
+
+One list for the head of a page and for its section on data quality.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.record.quiet import NOISY
+from bench.study.stats import SESSIONS
+from plots.analyse import quiet
+from plots.analyse.comparability import DigestCheck
+from plots.analyse.coverage import is_planned
+from plots.analyse.points import ranks
+from plots.analyse.sessions import apart
+from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
+from plots.analyse.study import Analysis
+from plots.report.format import count, every, ratio, rule, short
+
+TURNS = "taken"  # of the column `turns`
+_MOST_NAMES = 5  # of runs
+
+
+@dataclass(frozen=True)
+class Check:
+    """`name` is for a chip; `why` one or more sentences; `holds` None where nothing tells."""
+
+    name: str
+    holds: bool | None
+    why: str
+
+
+def checks(a: Analysis) -> list[Check]:
+    """In the order in which a reader asks."""
+    found = [_launches(a), *_work(a), *_parameters(a), *_turns(a), *_sessions(a), _machine(a)]
+    return [*found, _steady(a)]
+
+
+def _launches(a: Analysis) -> Check:
+    planned, n = a.loaded.study.blocks, count(a.blocks, "launch")
+    if a.gaps:
+        gaps = count(len(a.gaps), "gap")
+        points = count(len(a.planned), "planned point")
+        return Check(gaps, False, f"{len(a.gaps)} of {points} lack a planned launch: see Gaps.")
+    if not planned or not a.planned:
+        return Check(n, None, "No plan is recorded, so nobody can tell whether launches lack.")
+    points = count(len(a.planned), "planned point")
+    whole = f"No gaps: each of {points} has usable runs in {every(planned, 'planned launch')}."
+    return Check(n, True, whole)
+
+
+def _work(a: Analysis) -> Iterator[Check]:
+    if unequal := dict.fromkeys(said for c in a.comparisons for said in c.unequal):
+        yield Check("environments differ", False, f"{'; '.join(unequal)}, as the site asks.")
+    planned = [n for n in a.not_compared if n.absent is None or is_planned(n.absent, a.planned)]
+    if planned:
+        pairs = count(len(planned), "pair")
+        why = f"Set aside because the work differed, or one side is missing: {pairs}."
+        yield Check(f"{pairs} not compared", False, why)
+    elif a.comparisons:
+        but = ", and the environment where it says so" if unequal else ""
+        all_agree = f"Every pair that was compared agrees on everything but the framework{but}."
+        yield Check("equal work", True, all_agree)
+
+
+def _parameters(a: Analysis) -> Iterator[Check]:
+    sizes = {*a.loaded.runs["world_size"]}
+    asked = [d for d in a.digests if d.world_size in sizes and (d.groups or d.world_size > 1)]
+    if not asked:
+        no_order = "no run has one or two ranks, and the sum of more has no one order"
+        yield Check("parameters not compared", None, f"Final parameters: {no_order}.")
+        return
+    why = " ".join(map(_compared, asked))
+    if any(d.mismatches for d in asked):
+        yield Check("parameters differ", False, why)
+    elif any(d.groups for d in asked):
+        yield Check("bit-identical parameters", True, why)
+    else:
+        yield Check("parameters not compared", None, why)
+
+
+def _compared(d: DigestCheck) -> str:
+    where = ranks(d.world_size)
+    all_ended = f"All cells of a launch ended with bit-identical parameters at {where}"
+    if not d.groups:
+        return f"{all_ended}: not checked, no launch holds two cells that did the same training."
+    if d.mismatches:
+        differing = "; ".join(d.mismatches)
+        return f"{all_ended}: NO, {len(d.mismatches)} of {d.groups} groups differ: {differing}."
+    return f"{all_ended}: yes, {count(d.groups, 'group')} of {count(d.runs, 'run')} checked."
+
+
+def _turns(a: Analysis) -> Iterator[Check]:
+    compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
+    runs = a.loaded.runs
+    reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
+    taken = reasons.pop(TURNS, 0)
+    if taken and not reasons:
+        how = "Both sides of a comparison lived at the same time and worked one at a time"
+        yield Check("in turns", True, f"{how}, window by window.")
+    elif reasons:
+        most = "; ".join(f"{count(n, 'run')}: {why}" for why, n in reasons.most_common())
+        both = f"{count(taken, 'run')} took turns, and {most}" if taken else most
+        why = f"Launched one after the other, so the machine changed between them ({both})."
+        yield Check("launched apart", False, why)
+
+
+def _sessions(a: Analysis) -> Iterator[Check]:
+    if (c := a.primary) is None or not any(c.sessions):
+        return
+    each = list(apart(c.paired, c.sessions))
+    name = count(len(each), "session")
+    if len(each) >= SESSIONS:
+        yield Check(name, True, f"The interval of the primary comparison is over {name}.")
+        return
+    holds = "the interval is that session's alone, and another day may give another ratio"
+    if len(each) > 1:
+        beside = "; ".join(f"{day}: {short(e, ratio)}" for day, e in each)
+        holds = f"{beside}. From {SESSIONS} sessions on the interval is over their means"
+    yield Check(name, False, f"{name.capitalize()}: {holds}.")
+
+
+def _machine(a: Analysis) -> Check:
+    noisy, known = quiet.disturbed(a.loaded.runs)
+    if not known:
+        return Check("load not recorded", None, "No log tells what else the machine did.")
+    if noisy.empty:
+        most = f"more than {rule(NOISY)} of a node's processor time"
+        return Check("quiet machine", True, f"In none of {known} runs did others take {most}.")
+    return Check(f"busy in {len(noisy)} of {known} runs", False, f"{quiet.note(a.loaded.runs)[0]}.")
+
+
+def _steady(a: Analysis) -> Check:
+    runs = a.loaded.runs
+    unsteady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
+    unjudged = int((~runs["judged"].astype(bool)).sum())
+    few = f"fewer than {ENOUGH_STEPS} timed steps or {ENOUGH_WINDOWS} windows"
+    rest = f" Not judged, for {few}: {count(unjudged, 'run')}." if unjudged else ""
+    if changing := [t.cell for t in a.trends if t.changes]:
+        why = f"The steps of {', '.join(changing)} still changed after the warm-up: see the notes."
+        return Check("not steady", False, why + rest)
+    if len(unsteady):
+        name = f"{count(len(unsteady), 'run')} not steady"
+        names = ", ".join([*unsteady["log"]][:_MOST_NAMES])
+        names += f" and {len(unsteady) - _MOST_NAMES} more" * (len(unsteady) > _MOST_NAMES)
+        return Check(name, False, f"Nothing is removed because of it: {names}.{rest}")
+    if unjudged == len(runs):
+        return Check("steadiness not judged", None, rest.strip())
+    return Check("steady", True, f"No run is flagged as not steady.{rest}")

@@ -1,0 +1,63 @@
+"""What to do next: one way, with its command, its price and the chance that it settles."""
+
+from __future__ import annotations
+
+import math
+
+from bench.study.power import MAX_BLOCKS, POWER
+from bench.study.stats import SESSIONS
+from plots.analyse.comparison import Comparison
+from plots.analyse.study import Analysis
+from plots.report.format import clean, count
+
+
+def onward(a: Analysis) -> str:
+    """Two sentences on the primary comparison; '' where nothing is compared."""
+    c = a.primary
+    if c is None or not c.planned:
+        return ""
+    verb = "submit" if a.loaded.runs["allocation"].str.startswith("job ").any() else "run"
+    command = f"`python -m slurm {verb} {clean(a.loaded.study.name, 80)}"
+    n, left = c.paired.n, c.max_blocks - c.paired.n
+    if c.settled:
+        return _another_day(a, c, command)
+    if n < c.needs:
+        first = f"{command}` does the {count(c.needs - n, 'launch')} that the first look lacks"
+        return f"{first}{_price(a, c.needs - n)}. What they settle nobody can tell yet."
+    if left > 0:
+        more = f"{command}` goes on until it is settled, {count(left, 'launch')} at most"
+        return f"{more}{_price(a, left)}. {_chance(c)}"
+    if c.blocks_to_settle is None:
+        return f"A larger study does not help: it would take more than {MAX_BLOCKS:,} launches."
+    new = f"a study of another name with `blocks` and `max_blocks` at {c.blocks_to_settle:,}"
+    chance = f"It settles with a chance of {100 * POWER:.0f} %, were ratio and noise the true ones"
+    return f"All planned launches are done. Plan {new}{_price(a, c.blocks_to_settle)}. {chance}."
+
+
+def _another_day(a: Analysis, c: Comparison, command: str) -> str:
+    """A settled answer is of its sessions; three of them tell how days differ."""
+    if len({*c.sessions}) >= SESSIONS:
+        return "Nothing is open here. Other ranks, batches or machines are another study."
+    launches = a.loaded.study.blocks or c.needs
+    total = c.paired.n + launches
+    day = f"On another day, {command} --blocks {total}` adds {count(launches, 'launch')}"
+    why = f"from {SESSIONS} sessions on the interval holds for other days as well"
+    return f"{day}{_price(a, launches)}: {why}."
+
+
+def _chance(c: Comparison) -> str:
+    if c.chance is None:
+        return "The chance of a verdict is not known."
+    chance = f"{100 * c.chance:.0f} %"
+    return f"The chance of a verdict by then is {chance}, were ratio and noise the true ones."
+
+
+def _price(a: Analysis, launches: int) -> str:
+    """', about 6 min', by what a launch took from its first start to its last end."""
+    runs = a.loaded.runs
+    ends = (runs["began_s"] + runs["wall_s"]).groupby(runs["block"]).max()
+    spans = (ends - runs.groupby("block")["began_s"].min()).dropna()
+    if spans.empty or not math.isfinite(seconds := float(spans.median()) * launches):
+        return ""
+    minutes = seconds / 60
+    return f", about {minutes:.0f} min" if minutes >= 1.5 else f", about {seconds:.0f} s"
