@@ -116,7 +116,7 @@ def full_from(a: Analysis) -> int | None:
 
 def headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
-    found = "not compared, as no block holds usable, comparable runs of both on one transport"
+    found = "not compared, as no launch holds usable, comparable runs of both on one transport"
     if a.comparisons:
         found = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
     return marked(a, (), f"{versus(a)}: {found}.")
@@ -189,7 +189,7 @@ def missing(a: Analysis) -> str:
     pairs = sum(point is None or coverage.is_planned(point, a.planned) for point in wanted)
     blocks, unusable = a.loaded.study.blocks, len(a.loaded.unusable)
     lacks = {
-        f"{count(len(a.gaps), 'planned point')} without {every(blocks, 'block')}": a.gaps,
+        f"{count(len(a.gaps), 'planned point')} without {every(blocks, 'launch')}": a.gaps,
         count(unusable, "unusable log"): unusable,
         f"{count(pairs, 'pair')} not compared": pairs,
     }
@@ -199,7 +199,7 @@ def missing(a: Analysis) -> str:
     }
     lacking = ", ".join(said for said, there in lacks.items() if there)
     doubted = ", ".join(said for said, there in doubts.items() if there)
-    whole = "All planned blocks are there; " if blocks and a.planned else ""
+    whole = "All planned launches are there; " if blocks and a.planned else ""
     changed = f"{a.loaded.changed.capitalize()}. " if a.loaded.changed else ""
     aside = dict.fromkeys(x.reason for x in a.loaded.unusable if x.state == "ok")
     if aside:  # complete runs that must not be averaged with the others: a reader must hear why

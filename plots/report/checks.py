@@ -19,6 +19,7 @@ from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
 from plots.report.format import count, every, ratio, rule, short
+from plots.report.verdicts import doubts
 
 TURNS = "taken"  # of the column `turns`
 _MOST_NAMES = 5  # of runs
@@ -36,7 +37,7 @@ class Check:
 def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
     found = [_launches(a), *_work(a), *_parameters(a), *_turns(a), *_sessions(a), _machine(a)]
-    return [*found, _steady(a)]
+    return [*found, _steady(a), *_skew(a)]
 
 
 def _launches(a: Analysis) -> Check:
@@ -131,6 +132,11 @@ def _machine(a: Analysis) -> Check:
         most = f"more than {rule(NOISY)} of a node's processor time"
         return Check("quiet machine", True, f"In none of {known} runs did others take {most}.")
     return Check(f"busy in {len(noisy)} of {known} runs", False, f"{quiet.note(a.loaded.runs)[0]}.")
+
+
+def _skew(a: Analysis) -> Iterator[Check]:
+    if a.primary is not None and (doubt := next(doubts(a.primary), "")):
+        yield Check("rare slow steps decide", False, f"{doubt[:1].upper()}{doubt[1:]}.")
 
 
 def _steady(a: Analysis) -> Check:

@@ -135,7 +135,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     rows = [
         ["machine", *(machine(a.loaded.host) for a in studies)],
         ["measured", *map(across.measured, studies)],
-        ["blocks", *(str(a.blocks) for a in studies)],
+        ["launches", *(str(a.blocks) for a in studies)],
         *(
             [["emulated", *(", ".join(a.timelines) or "no" for a in studies)]]
             if any(a.timelines for a in studies)
@@ -151,7 +151,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
     mark = emulation(studies[0], [()])
     yield f"## Images/s of {names[-1]} over {names[0]}{f' ({mark.lower()})' * bool(mark)}"
     yield (
-        "Unpaired, as blocks of two studies share no conditions: intervals hold the drift of the "
+        "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
     changed = [x for x in found if isinstance(x, Change)]
@@ -174,7 +174,7 @@ _CHANGES = (
     Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
     Column("after", "after [95 %]", lambda e: interval(e, rate)),
     Column("ratio", "ratio [95 %]", lambda e: interval(e, ratio)),
-    Column(lambda row: (row.before.n, row.after.n), "blocks before, after", key=""),
+    Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
 )
 
 

@@ -157,7 +157,7 @@ def _caption(a: Analysis) -> str:
     mark = emulation(a, (c.variant for c in a.comparisons))
     said = (
         f"{over(a.reference, a.candidate)}: images/s of {candidate} over those of the baseline "
-        f"{reference}, paired by block; n blocks; study {a.loaded.study.name}, {workload(a)}, "
+        f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
         f"{machine(a.loaded.host)}."
     )
     return f"{mark}: {said}" if mark else said

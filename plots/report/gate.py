@@ -71,7 +71,7 @@ def _judged(change: Change, below: float) -> Judged:
     """By the interval alone: a value without one may be chance."""
     said, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:
-        reason = f"{said}, no interval from fewer than {MIN_BLOCKS} blocks"
+        reason = f"{said}, no interval from fewer than {MIN_BLOCKS} launches"
         return Judged(change.point, "not settled", reason, change)
     if shown[1] < below:
         return Judged(change.point, "slower", f"{said}, below {below:g}", change)

@@ -37,7 +37,7 @@ class Section:
 def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> str:
     """The whole file; `page` and `details` are Markdown in which nothing of a log is a tag."""
     first = lead(a)
-    answers = [p for name in first.figures for p in pictures if p.name.startswith(name)]
+    answering = next((p for p in pictures if p.narrow), None)
     here = FileSystemLoader(Path(__file__).parent)
     environment = Environment(
         loader=here,
@@ -54,8 +54,8 @@ def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> s
         lead=first,
         onward=Markup(_MARKDOWN.renderInline(first.onward)),
         machine=f"{clean(machine(a.loaded.host))}. {clean(workload(a))}.",
-        answering=answers[0] if answers else None,
-        others=[p for p in pictures if p not in answers[:1]],
+        answering=answering,
+        others=[p for p in pictures if p is not answering],
         sections=list(_sections(page)),
         folded=list(_sections(details)),
     )
@@ -86,9 +86,14 @@ def _text(markdown: str) -> str:
 
 def _picture(picture: Picture) -> Markup:
     """The SVG itself, so that its text is found and read; identifiers are of this figure alone."""
-    svg = picture.svg[picture.svg.index("<svg") :]
-    svg = _IDS.sub(rf"\g<1>{picture.name}-", svg)
-    start = Markup('<figure id="figure-{}" role="img" aria-label="{}">').format(
-        picture.name, picture.alt
-    )
-    return start + Markup(svg) + Markup("</figure>")  # drawn by matplotlib
+    head = '<figure id="figure-{}" role="img" aria-label="{}">'
+    wide, narrow = _bare_svg(picture.svg, picture.name), picture.narrow
+    if narrow:
+        narrow = _bare_svg(narrow, f"{picture.name}-narrow")
+        wide = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+    start = Markup(head).format(picture.name, picture.alt)
+    return start + Markup(wide) + Markup("</figure>")  # drawn by matplotlib
+
+
+def _bare_svg(text: str, prefix: str) -> str:
+    return _IDS.sub(rf"\g<1>{prefix}-", text[text.index("<svg") :])

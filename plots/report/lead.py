@@ -29,7 +29,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Lead:
-    """`figures` begin the names of those that answer, the first one that is there first."""
+    """What stands there, beside the figure."""
 
     sentence: str
     verdict: str  # of the comparison that it tells of, '' where it tells of none
@@ -37,7 +37,13 @@ class Lead:
     numbers: Sequence[Number]
     checks: Sequence[Check]
     onward: str  # what to do next, in Markdown; '' where nothing is to be done
-    figures: Sequence[str] = ("ratio-by-size", "ratio")
+
+
+def figures_of(a: Analysis) -> tuple[str, ...]:
+    """How the names begin of the figures that answer; the first one that is drawn does."""
+    if not a.comparisons:
+        return ()
+    return ("accuracy",) if learned.answers(a) else ("ratio-by-size", "ratio")
 
 
 def lead(a: Analysis) -> Lead:
@@ -45,12 +51,12 @@ def lead(a: Analysis) -> Lead:
     compared, checked = answer.by_weight(a), checks(a)
     if not compared:
         numbers = list(_numbers(a, _largest(a), "weak"))
-        return Lead(answer.opening(a), "", "", numbers, checked, "", figures=())
+        return Lead(answer.opening(a), "", "", numbers, checked, "")
     c = compared[0]
     numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
     if learned.answers(a):
         speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
-        return Lead(answer.opening(a), "", speed, numbers, checked, "", figures=("accuracy",))
+        return Lead(answer.opening(a), "", speed, numbers, checked, "")
     others = [answer.headline(a)] if compared[1:] and c.planned else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:

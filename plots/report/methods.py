@@ -9,24 +9,29 @@ from bench.study import stats
 from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
-from plots.report.format import count, rule
+from plots.report.checks import TURNS
+from plots.report.format import rule
 
 
 def paragraph(a: Analysis) -> str:
     """How the numbers were made, in one paragraph that an author can cite."""
     study = a.loaded.study
-    order = "in random order"
+    order = "Runs were launched in random order."
     if a.loaded.fixed:  # logs that carry their study were made by pairs
-        order = "both sides of a comparison next to each other, each first in half of the blocks"
+        order = "Both sides of a comparison were launched next to each other, each first in half."
+    if (a.loaded.runs["turns"] == TURNS).all():
+        order = (
+            "In a launch both sides of a comparison live at the same time and work by turns, "
+            "window by window (duet benchmarking: Bulej et al. 2020); each begins in half of them."
+        )
     looks = f"{study.looks[0]} to {study.looks[-1]} launches" if study.looks else "no launch"
     return (
         f"{versus(a)}, trained by one loop that does not know its framework. In a run "
         f"{_span(a, 'warmup_steps')} warm-up steps are cut and {_span(a, 'steps')} steps are timed "
         f"in {_span(a, 'windows')} windows; images/s are all their images over the windows' "
-        f"seconds on the slowest rank. Each of {count(a.blocks, 'block')} holds every point, "
-        f"{order}. A ratio is the geometric mean of the blocks' paired ratios; one Student t "
-        f"interval on their logarithms decides: *equal* inside the margin of "
-        f"{rule(study.margin)}, *faster* outside of 1, else *not settled*. "
+        f"seconds on the slowest rank. {order} A ratio is the geometric mean of the "
+        f"launches' paired ratios; one Student t interval on their logarithms decides: *equal* "
+        f"inside the margin of {rule(study.margin)}, *faster* outside of 1, else *not settled*. "
         f"It errs in 5 % over all looks ({looks}) at the primary comparison, and in 5 % at all "
         f"others together. Efficiency is T(1)/T(p) against one plain process."
     )
@@ -50,7 +55,7 @@ def limits(a: Analysis) -> Iterator[str]:
     if {one.get("device") for one in a.loaded.runs["facts"]} == {"cpu"}:
         yield "Tensors were on CPUs: nothing is said of GPUs and NCCL."
     if a.blocks < stats.MIN_BLOCKS:
-        yield f"Fewer than {stats.MIN_BLOCKS} blocks: no interval, no verdict."
+        yield f"Fewer than {stats.MIN_BLOCKS} launches: no interval, no verdict."
 
 
 def _span(a: Analysis, column: str) -> str:

@@ -115,7 +115,7 @@ def _ours(folder: Path) -> Iterator[Row]:
         if t.point.world_size == 1 and t.point.cell != "single":
             kinds["own"] = replace(t.images_per_s, value=1.0, low=1.0, high=1.0)  # as it is meant
         kind = "emulated, " if a.emulated(t.point.variant) else ""
-        how = f"{kind}n = {t.images_per_s.n} blocks"
+        how = f"{kind}n = {t.images_per_s.n} launches"
         # before the brackets, which a figure leaves out
         source = f"ours: {kind}{a.loaded.study.name} ({clean(machine(a.loaded.host), 80)})"
         size = (t.point.world_size, t.point.fixed(t.curve), t.images_per_s)

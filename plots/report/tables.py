@@ -278,10 +278,10 @@ GAPS = (
     Column("curve", "curve"),
     *_POINT,
     *_BATCH,
-    Column("planned", "blocks planned", key="blocks_planned"),
+    Column("planned", "launches planned", key="blocks_planned"),
     Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
     Column("missing", key="blocks_missing"),
-    Column(_missing_blocks, "missing blocks"),
+    Column(_missing_blocks, "missing"),
 )
 
 

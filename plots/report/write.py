@@ -22,7 +22,7 @@ from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.usable import require
 from plots.read import calibrations
-from plots.report import answer, figures, tables
+from plots.report import answer, figures, lead, tables
 from plots.report.axes import coloured
 from plots.report.columns import Column, csv, csv_text, plain, records
 from plots.report.figures import Picture, presets
@@ -50,7 +50,10 @@ def write(a: Analysis, out: Path) -> list[str]:
     try:
         _remove_stale(out, drawn)
         written = figures.save(drawn, out / "figures")
-        texts = _texts(a, list(figures.pictures(drawn, out / "figures")))
+        answering = next(
+            (name for kind in lead.figures_of(a) for name in drawn if name.startswith(kind)), ""
+        )
+        texts = _texts(a, list(figures.pictures(drawn, out / "figures", answering)))
         for name, text in texts.items():  # names of files may hold what is no character
             (out / name).parent.mkdir(exist_ok=True)
             write_whole(out / name, text.encode(errors="replace"))

@@ -201,7 +201,7 @@ def test_an_interval_around_the_limit_or_none_is_not_settled(
     few = logs.study(tmp_path / "few", blocks=2, seed=4)
     code, said, error = check(capsys, str(studies[0]), str(few))
     assert code == 3
-    assert "no interval from fewer than 6 blocks" in error
+    assert "no interval from fewer than 6 launches" in error
 
 
 def test_the_blocks_of_both_sides_stand_beside_their_ratio(

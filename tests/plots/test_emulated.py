@@ -196,7 +196,7 @@ def test_ours_among_published_numbers_say_so(
     (tmp_path / "theirs.csv").write_text(table)
     assert main(["published", str(tmp_path), "--study", str(both[slept])]) == 0
     lines = (tmp_path / "published.md").read_text().splitlines()
-    ours = [line for line in lines if "n = 6 blocks" in line or ". ours: " in line]
+    ours = [line for line in lines if "n = 6 launches" in line or ". ours: " in line]
     assert len(ours) > 2
     assert {"emulated, " in line for line in ours} == {slept}
     assert ("emulated" in (tmp_path / "published.svg").read_text()) == slept

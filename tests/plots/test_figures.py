@@ -271,7 +271,7 @@ def test_every_figure_says_machine_n_and_conditions(drawn: dict[str, Figure]) ->
         foot = figure.get_supxlabel()
         assert "Test CPU @ 2 GHz" in foot, name
         counted = (
-            "480 timed steps of 24 runs" if name == "steps" else "n = 6 blocks; bars: 95 % Stud"
+            "480 timed steps of 24 runs" if name == "steps" else "n = 6 launches; bars: 95 % Stud"
         )
         assert counted in foot, (name, foot)
         assert "resnet50, synthetic data, 32 px, float32; settings: shipped" in words(figure), name
@@ -299,7 +299,7 @@ def test_one_block_draws_points_without_bars(tmp_path: Path) -> None:
     drawn = figures.draw(a)
     (ax,) = drawn["weak-throughput"].axes
     assert all(len(c.lines[2]) == 0 for c in bars(ax).values())
-    assert "n = 1: one block, no interval" in drawn["ratio"].get_supxlabel()
+    assert "n = 1: one launch, no interval" in drawn["ratio"].get_supxlabel()
 
 
 def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Path) -> None:
@@ -370,9 +370,9 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     assert at_two[0] == pytest.approx([320, 160])
     assert max(values(found)) < ax.get_ylim()[1] < 2 * 320
     foot = drawn["weak-throughput"].get_supxlabel()
-    assert "n = 2 blocks; dots: single blocks, as fewer than 6 bear no interval" in foot
+    assert "n = 2 launches; dots: single launches, as fewer than 6 bear no interval" in foot
     assert "Student" not in foot
-    title = "Images/s at 2 ranks, weak scaling: n = 2, too few blocks for an interval"
+    title = "Images/s at 2 ranks, weak scaling: n = 2, too few launches for an interval"
     assert title in words(drawn["weak-throughput"])
     (ax,) = drawn["ratio"].axes
     blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]

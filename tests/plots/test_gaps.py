@@ -56,7 +56,7 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path)]) == 0
     gaps = logs.rows(logs.page(tmp_path), "Gaps")
     assert {gap["variant"] for gap in gaps} == {"compression=fp16, precision=float32"}
-    assert {gap["missing blocks"] for gap in gaps} == {"all"}
+    assert {gap["missing"] for gap in gaps} == {"all"}
 
 
 def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_path: Path) -> None:
@@ -75,12 +75,14 @@ def test_the_report_lists_gaps(tmp_path: Path) -> None:
         path.unlink()
     assert main(["report", str(tmp_path)]) == 0
     text = logs.page(tmp_path)
-    assert "**Gaps:** 4 of 10 planned points without all planned blocks; see [Gaps](#gaps)." in text
+    assert (
+        "**Gaps:** 4 of 10 planned points without all planned launches; see [Gaps](#gaps)." in text
+    )
     weak = [gap for gap in logs.rows(text, "Gaps") if gap["curve"] == "weak"]
     assert {gap["cell"] for gap in weak} == {"horovod/mpi"}
-    seen = [(g["ranks"], g["with usable runs"], g["missing blocks"]) for g in weak]
+    seen = [(g["ranks"], g["with usable runs"], g["missing"]) for g in weak]
     assert seen == [("1", "0", "all"), ("2", "5", "5")]
-    assert {gap["blocks planned"] for gap in weak} == {"6"}
+    assert {gap["launches planned"] for gap in weak} == {"6"}
     values = json.loads((tmp_path / "summary.json").read_text())["gaps"]
     assert [g["blocks_missing"] for g in values if g["world_size"] == 1] == [[0, 1, 2, 3, 4, 5]] * 2
 
@@ -94,7 +96,7 @@ def test_a_whole_study_has_none_and_a_study_by_hand_has_no_plan(tmp_path: Path) 
     logs.study_toml(tmp_path / "whole", blocks=2, more=PLAN)
     assert main(["report", str(tmp_path / "whole")]) == 0
     text = (tmp_path / "whole" / "report.md").read_text()
-    assert "No gaps: each of 10 planned points has usable runs in both planned blocks." in text
+    assert "No gaps: each of 10 planned points has usable runs in both planned launches." in text
     assert "**Gaps:**" not in text
 
 
@@ -130,12 +132,12 @@ def test_pairs_that_nobody_planned_are_not_missing(tmp_path: Path) -> None:
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
     a = analyse(load(tmp_path))
     assert len(a.not_compared) == 8
-    assert missing(a) == "All planned blocks are there; 16 usable runs in 2 blocks."
+    assert missing(a) == "All planned launches are there; 16 usable runs in 2 blocks."
     (tmp_path / "study.toml").unlink()
     assert missing(analyse(load(tmp_path))) == "16 usable runs in 2 blocks."
     for path in (tmp_path / "runs").glob("*-horovod-mpi-2.jsonl"):
         path.unlink()
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace('"single", ', ""))
     assert missing(analyse(load(tmp_path))).startswith(
-        "Missing: 2 planned points without both blocks, 1 pair not compared; "
+        "Missing: 2 planned points without both launches, 1 pair not compared; "
     )

@@ -571,7 +571,7 @@ def test_ours_beside_theirs(tmp_path: Path) -> None:
     assert main(words) == 0
     page = (tmp_path / "page" / "published.md").read_text()
     assert "horovod/mpi" in page
-    assert "n = 6 blocks" in page
+    assert "n = 6 launches" in page
     measured = next(line for line in page.splitlines() if "| horovod/mpi | 2 |" in line)
     assert re.search(r"[0-9.]+ \[[0-9.]+, [0-9.]+\] \| [0-9.]+ % \[[0-9.]+, [0-9.]+\]", measured)
 

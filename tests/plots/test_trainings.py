@@ -18,7 +18,7 @@ from plots.imports.observation import Given
 from plots.imports.text import decode
 from plots.report import answer, figures
 from plots.report.format import seconds, short
-from plots.report.lead import lead
+from plots.report.lead import figures_of, lead
 from plots.report.write import make
 from tests.plots import logs
 from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
@@ -176,7 +176,7 @@ def test_without_a_verdict_trainings_are_the_answer(a: Analysis) -> None:
     )
     assert "Not settled: needs 6 launches" in second
     assert lead(a).sentence == first
-    assert lead(a).figures == ("accuracy",)
+    assert figures_of(a) == ("accuracy",)
 
 
 def _seconds(a: Analysis, cell: str) -> str:
@@ -195,7 +195,7 @@ def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
     assert "Equal within 2 %" in first
     assert second.startswith("Held-out accuracy after the last epoch at 2 ranks (16 images per ")
     assert second.endswith("; 24 trainings.")
-    assert "accuracy" not in lead(a).figures
+    assert "accuracy" not in figures_of(a)
 
 
 def test_a_target_that_nobody_reached_is_said(tmp_path: Path) -> None:

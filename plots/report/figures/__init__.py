@@ -17,7 +17,7 @@ from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
-from plots.report.figures import curves, exchange, nodes, ratio, steps, trainings
+from plots.report.figures import curves, exchange, nodes, presets, ratio, steps, trainings
 from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
 from plots.report.format import file_names
@@ -34,6 +34,7 @@ class Picture:
     name: str
     svg: str
     alt: str
+    narrow: str = ""  # the same for a phone, where it answers the page's question
 
 
 def draw(a: Analysis) -> dict[str, Figure]:
@@ -110,17 +111,27 @@ def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
 
 def save_as(figure: Figure, path: Path, dpi: int = DPI) -> Path:
     """Write one figure in the format that the file's name ends in."""
-    ending, data = path.suffix[1:], io.BytesIO()
+    return write_whole(path, _data(figure, path.suffix[1:], dpi))
+
+
+def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
+    data = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(data, format=ending, dpi=dpi, metadata={ENDINGS[ending]: None})
-    return write_whole(path, data.getvalue())
+    return data.getvalue()
 
 
-def pictures(figures: dict[str, Figure], folder: Path) -> Iterator[Picture]:
-    """The figures as they were saved, each with its title and conditions in words."""
+def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> Iterator[Picture]:
+    """The figures as they were saved, each with its title and conditions in words.
+
+    The one that answers is changed afterwards, and there in the width of a phone too.
+    """
     for name, figure in figures.items():
-        said = ". ".join(text.get_text() for text in figure.texts)
-        yield Picture(name, (folder / f"{name}.svg").read_text(), said)
+        said, narrow = ". ".join(text.get_text() for text in figure.texts), ""
+        if name == answering:
+            presets.fit(figure, presets.PRESETS["phone"])
+            narrow = _data(figure, "svg").decode()
+        yield Picture(name, (folder / f"{name}.svg").read_text(), said, narrow)
 
 
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:

@@ -38,7 +38,7 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
     frame = _frame(shown, log_y, *(base * max(values) for base in alone[:1]))
     notes = [
         "To compare cells use the paired ratio: these bars hold the machine's drift between "
-        "blocks, which pairing removes."
+        "launches, which pairing removes."
     ]
     _draw_series(ax, rows, rows, frame, _IMAGES_PER_S)
     if alone:
@@ -182,6 +182,6 @@ def _variant(rows: Sequence[Row]) -> tuple[str, ...]:
 def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:
     """Values at the largest point, where all have an interval and they do not crowd a title."""
     if any(e.shown is None for e in last.values()):
-        return f": n = {max(e.n for e in last.values())}, too few blocks for an interval"
+        return f": n = {max(e.n for e in last.values())}, too few launches for an interval"
     found = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())
     return f": {found}" if len(last) <= 2 else ""

@@ -33,6 +33,7 @@ class Preset:
 PRESETS = {
     "page": None,  # as in a report
     "paper": Preset(width_in=3.5, letters=0.8, titled=False),
+    "phone": Preset(width_in=4.0, letters=0.9, titled=False),
     "slide": Preset(width_in=12.0, letters=1.6, titled=True),
 }
 

@@ -54,13 +54,13 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
     ax.set_xlabel(
-        f"images/s of {candidate} over images/s of {reference}{transport}, paired by block\n"
+        f"images/s of {candidate} over images/s of {reference}{transport}, paired by launch\n"
         f"(left of 1: {reference} faster; right: {candidate})"
     )
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
-    dots = "Small dots: each block's own ratio, the first block on top."
+    dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
     caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
@@ -112,7 +112,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     work = ", ".join([workload(a), *rows[0].variant])
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
-    notes = [f"Paired by block. Above 1 {candidate} is faster, below {reference}."]
+    notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
     caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
     return figure
 

@@ -160,11 +160,11 @@ def caption(
     """As `add_titles`, the foot ending with n and how to read the bars."""
     n = sorted({e.n for e in estimates})
     said = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
-    said[0] += ": one block, no interval" if n[-1] == 1 else " blocks"
+    said[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
     if any(e.shown for e in estimates):
-        said.append("bars: 95 % Student t interval over blocks, on logs")
+        said.append("bars: 95 % Student t interval over launches, on logs")
     if any(map(dots, estimates)):
-        said.append(f"dots: single blocks, as fewer than {MIN_BLOCKS} bear no interval")
+        said.append(f"dots: single launches, as fewer than {MIN_BLOCKS} bear no interval")
     if any(cut(e, frame) for e in estimates):
         notes = [*notes, "Arrows: the interval goes on; the tables have its end."]
     add_titles(a, figure, variants, title, subtitle, notes, "; ".join(said))
