@@ -1,9 +1,9 @@
 """Many short studies of the instrument itself, really run: equal arms, then a known slowdown.
 
 python -m tests.repeats --results results/mine/repeats: `aa` again and again, each with a seed of
-its own and shorter runs, then `injected` with a sleep of three half-widths of those. Counts the
-verdicts, every study's; the same command goes on where it was stopped. Wants a quiet machine for
-an hour and a half. With --count it runs nothing and derives the table from the logs again.
+its own and shorter runs, until it is settled, then with a sleep of three half-widths of those in
+one arm. Counts the verdicts, every study's; the same command goes on where it was stopped. Wants a
+quiet machine for two hours. With --count it runs nothing and derives the table from the logs again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[1]
 KINDS = ("aa", "injected")
 TABLE = "repeats.csv"
 TIMES = 3  # half-widths that are injected
-SHORTER = {"warmup_steps": 12, "steps_per_window": 4}  # of a run: 28 steps instead of 70
-SHORTER_BATCH = 4  # images per rank
+SHORTER = {"model": "resnet18", "warmup_steps": 12, "windows": 10}  # of a run: 42 steps of 75
+LOOKS = {"blocks": 6, "max_blocks": 12, "margin": 0.02}
 ATTEMPTS = 3  # at the runs of a study that failed
 MOST_FALSE, LEAST_FOUND = 0.15, 0.9  # of the studies: 3 and 18 of 20
 
@@ -52,13 +52,14 @@ class Told:
 
 
 def study(kind: str, index: int, results: Path, inject_ms: float) -> Path:
-    """A study file like the shipped one of this kind, with a name and a seed of its own."""
-    text = tomlkit.parse((ROOT / "slurm/studies" / f"{kind}.toml").read_text())
+    """A study file like the shipped one, of shorter runs, with a name and a seed of its own."""
+    text = tomlkit.parse((ROOT / "slurm/studies/aa.toml").read_text())
     text["name"], text["seed"] = f"{kind}-{index:02d}", 1000 * index
+    text.update(LOOKS)
     text["run"].update(SHORTER)
-    text["weak"]["batch_per_rank"], text["expected_run_s"] = SHORTER_BATCH, 10
+    text["expected_run_s"] = 10
     if inject_ms:
-        text["arms"] = {"slow": {"inject_ms": inject_ms}}
+        text["arms"] = {"again": {"inject_ms": inject_ms}}
     path = results / "studies" / f"{kind}-{index:02d}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tomlkit.dumps(text))
