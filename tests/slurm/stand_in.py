@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.config import RunConfig, parse_argv
 from bench.launch.world import Launch, apart
 from bench.record import CHECKS, SCHEMA, RunLog
+from bench.record.proof import UPDATES_COUNTED
 
 SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 
@@ -25,11 +26,9 @@ SHOWN = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_ALLOW_RUN_AS_ROOT")
 def start(config: RunConfig) -> RunLog:
     """A log as far as its first event."""
     log = RunLog(config.log_path)
-    host = {
-        "ranks": [
-            {"rank": rank, "hostname": socket.gethostname()} for rank in range(config.world_size)
-        ]
-    }
+    here = [{"rank": rank, "hostname": socket.gethostname()} for rank in range(config.processes)]
+    host = {"ranks": here[: config.world_size]}
+    host |= {"servers": here[config.world_size :]} if config.server_processes else {}
     log.write("start", schema=SCHEMA, config=config.model_dump(mode="json"), host=host, workload={})
     return log
 
@@ -46,11 +45,14 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
             steps=config.steps_per_window,
             seconds=step_s * config.steps_per_window,
         )
+    served = [{"updates": 0, "staleness": [0]}] * config.server_processes  # as nothing was sent
+    counted = {UPDATES_COUNTED: True} if served else {}
     log.write(
         "end",
         status="ok",
-        checks=dict.fromkeys(CHECKS, True),
+        checks=dict.fromkeys(CHECKS, True) | counted,
         samples=config.steps * config.samples_per_step,
+        **({"servers": served} if served else {}),
     )
 
 

@@ -44,12 +44,13 @@ class BatchJob:
         nodes: Sequence[int] = (2,),
         text: str = SMALL,
         changes: Mapping[str, object] | None = None,
+        cells: Sequence[str] = ("single", "ddp", "horovod"),
     ) -> None:
         source = write(
             folder,
             text,
             world_sizes=f"nodes = {list(nodes)}",
-            cells='cells = ["single", "ddp", "horovod"]',
+            cells=f"cells = {list(cells)}",
             time_limit_s=f"time_limit_s = {limit_s}",
         )
         written, where = read_study(source), changed(read_site(site), **(changes or {}))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import Run, read_run
-from tests.slurm.studies import ROOT
+from tests.slurm.studies import ROOT, TINY
 from tests.slurm.test_job_script import OTHER_WORK, alive, wait_for
 from tests.slurm.test_waves import looks
 
@@ -26,18 +26,8 @@ scaling = ["weak"]
 world_sizes = [3]
 blocks = 1
 time_limit_s = 120
-
-[weak]
-batch_per_rank = 4
-
-[run]
-model = "tests.bench.tiny:plain"
-dataset = "digits"
-warmup_steps = 3
-windows = {windows}
-steps_per_window = 2
 """
-
+STUDY += TINY + "windows = {windows}\n"
 
 PAIR = """\
 name = "tiny"
@@ -51,37 +41,18 @@ blocks = 6
 max_blocks = 8
 margin = {margin}
 time_limit_s = 120
-
-[weak]
-batch_per_rank = 4
-
-[run]
-model = "tests.bench.tiny:plain"
-dataset = "digits"
-warmup_steps = 3
-windows = 4
-steps_per_window = 2
-
-[arms.other]
-{arm}
 """
+PAIR += TINY + "windows = 4\n\n[arms.other]\n{arm}\n"
 
 
 def start(folder: Path, windows: int) -> "subprocess.Popen[str]":
     return start_study(folder, STUDY.format(windows=windows))
 
 
-def start_study(folder: Path, text: str) -> "subprocess.Popen[str]":
+def start_study(folder: Path, text: str, site: str = "local") -> "subprocess.Popen[str]":
     (folder / "tiny.toml").write_text(text)
-    command = [
-        sys.executable,
-        "-m",
-        "slurm",
-        "run",
-        str(folder / "tiny.toml"),
-        "--results",
-        str(folder),
-    ]
+    words = ["--results", str(folder), "--site", site]
+    command = [sys.executable, "-m", "slurm", "run", str(folder / "tiny.toml"), *words]
     # nothing of a launch that these tests may run under; what mpirun needs, the site says
     env = {
         k: v

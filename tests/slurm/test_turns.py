@@ -53,6 +53,7 @@ stall_timeout_s = {stall_s}
 LIMIT_S = 300.0  # for what a test waits for
 STALL_S = 45.0  # in which a busy machine must come to the first step
 PARTNER = "ended with {other}, the run that it took turns with"
+LATE = "timed out after 80 s"
 KILLED = "error: the launcher was killed by SIGKILL"
 STOPPED_BY = r"stopped( by SIG\w+)?"
 SILENT = r"rank 1: no sign of life for \d+ s \(its process \d+ is stopped\); meanwhile rank 0: .*"
@@ -62,10 +63,11 @@ SILENT = r"rank 1: no sign of life for \d+ s \(its process \d+ is stopped\); mea
 class Fault:
     """What happens while world 0 is in a step and world 1 is stopped, or while both load.
 
-    `told`: what the log says of the world of the fault, and of the other.
+    `told`: what the log says of the world of the fault; `partner`: of the other.
     """
 
-    told: tuple[str, str]
+    told: str
+    partner: str = PARTNER
     planned: str = "held step"  # of faulty.py, in `rank` of `world`
     act: Callable[[Launched], None] | None = None
     world: int = 0
@@ -176,48 +178,31 @@ def _end_the_driver(launched: Launched) -> None:
 
 
 _OWN = rf"rank 1: {GONE}"
-_BOTH, _INTERRUPTED = (STOPPED_BY, STOPPED_BY), ("interrupted", "interrupted")
+_RAISED = "RuntimeError: planted failure"
+_LEFT = r"LeftEarly: os\._exit\(3\) was called .*"
+_INTERRUPTED = ("interrupted", "interrupted")
 FAULTS = {
-    "rank of the running world killed": Fault(
-        (_OWN, PARTNER), act=_rank(0, signal.SIGKILL), again=True
-    ),
-    "rank of the stopped world killed": Fault(
-        (_OWN, PARTNER), act=_rank(1, signal.SIGKILL), transport="mpi"
-    ),
-    "rank of the running world stopped": Fault(
-        (SILENT, PARTNER), act=_stop_running, stall_s=STALL_S
-    ),
-    "rank of the stopped world stopped": Fault(("", ""), act=_stop_stopped, states=("ok", "ok")),
-    "rank of the running world raises": Fault(
-        (r"rank 1: RuntimeError: planted failure", PARTNER), "raise", rank=1
-    ),
+    "rank of the running world killed": Fault(_OWN, act=_rank(0, signal.SIGKILL), again=True),
+    "rank of the stopped world killed": Fault(_OWN, act=_rank(1, signal.SIGKILL), transport="mpi"),
+    "rank of the running world stopped": Fault(SILENT, act=_stop_running, stall_s=STALL_S),
+    "rank of the stopped world stopped": Fault("", "", act=_stop_stopped, states=("ok", "ok")),
+    "rank of the running world raises": Fault(f"rank 1: {_RAISED}", planned="raise", rank=1),
     "rank of the waiting world raises": Fault(
-        (r"rank 1: dataset=.*RuntimeError: planted failure.*", PARTNER),
-        "raise while loading",
-        world=1,
-        rank=1,
+        f"rank 1: dataset=.*{_RAISED}.*", planned="raise while loading", world=1, rank=1
     ),
-    "rank of the running world exits": Fault(
-        (r"rank 1: LeftEarly: os\._exit\(3\) was called .*", PARTNER), "os._exit(3)", rank=1
-    ),
+    "rank of the running world exits": Fault(f"rank 1: {_LEFT}", planned="os._exit(3)", rank=1),
     "rank of the waiting world exits": Fault(
-        (r"rank 0: LeftEarly: os\._exit\(3\) was called .*", PARTNER),
-        "os._exit while loading",
-        world=0,
-        transport="mpi",
+        f"rank 0: {_LEFT}", planned="os._exit while loading", transport="mpi"
     ),
-    "launcher of the running world killed": Fault((KILLED, PARTNER), act=_launcher(0)),
-    "launcher of the stopped world killed": Fault((KILLED, PARTNER), act=_launcher(1)),
+    "launcher of the running world killed": Fault(KILLED, act=_launcher(0)),
+    "launcher of the stopped world killed": Fault(KILLED, act=_launcher(1)),
     "driver told to stop": Fault(
-        _BOTH, act=_driver(signal.SIGTERM), transport="mpi", states=_INTERRUPTED
+        STOPPED_BY, STOPPED_BY, act=_driver(signal.SIGTERM), transport="mpi", states=_INTERRUPTED
     ),
-    "Ctrl-C": Fault(_BOTH, states=_INTERRUPTED, again=True),
-    "driver killed": Fault(("", ""), act=_end_the_driver, states=("ok", "ok"), again=True),
-    "time limit": Fault(
-        ("timed out after 80 s",) * 2, limit_s=40, states=("timed out", "timed out")
-    ),
+    "Ctrl-C": Fault(STOPPED_BY, STOPPED_BY, states=_INTERRUPTED, again=True),
+    "driver killed": Fault("", "", act=_end_the_driver, states=("ok", "ok"), again=True),
+    "time limit": Fault(LATE, LATE, limit_s=40, states=("timed out", "timed out")),
 }
-OTHER_WORLD = {name for name in FAULTS if "stopped world" in name}
 
 
 @dataclass(frozen=True)
@@ -274,10 +259,10 @@ def test_a_fault(name: str, results: dict[str, Future[Result]]) -> None:
     print(f"\n| {' | '.join([name, *words])} |")
     culprit = 1 if "stopped world" in name else fault.world
     first, second = result.runs[culprit], result.runs[1 - culprit]
-    told = tuple(text.format(other=re.escape(first.path.stem)) for text in fault.told)
+    partner = fault.partner.format(other=re.escape(first.path.stem))
     assert (first.state, second.state) == fault.states, result.said
-    assert re.fullmatch(rf"(exit code \d+: )?{told[0]}", first.problem or ""), result.said
-    assert re.fullmatch(told[1], second.problem or ""), result.said
+    assert re.fullmatch(rf"(exit code \d+: )?{fault.told}", first.problem or ""), result.said
+    assert re.fullmatch(partner, second.problem or ""), result.said
     assert result.left == []
     assert not result.table
     if fault.again:
