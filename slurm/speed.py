@@ -17,7 +17,7 @@ from slurm.session import Work
 
 # images/s of ResNet-50 in float32 on one core at 32 px: `single` in results/local. Larger images
 # take longer.
-OF_A_CORE = 17.7
+OF_A_CORE = 26.4
 _MODEL, _PRECISION, _PIXELS = "resnet50", "float32", 32
 # what a rank's pace depends on, but for the images it takes at a time
 _WORK = (

@@ -1,13 +1,14 @@
 #!/bin/bash
 #
 # Study 'aa' on this machine (site 'local'; not run yet):
-# 12 runs.
-# Does the instrument find a difference between DDP and DDP?
+# 32 runs.
+# Does the instrument find a difference between DDP and DDP, within one percent?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,10 +28,10 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1886537437  # drawn at the first run
-# One cell under two names, for the instrument itself: 12 short runs, about four minutes on two cores.
+seed = 727524627  # drawn at the first run
+# One cell under two names, for the instrument itself: sixteen launches, about twelve minutes on two cores.
 name = "aa"
-question = "Does the instrument find a difference between DDP and DDP?"
+question = "Does the instrument find a difference between DDP and DDP, within one percent?"
 
 cells = ["ddp/mpi", "ddp/mpi@again"]           # the same cell, listed again as an arm of its own name
 reference = "ddp/mpi"
@@ -38,36 +39,37 @@ candidate = "ddp/mpi@again"
 settings = "shipped"
 scaling = ["weak"]
 world_sizes = [2]
-blocks = 6                                     # the fewest that allow a verdict
-margin = 0.1                                   # as fine as six blocks of short runs are on a shared machine
-time_limit_s = 120
-expected_run_s = 16                            # on two cores
+blocks = 16                                    # one look: the interval is as narrow as sixteen launches make it
+max_blocks = 16
+margin = 0.01
+time_limit_s = 180
+expected_run_s = 18                            # on two cores
 
 [weak]
-batch_per_rank = 16
+batch_per_rank = 4                             # all as in the study local, of which this is the test
 
 [run]
-model = "resnet18"                             # short runs: what is tried is the way from a run to a verdict
+model = "resnet50"
 dataset = "digits"
 image_size = 32
 threads = 1
-warmup_steps = 30                              # what is left of a warm-up would count against who warms up longest
-windows = 4
-steps_per_window = 10
+warmup_steps = 15
+windows = 20
+steps_per_window = 3
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 END_OF_STUDY
 
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study aa
-  --study-sha256 a0449e7a05f79d0ec80b131d4c8a8d6414882e11b145343ca5040aaa4330feb9
-  --model resnet18
+  --study-sha256 c7fedc13fa7f4e5e6d2c0699afb53923006880a72497852d1df01210f49c43a5
+  --model resnet50
   --dataset digits
   --image-size 32
   --threads 1
-  --warmup-steps 30
-  --windows 4
-  --steps-per-window 10
+  --warmup-steps 15
+  --windows 20
+  --steps-per-window 3
   --max-lr 0.001
 )
 
@@ -75,7 +77,7 @@ COMMON=(
 JOB=(
   --study-dir=results/mine/aa
   --study="$STUDY"
-  --limit-s=120 # of one run, seconds
+  --limit-s=180 # of one run, seconds
   --python="$PYTHON"
   --launcher=mpirun
   --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
@@ -83,27 +85,83 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1886537437
-run b00-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537437 --block 0 --position 0 --curves weak
-run b00-01-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537437 --block 0 --position 1 --curves weak
+# Block 0: one randomised pass, every run with seed 727524627
+turns 2
+run b00-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524627 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524627 --block 0 --position 1 --curves weak
 
-# Block 1: one randomised pass, every run with seed 1886537438
-run b01-00-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537438 --block 1 --position 0 --curves weak
-run b01-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537438 --block 1 --position 1 --curves weak
+# Block 1: one randomised pass, every run with seed 727524628
+turns 2
+run b01-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524628 --block 1 --position 0 --curves weak
+run b01-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524628 --block 1 --position 1 --curves weak
 
-# Block 2: one randomised pass, every run with seed 1886537439
-run b02-00-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537439 --block 2 --position 0 --curves weak
-run b02-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537439 --block 2 --position 1 --curves weak
+# Block 2: one randomised pass, every run with seed 727524629
+turns 2
+run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524629 --block 2 --position 0 --curves weak
+run b02-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524629 --block 2 --position 1 --curves weak
 
-# Block 3: one randomised pass, every run with seed 1886537440
-run b03-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537440 --block 3 --position 0 --curves weak
-run b03-01-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537440 --block 3 --position 1 --curves weak
+# Block 3: one randomised pass, every run with seed 727524630
+turns 2
+run b03-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524630 --block 3 --position 0 --curves weak
+run b03-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524630 --block 3 --position 1 --curves weak
 
-# Block 4: one randomised pass, every run with seed 1886537441
-run b04-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537441 --block 4 --position 0 --curves weak
-run b04-01-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537441 --block 4 --position 1 --curves weak
+# Block 4: one randomised pass, every run with seed 727524631
+turns 2
+run b04-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524631 --block 4 --position 0 --curves weak
+run b04-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524631 --block 4 --position 1 --curves weak
 
-# Block 5: one randomised pass, every run with seed 1886537442
-run b05-00-ddp-mpi-again-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 16 --seed 1886537442 --block 5 --position 0 --curves weak
-run b05-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1886537442 --block 5 --position 1 --curves weak
+# Block 5: one randomised pass, every run with seed 727524632
+turns 2
+run b05-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524632 --block 5 --position 0 --curves weak
+run b05-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524632 --block 5 --position 1 --curves weak
+
+# Block 6: one randomised pass, every run with seed 727524633
+turns 2
+run b06-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524633 --block 6 --position 0 --curves weak
+run b06-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524633 --block 6 --position 1 --curves weak
+
+# Block 7: one randomised pass, every run with seed 727524634
+turns 2
+run b07-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524634 --block 7 --position 0 --curves weak
+run b07-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524634 --block 7 --position 1 --curves weak
+
+# Block 8: one randomised pass, every run with seed 727524635
+turns 2
+run b08-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524635 --block 8 --position 0 --curves weak
+run b08-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524635 --block 8 --position 1 --curves weak
+
+# Block 9: one randomised pass, every run with seed 727524636
+turns 2
+run b09-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524636 --block 9 --position 0 --curves weak
+run b09-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524636 --block 9 --position 1 --curves weak
+
+# Block 10: one randomised pass, every run with seed 727524637
+turns 2
+run b10-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524637 --block 10 --position 0 --curves weak
+run b10-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524637 --block 10 --position 1 --curves weak
+
+# Block 11: one randomised pass, every run with seed 727524638
+turns 2
+run b11-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524638 --block 11 --position 0 --curves weak
+run b11-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524638 --block 11 --position 1 --curves weak
+
+# Block 12: one randomised pass, every run with seed 727524639
+turns 2
+run b12-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524639 --block 12 --position 0 --curves weak
+run b12-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524639 --block 12 --position 1 --curves weak
+
+# Block 13: one randomised pass, every run with seed 727524640
+turns 2
+run b13-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524640 --block 13 --position 0 --curves weak
+run b13-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524640 --block 13 --position 1 --curves weak
+
+# Block 14: one randomised pass, every run with seed 727524641
+turns 2
+run b14-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524641 --block 14 --position 0 --curves weak
+run b14-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524641 --block 14 --position 1 --curves weak
+
+# Block 15: one randomised pass, every run with seed 727524642
+turns 2
+run b15-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 727524642 --block 15 --position 0 --curves weak
+run b15-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 727524642 --block 15 --position 1 --curves weak
 END_OF_RUNS

@@ -1,13 +1,14 @@
 #!/bin/bash
 #
 # Study 'injected' on this machine (site 'local'; not run yet):
-# 12 runs.
-# Does the instrument find a slowdown that was put there?
+# 18 runs.
+# Does the instrument find slowdowns that were put there, and by how much?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,50 +28,53 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1045297267  # drawn at the first run
-# One cell against itself with a stated sleep in every step, for the instrument itself: 12 short runs, about four minutes on two cores.
+seed = 2697848  # drawn at the first run
+# One cell against itself with stated sleeps in every step, for the instrument itself: six launches of three worlds, about seven minutes on two cores.
 name = "injected"
-question = "Does the instrument find a slowdown that was put there?"
+question = "Does the instrument find slowdowns that were put there, and by how much?"
 
-cells = ["ddp/mpi", "ddp/mpi@slow"]            # the same cell, and an arm of it that sleeps
+cells = ["ddp/mpi", "ddp/mpi@ms10", "ddp/mpi@ms30"]  # the same cell, and arms of it that sleep
 reference = "ddp/mpi"
-candidate = "ddp/mpi@slow"
+candidate = "ddp/mpi@ms30"
 settings = "shipped"
 scaling = ["weak"]
 world_sizes = [2]
 blocks = 6                                     # the fewest that allow a verdict
-margin = 0.1                                   # as fine as six blocks of short runs are on a shared machine
-time_limit_s = 120
-expected_run_s = 16                            # on two cores
+margin = 0.02
+time_limit_s = 180
+expected_run_s = 20                            # on two cores
 
 [weak]
-batch_per_rank = 16
+batch_per_rank = 4                             # all as in the study local
 
 [run]
-model = "resnet18"                             # short runs: what is tried is the way from a run to a verdict
+model = "resnet50"
 dataset = "digits"
 image_size = 32
 threads = 1
-warmup_steps = 30                              # what is left of a warm-up would count against who warms up longest
-windows = 4
-steps_per_window = 10
+warmup_steps = 15
+windows = 20
+steps_per_window = 3
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 
-[arms.slow]
-inject_ms = 20.0                               # sleep of every rank in every step
+[arms.ms10]
+inject_ms = 10.0                               # sleep of every rank in every step
+
+[arms.ms30]
+inject_ms = 30.0
 END_OF_STUDY
 
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study injected
-  --study-sha256 5fa4e9b7113ebcf7dda5387de1b22c74cce03a72314303c8ad81508d4b9896f4
-  --model resnet18
+  --study-sha256 6f52354a0262cac4e77906d1fdb8bd4f58c9b72d80d0920381d6420804bd0b70
+  --model resnet50
   --dataset digits
   --image-size 32
   --threads 1
-  --warmup-steps 30
-  --windows 4
-  --steps-per-window 10
+  --warmup-steps 15
+  --windows 20
+  --steps-per-window 3
   --max-lr 0.001
 )
 
@@ -78,7 +82,7 @@ COMMON=(
 JOB=(
   --study-dir=results/mine/injected
   --study="$STUDY"
-  --limit-s=120 # of one run, seconds
+  --limit-s=180 # of one run, seconds
   --python="$PYTHON"
   --launcher=mpirun
   --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
@@ -86,27 +90,39 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1045297267
-run b00-00-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297267 --block 0 --position 0 --curves weak --inject-ms 20.0
-run b00-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297267 --block 0 --position 1 --curves weak --inject-ms 0.0
+# Block 0: one randomised pass, every run with seed 2697848
+turns 3
+run b00-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697848 --block 0 --position 0 --curves weak --inject-ms 0.0
+run b00-01-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697848 --block 0 --position 1 --curves weak --inject-ms 30.0
+run b00-02-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697848 --block 0 --position 2 --curves weak --inject-ms 10.0
 
-# Block 1: one randomised pass, every run with seed 1045297268
-run b01-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297268 --block 1 --position 0 --curves weak --inject-ms 0.0
-run b01-01-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297268 --block 1 --position 1 --curves weak --inject-ms 20.0
+# Block 1: one randomised pass, every run with seed 2697849
+turns 3
+run b01-00-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697849 --block 1 --position 0 --curves weak --inject-ms 10.0
+run b01-01-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697849 --block 1 --position 1 --curves weak --inject-ms 30.0
+run b01-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697849 --block 1 --position 2 --curves weak --inject-ms 0.0
 
-# Block 2: one randomised pass, every run with seed 1045297269
-run b02-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297269 --block 2 --position 0 --curves weak --inject-ms 0.0
-run b02-01-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297269 --block 2 --position 1 --curves weak --inject-ms 20.0
+# Block 2: one randomised pass, every run with seed 2697850
+turns 3
+run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697850 --block 2 --position 0 --curves weak --inject-ms 0.0
+run b02-01-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697850 --block 2 --position 1 --curves weak --inject-ms 10.0
+run b02-02-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697850 --block 2 --position 2 --curves weak --inject-ms 30.0
 
-# Block 3: one randomised pass, every run with seed 1045297270
-run b03-00-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297270 --block 3 --position 0 --curves weak --inject-ms 20.0
-run b03-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297270 --block 3 --position 1 --curves weak --inject-ms 0.0
+# Block 3: one randomised pass, every run with seed 2697851
+turns 3
+run b03-00-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697851 --block 3 --position 0 --curves weak --inject-ms 30.0
+run b03-01-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697851 --block 3 --position 1 --curves weak --inject-ms 10.0
+run b03-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697851 --block 3 --position 2 --curves weak --inject-ms 0.0
 
-# Block 4: one randomised pass, every run with seed 1045297271
-run b04-00-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297271 --block 4 --position 0 --curves weak --inject-ms 20.0
-run b04-01-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297271 --block 4 --position 1 --curves weak --inject-ms 0.0
+# Block 4: one randomised pass, every run with seed 2697852
+turns 3
+run b04-00-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697852 --block 4 --position 0 --curves weak --inject-ms 30.0
+run b04-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697852 --block 4 --position 1 --curves weak --inject-ms 0.0
+run b04-02-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697852 --block 4 --position 2 --curves weak --inject-ms 10.0
 
-# Block 5: one randomised pass, every run with seed 1045297272
-run b05-00-ddp-mpi-w2-b16 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 16 --seed 1045297272 --block 5 --position 0 --curves weak --inject-ms 0.0
-run b05-01-ddp-mpi-slow-w2-b16 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 16 --seed 1045297272 --block 5 --position 1 --curves weak --inject-ms 20.0
+# Block 5: one randomised pass, every run with seed 2697853
+turns 3
+run b05-00-ddp-mpi-ms10-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms10 --batch-per-rank 4 --seed 2697853 --block 5 --position 0 --curves weak --inject-ms 10.0
+run b05-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 2697853 --block 5 --position 1 --curves weak --inject-ms 0.0
+run b05-02-ddp-mpi-ms30-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm ms30 --batch-per-rank 4 --seed 2697853 --block 5 --position 2 --curves weak --inject-ms 30.0
 END_OF_RUNS

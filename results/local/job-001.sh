@@ -1,13 +1,14 @@
 #!/bin/bash
 #
 # Study 'local' on this machine (site 'local'; not run yet):
-# 30 runs.
+# 18 runs.
 # On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,19 +28,20 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1436508914  # drawn at the first run
-# The first look, on one machine: 30 runs, about ten minutes on two cores.
+seed = 1483872994  # drawn at the first run
+# The first look, on one machine: launches of two ranks until it is settled, about six minutes on two cores for the first six.
 name = "local"
 question = "On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?"
 
-cells = ["single", "ddp/mpi", "horovod/mpi"]   # single is the common baseline; both frameworks travel over MPI
+cells = ["single", "ddp/mpi", "horovod/mpi"]   # single is one rank, for the efficiency; both frameworks travel over MPI
 settings = "shipped"                           # each framework's own defaults
 scaling = ["weak"]
-world_sizes = [1, 2]
-blocks = 6                                     # the fewest that allow a verdict
+world_sizes = [2]
+blocks = 6                                     # the first look: the fewest that allow a verdict
+max_blocks = 20                                # the last: two more at a time until it is settled
 margin = 0.02                                  # differences below 2 % count as none
 time_limit_s = 180
-expected_run_s = 18                            # on two cores; for an estimate before the first run has ended
+expected_run_s = 18                            # a third of a launch on two cores; for an estimate before the first has ended
 
 [weak]
 batch_per_rank = 4                             # the smaller the batch, the larger the share of communication
@@ -49,23 +51,23 @@ model = "resnet50"
 dataset = "digits"                             # real images that need no download
 image_size = 32
 threads = 1
-warmup_steps = 30                              # what is left of a warm-up would count against who warms up longest
-windows = 3
-steps_per_window = 5
+warmup_steps = 15
+windows = 20                                   # short ones: the frameworks take turns, so both meet the same minutes
+steps_per_window = 3
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 END_OF_STUDY
 
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study local
-  --study-sha256 b24be2c8fd5762952951a67f9b2857c1fc0bba9566f7539f914c83439d9f1354
+  --study-sha256 31999f133ce97737603f4cec7121d0bf4d5543093e0e2baf65e7a8d38923a453
   --model resnet50
   --dataset digits
   --image-size 32
   --threads 1
-  --warmup-steps 30
-  --windows 3
-  --steps-per-window 5
+  --warmup-steps 15
+  --windows 20
+  --steps-per-window 3
   --max-lr 0.001
 )
 
@@ -81,45 +83,39 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1436508914
-run b00-00-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508914 --block 0 --position 0 --curves weak
-run b00-01-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508914 --block 0 --position 1 --curves weak
-run b00-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508914 --block 0 --position 2 --curves weak
-run b00-03-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508914 --block 0 --position 3 --curves weak
-run b00-04-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508914 --block 0 --position 4 --curves weak
+# Block 0: one randomised pass, every run with seed 1483872994
+turns 3
+run b00-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872994 --block 0 --position 0 --curves weak
+run b00-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872994 --block 0 --position 1 --curves weak
+run b00-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872994 --block 0 --position 2 --curves weak
 
-# Block 1: one randomised pass, every run with seed 1436508915
-run b01-00-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508915 --block 1 --position 0 --curves weak
-run b01-01-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508915 --block 1 --position 1 --curves weak
-run b01-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508915 --block 1 --position 2 --curves weak
-run b01-03-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508915 --block 1 --position 3 --curves weak
-run b01-04-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508915 --block 1 --position 4 --curves weak
+# Block 1: one randomised pass, every run with seed 1483872995
+turns 3
+run b01-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872995 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872995 --block 1 --position 1 --curves weak
+run b01-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872995 --block 1 --position 2 --curves weak
 
-# Block 2: one randomised pass, every run with seed 1436508916
-run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508916 --block 2 --position 0 --curves weak
-run b02-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508916 --block 2 --position 1 --curves weak
-run b02-02-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508916 --block 2 --position 2 --curves weak
-run b02-03-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508916 --block 2 --position 3 --curves weak
-run b02-04-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508916 --block 2 --position 4 --curves weak
+# Block 2: one randomised pass, every run with seed 1483872996
+turns 3
+run b02-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872996 --block 2 --position 0 --curves weak
+run b02-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872996 --block 2 --position 1 --curves weak
+run b02-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872996 --block 2 --position 2 --curves weak
 
-# Block 3: one randomised pass, every run with seed 1436508917
-run b03-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508917 --block 3 --position 0 --curves weak
-run b03-01-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508917 --block 3 --position 1 --curves weak
-run b03-02-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508917 --block 3 --position 2 --curves weak
-run b03-03-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508917 --block 3 --position 3 --curves weak
-run b03-04-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508917 --block 3 --position 4 --curves weak
+# Block 3: one randomised pass, every run with seed 1483872997
+turns 3
+run b03-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872997 --block 3 --position 0 --curves weak
+run b03-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872997 --block 3 --position 1 --curves weak
+run b03-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872997 --block 3 --position 2 --curves weak
 
-# Block 4: one randomised pass, every run with seed 1436508918
-run b04-00-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508918 --block 4 --position 0 --curves weak
-run b04-01-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508918 --block 4 --position 1 --curves weak
-run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508918 --block 4 --position 2 --curves weak
-run b04-03-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508918 --block 4 --position 3 --curves weak
-run b04-04-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508918 --block 4 --position 4 --curves weak
+# Block 4: one randomised pass, every run with seed 1483872998
+turns 3
+run b04-00-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872998 --block 4 --position 0 --curves weak
+run b04-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872998 --block 4 --position 1 --curves weak
+run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872998 --block 4 --position 2 --curves weak
 
-# Block 5: one randomised pass, every run with seed 1436508919
-run b05-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1436508919 --block 5 --position 0 --curves weak
-run b05-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508919 --block 5 --position 1 --curves weak
-run b05-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508919 --block 5 --position 2 --curves weak
-run b05-03-horovod-mpi-w1-b4 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508919 --block 5 --position 3 --curves weak
-run b05-04-ddp-mpi-w1-b4 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1436508919 --block 5 --position 4 --curves weak
+# Block 5: one randomised pass, every run with seed 1483872999
+turns 3
+run b05-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1483872999 --block 5 --position 0 --curves weak
+run b05-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872999 --block 5 --position 1 --curves weak
+run b05-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1483872999 --block 5 --position 2 --curves weak
 END_OF_RUNS

@@ -17,7 +17,7 @@ from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, changed, write
 
 CELLS = {"cells": 'cells = ["single", "ddp/mpi"]'}
-CORE = "17.7 images/s, 1 times 17.7 of a core in results/local"
+CORE = "26.4 images/s, 1 times 26.4 of a core in results/local"
 
 
 def work(folder: Path, limit_s: int = 30, **site: object) -> Work:
@@ -39,11 +39,11 @@ def test_the_shipped_speed_is_that_of_the_shipped_runs() -> None:
 
 
 def test_runs_that_will_hardly_end_are_counted_and_the_longest_named(tmp_path: Path) -> None:
-    """8 images in 20 steps at 17.7: 9 s; those of 4 take half."""
+    """8 images in 20 steps at 26.4: 6 s; those of 4 take half."""
     assert speed.too_slow(work(tmp_path)) == ""
     line = speed.too_slow(work(tmp_path, limit_s=5))
     assert line.startswith("warning: 6 of 8 runs will hardly end within time_limit_s=5: a rank ")
-    assert f"about 9 s for 20 steps of 8 images at {CORE}" in line
+    assert f"about 6 s for 20 steps of 8 images at {CORE}" in line
     assert line in lines(work(tmp_path, limit_s=5), None)
 
 

@@ -1,0 +1,167 @@
+#!/bin/bash
+#
+# Study 'aa-emulated' on this machine (site 'local'; not run yet):
+# 32 runs.
+# Does the instrument find a difference between DDP and DDP at four emulated ranks, within one percent?
+#
+# Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
+# Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
+# Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
+
+# What the site needs before Python
+VENV=.venv
+if [ -z "${PYTHON:-}" ] && [ -d "$VENV/bin" ]; then
+  VENV=$(cd "$VENV" && pwd)
+  export PATH="$VENV/bin:$PATH"
+fi
+PYTHON=${PYTHON:-python}
+export OMPI_MCA_mpi_yield_when_idle=1
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+[ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; run this script from the repository root" >&2; exit 2; }
+command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'make setup' or say where it is: PYTHON=... MPIRUN=..." >&2; exit 2; }
+
+# The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
+{ IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
+seed = 809534270  # drawn at the first run
+# One cell under two names at four emulated ranks, for the instrument itself: sixteen launches, about fifteen minutes on two cores.
+name = "aa-emulated"
+question = "Does the instrument find a difference between DDP and DDP at four emulated ranks, within one percent?"
+
+cells = ["ddp/mpi", "ddp/mpi@again"]           # the same cell, listed again as an arm of its own name
+reference = "ddp/mpi"
+candidate = "ddp/mpi@again"
+settings = "shipped"
+scaling = ["weak"]
+world_sizes = [4]
+blocks = 16                                    # one look: the interval is as narrow as sixteen launches make it
+max_blocks = 16
+margin = 0.01
+time_limit_s = 240
+expected_run_s = 25                            # on two cores
+
+[weak]
+batch_per_rank = 2048                          # all as in the study emulated, of which this is the test
+
+[run]
+model = "resnet50"
+image_size = 32                                # the timeline's
+emulate = "bench/instrument/timelines/resnet50-p100-32px.json"
+threads = 1
+warmup_steps = 4
+windows = 6
+steps_per_window = 2
+max_lr = 0.001                                 # nothing is learned from gradients that are a pattern
+END_OF_STUDY
+
+# Options of `python -m bench` that all runs share
+COMMON=(
+  --study aa-emulated
+  --study-sha256 030c311196a52a2f7048851162fcb4df6ed628cfc1bfc06298fce8731ff44113
+  --model resnet50
+  --image-size 32
+  --emulate bench/instrument/timelines/resnet50-p100-32px.json
+  --threads 1
+  --warmup-steps 4
+  --windows 6
+  --steps-per-window 2
+  --max-lr 0.001
+)
+
+# The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
+JOB=(
+  --study-dir=results/mine/aa-emulated
+  --study="$STUDY"
+  --limit-s=240 # of one run, seconds
+  --python="$PYTHON"
+  --launcher=mpirun
+  --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
+)
+
+exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
+
+# Block 0: one randomised pass, every run with seed 809534270
+turns 2
+run b00-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534270 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534270 --block 0 --position 1 --curves weak
+
+# Block 1: one randomised pass, every run with seed 809534271
+turns 2
+run b01-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534271 --block 1 --position 0 --curves weak
+run b01-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534271 --block 1 --position 1 --curves weak
+
+# Block 2: one randomised pass, every run with seed 809534272
+turns 2
+run b02-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534272 --block 2 --position 0 --curves weak
+run b02-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534272 --block 2 --position 1 --curves weak
+
+# Block 3: one randomised pass, every run with seed 809534273
+turns 2
+run b03-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534273 --block 3 --position 0 --curves weak
+run b03-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534273 --block 3 --position 1 --curves weak
+
+# Block 4: one randomised pass, every run with seed 809534274
+turns 2
+run b04-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534274 --block 4 --position 0 --curves weak
+run b04-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534274 --block 4 --position 1 --curves weak
+
+# Block 5: one randomised pass, every run with seed 809534275
+turns 2
+run b05-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534275 --block 5 --position 0 --curves weak
+run b05-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534275 --block 5 --position 1 --curves weak
+
+# Block 6: one randomised pass, every run with seed 809534276
+turns 2
+run b06-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534276 --block 6 --position 0 --curves weak
+run b06-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534276 --block 6 --position 1 --curves weak
+
+# Block 7: one randomised pass, every run with seed 809534277
+turns 2
+run b07-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534277 --block 7 --position 0 --curves weak
+run b07-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534277 --block 7 --position 1 --curves weak
+
+# Block 8: one randomised pass, every run with seed 809534278
+turns 2
+run b08-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534278 --block 8 --position 0 --curves weak
+run b08-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534278 --block 8 --position 1 --curves weak
+
+# Block 9: one randomised pass, every run with seed 809534279
+turns 2
+run b09-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534279 --block 9 --position 0 --curves weak
+run b09-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534279 --block 9 --position 1 --curves weak
+
+# Block 10: one randomised pass, every run with seed 809534280
+turns 2
+run b10-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534280 --block 10 --position 0 --curves weak
+run b10-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534280 --block 10 --position 1 --curves weak
+
+# Block 11: one randomised pass, every run with seed 809534281
+turns 2
+run b11-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534281 --block 11 --position 0 --curves weak
+run b11-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534281 --block 11 --position 1 --curves weak
+
+# Block 12: one randomised pass, every run with seed 809534282
+turns 2
+run b12-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534282 --block 12 --position 0 --curves weak
+run b12-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534282 --block 12 --position 1 --curves weak
+
+# Block 13: one randomised pass, every run with seed 809534283
+turns 2
+run b13-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534283 --block 13 --position 0 --curves weak
+run b13-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534283 --block 13 --position 1 --curves weak
+
+# Block 14: one randomised pass, every run with seed 809534284
+turns 2
+run b14-00-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534284 --block 14 --position 0 --curves weak
+run b14-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534284 --block 14 --position 1 --curves weak
+
+# Block 15: one randomised pass, every run with seed 809534285
+turns 2
+run b15-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 809534285 --block 15 --position 0 --curves weak
+run b15-01-ddp-mpi-again-w4-b2048 4 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 2048 --seed 809534285 --block 15 --position 1 --curves weak
+END_OF_RUNS
