@@ -11,6 +11,7 @@ from bench.launch.machine import free_bytes
 from bench.lifecycle import turn_table
 from bench.record import Run, read_run
 from slurm.driver import job as driver
+from slurm.driver.launches import read_launches
 from tests.bench.ranks import ROOT, environment
 from tests.slurm.studies import SMALL, TINY
 from tests.slurm.test_batch_script import BatchJob
@@ -101,7 +102,7 @@ class Launched:
         lines = "run a 1 --backend ddp\n"
         lines = lines if alone else f"turns 2\n{lines}run b 1 --backend horovod\n"
         (folder / "runs").mkdir()
-        self.job = driver.Job(asked, shared, driver.read_launches(lines))
+        self.job = driver.Job(asked, shared, read_launches(lines))
         self.logs = [folder / "runs" / f"{name}.jsonl" for name in "ab"][: 2 - alone]
 
     def runs(self) -> list[Run]:
