@@ -24,6 +24,7 @@ from pathlib import Path
 import tomlkit
 from scipy.stats import f
 
+from bench.study.stats import MIN_BLOCKS
 from plots.report.write import analysed
 
 ROOT = Path(__file__).parents[1]
@@ -92,7 +93,8 @@ def rows(results: Path) -> Iterator[dict[str, object]]:
 def in_words(table: list[dict[str, object]]) -> Iterator[str]:
     """By what part the spread is smaller, with the F interval of 95 %."""
     for condition in ("quiet", "load"):
-        both = {row["form"]: row for row in table if row["load"] == condition}
+        there = [row for row in table if row["load"] == condition and row["sd_log"] is not None]
+        both = {row["form"]: row for row in there if int(str(row["n"])) >= MIN_BLOCKS}
         if both.keys() != FORMS.keys():
             continue
         (turns, n), (apart, m) = [

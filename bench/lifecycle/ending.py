@@ -31,7 +31,7 @@ from bench.streams import say, show_cursor
 FAILED, INPUT_ERROR = 1, 2
 RANK_0_SPEAKS_S = 2.0  # first: a launcher ends all ranks when one leaves
 LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves with an error at once
-_SIGNAL_COMES_S = 1.0  # launchers of worlds that take turns hear of it one after the other
+_SIGNAL_COMES_S = 1.0  # worlds that take turns are told to end one after the other
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
 _leave_now = os._exit  # our own way out, whatever becomes of the name
@@ -66,9 +66,7 @@ class Ending:
     def failed(self, error: BaseException) -> NoReturn:
         """The run raised an exception, or the user's code ended it."""
         if isinstance(error, TurnsBroken):
-            time.sleep(
-                _SIGNAL_COMES_S
-            )  # where the launch was told to end, and then it is the cause
+            time.sleep(_SIGNAL_COMES_S)
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
             self.orphaned()
         code = INPUT_ERROR if isinstance(error, UsageError) else FAILED

@@ -30,6 +30,8 @@ from bench.study.jobs import JobRecord, read_records, whole_bytes
 
 RESULTS = Path("results/mine")  # what users measure, beside what comes with the project
 
+SHIPPED = "SHIPPED"  # the file in a study that comes with the project
+
 
 class StudyFolder:
     """Paths of one study's folder, and the few changes made to it."""
@@ -42,7 +44,7 @@ class StudyFolder:
 
     def check_not_shipped(self) -> None:
         """Raise UsageError in a study that comes with the project."""
-        if (self.path / "SHIPPED").exists():
+        if (self.path / SHIPPED).exists():
             cure = f"choose another --results, as {RESULTS}"
             raise UsageError(f"{self.path} comes with the project and is never added to; {cure}")
 

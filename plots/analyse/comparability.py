@@ -31,6 +31,7 @@ _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
 _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.env_prefixes)
 EMULATE = "emulate"
+TAKEN, NO_TURNS = "taken", "none"  # of `turns`: worlds at once, or launched one by one
 TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
 _CODE = "code_sha256"  # older logs lack it, and were measured by other code
 _MALLOC = "malloc"  # as the C library held memory; older logs left it alone
@@ -132,7 +133,7 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     ranks = host.get("ranks", ())
     found: dict[str, object] = {"platform": host.get("platform")}
-    found["turns"] = "taken" if "turns" in host else "none"  # worlds launched one by one
+    found["turns"] = TAKEN if "turns" in host else NO_TURNS
     for name in _OF_A_RANK:
         if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
             found[_RENAMED.get(name, name)] = ", ".join(values)

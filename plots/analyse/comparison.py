@@ -38,7 +38,7 @@ class Comparison:
     margin: float = 0.02
     primary: bool = False
     verdict: Verdict = "not settled"
-    planned: bool = True  # whether the study plans launches enough for a verdict, or has them
+    decides: bool = True  # whether the study plans launches enough for a verdict, or has them
     needs: int = stats.MIN_BLOCKS  # launches at the first look
     level: float = stats.ALPHA  # what the interval that decides misses: looks and others are in it
     another_day: tuple[float, float] | None = None  # where the ratio may be then
@@ -175,9 +175,9 @@ def _judged(row: Comparison, study: Study, level: float, primary: bool) -> Compa
         verdict = stats.decide(ends, study.margin)
     row = replace(row, paired=paired, margin=study.margin, primary=primary, verdict=verdict)
     day = another_day(paired, row.sessions, level, emulated=row.emulated)
-    planned = not 0 < study.blocks < stats.MIN_BLOCKS or paired.n >= needs
+    decides = not 0 < study.blocks < stats.MIN_BLOCKS or paired.n >= needs
     row = replace(row, level=level, needs=needs, max_blocks=study.max_blocks, another_day=day)
-    row = replace(row, planned=planned)
+    row = replace(row, decides=decides)
     if verdict != "not settled" or paired.n < stats.MIN_BLOCKS:
         return row
     last = max(study.max_blocks, paired.n)

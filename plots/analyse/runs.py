@@ -59,6 +59,7 @@ Row = dict[str, Any]
 class Loaded:
     """A study's folder as read; `notes` says what had to be assumed."""
 
+    folder: Path
     study: Study
     fixed: bool  # whether runs carry the study as it was planned, so that a change would show
     changed: str  # what shows, '' if nothing
@@ -107,6 +108,7 @@ def load(folder: Path) -> Loaded:
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
+        folder=folder,
         study=as_planned(study, carried),
         fixed=kept and any(carried),
         changed=changed,
@@ -233,7 +235,7 @@ def _row(run: Run, study: Study) -> Row:
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "busy_share": _busy_share(run),
-        "turns": "taken" if "turns" in run.host else run.exit.get("apart") or "none",
+        "turns": run.exit.get("apart") or facts["turns"],
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),

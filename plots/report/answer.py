@@ -129,7 +129,7 @@ def opening(a: Analysis) -> str:
     if not a.comparisons:
         return clean(headline(a), _MOST)
     c = by_weight(a)[0]
-    if not c.planned:
+    if not c.decides:
         return clean(marked(a, c.variant, _curve(a, c)), _MOST)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
     place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
@@ -178,7 +178,7 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
         n = f", n = {c.paired.n}" if c.estimate.shown else ""
-        said = [sentence(c) if c.planned else "", f"{value}{n}", *doubts(c)]
+        said = [sentence(c) if c.decides else "", f"{value}{n}", *doubts(c)]
         found.append((where, ". ".join(text[:1].upper() + text[1:] for text in said if text) + "."))
     return found
 
@@ -228,7 +228,7 @@ def attempts(a: Analysis) -> str:
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: the answer, the verdicts, what is missing, where the report is."""
-    first, has_verdicts = [opening(a)], any(c.planned for c in a.comparisons)
+    first, has_verdicts = [opening(a)], any(c.decides for c in a.comparisons)
     if has_verdicts and (a.comparisons[1:] or learned.answers(a)):
         first.append(headline(a))
     first += [f"{where}: {said}" for where, said in _each(a)[:has_verdicts]]
@@ -259,7 +259,7 @@ def lines(a: Analysis) -> list[str]:
     if a.primary and (day := another_day(a.primary)):  # the first one
         compared[0] = compared[0][0], f"{compared[0][1]} {day}"
     verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
-    verdicts = [] if compared and not by_weight(a)[0].planned else verdicts
+    verdicts = [] if compared and not by_weight(a)[0].decides else verdicts
     verdicts += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
     if others := compared[_MOST_ANSWERS:]:
         rest = count(len(others), "comparison") if len(others) > 1 else "comparison"

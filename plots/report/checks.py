@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS
 from plots.analyse import quiet
-from plots.analyse.comparability import DigestCheck
+from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
 from plots.analyse.points import ranks
 from plots.analyse.sessions import apart
@@ -21,7 +21,6 @@ from plots.analyse.study import Analysis
 from plots.report.format import count, every, ratio, rule, short
 from plots.report.verdicts import doubts
 
-TURNS = "taken"  # of the column `turns`
 _MOST_NAMES = 5  # of runs
 
 
@@ -42,6 +41,7 @@ def checks(a: Analysis) -> list[Check]:
 
 def _launches(a: Analysis) -> Check:
     planned, n = a.loaded.study.blocks, count(a.blocks, "launch")
+    n += " of each size" if a.loaded.runs["world_size"].nunique() > 1 and a.comparisons[1:] else ""
     if a.gaps:
         gaps = count(len(a.gaps), "gap")
         points = count(len(a.planned), "planned point")
@@ -98,12 +98,16 @@ def _turns(a: Analysis) -> Iterator[Check]:
     compared = {cell for c in a.comparisons for cell in (c.reference, c.candidate)}
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
-    taken = reasons.pop(TURNS, 0)
+    taken = reasons.pop(TAKEN, 0)
     if taken and not reasons:
         how = "Both sides of a comparison lived at the same time and worked one at a time"
         yield Check("in turns", True, f"{how}, window by window.")
     elif reasons:
-        most = "; ".join(f"{count(n, 'run')}: {why}" for why, n in reasons.most_common())
+        told = [
+            (n, "no reason recorded" if why == NO_TURNS else why)
+            for why, n in reasons.most_common()
+        ]
+        most = "; ".join(f"{count(n, 'run')}: {why}" for n, why in told)
         both = f"{count(taken, 'run')} took turns, and {most}" if taken else most
         why = f"Launched one after the other, so the machine changed between them ({both})."
         yield Check("launched apart", False, why)
@@ -136,7 +140,7 @@ def _machine(a: Analysis) -> Check:
 
 def _skew(a: Analysis) -> Iterator[Check]:
     if a.primary is not None and (doubt := next(doubts(a.primary), "")):
-        yield Check("rare slow steps decide", False, f"{doubt[:1].upper()}{doubt[1:]}.")
+        yield Check("medians tell another ratio", False, f"{doubt[:1].upper()}{doubt[1:]}.")
 
 
 def _steady(a: Analysis) -> Check:

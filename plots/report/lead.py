@@ -57,11 +57,11 @@ def lead(a: Analysis) -> Lead:
     if learned.answers(a):
         speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
         return Lead(answer.opening(a), "", speed, numbers, checked, "")
-    others = [answer.headline(a)] if compared[1:] and c.planned else []
+    others = [answer.headline(a)] if compared[1:] and c.decides else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
-    verdict = clean(_verdict(a, c), _MOST) if c.planned else ""
+    verdict = clean(_verdict(a, c), _MOST) if c.decides else ""
     rest = clean(" ".join(others), _MOST)
     return Lead(answer.opening(a), verdict, rest, numbers, checked, onward(a))
 

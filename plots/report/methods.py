@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bench.study import stats
+from plots.analyse.comparability import TAKEN
 from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
-from plots.report.checks import TURNS
 from plots.report.format import rule
 
 
@@ -19,7 +19,7 @@ def paragraph(a: Analysis) -> str:
     order = "Runs were launched in random order."
     if a.loaded.fixed:  # logs that carry their study were made by pairs
         order = "Both sides of a comparison were launched next to each other, each first in half."
-    if (a.loaded.runs["turns"] == TURNS).all():
+    if (a.loaded.runs["turns"] == TAKEN).all():
         order = (
             "In a launch both sides of a comparison live at the same time and work by turns, "
             "window by window (duet benchmarking: Bulej et al. 2020); each begins in half of them."

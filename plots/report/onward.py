@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 
+from bench.study.folder import SHIPPED
 from bench.study.power import MAX_BLOCKS, POWER
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
@@ -14,10 +16,10 @@ from plots.report.format import clean, count
 def onward(a: Analysis) -> str:
     """Two sentences on the primary comparison; '' where nothing is compared."""
     c = a.primary
-    if c is None or not c.planned:
+    if c is None or not c.decides:
         return ""
     verb = "submit" if a.loaded.runs["allocation"].str.startswith("job ").any() else "run"
-    command = f"`python -m slurm {verb} {clean(a.loaded.study.name, 80)}"
+    command = f"`python -m slurm {verb} {_study(a)}"
     n, left = c.paired.n, c.max_blocks - c.paired.n
     if c.settled:
         return _another_day(a, c, command)
@@ -32,6 +34,13 @@ def onward(a: Analysis) -> str:
     new = f"a study of another name with `blocks` and `max_blocks` at {c.blocks_to_settle:,}"
     chance = f"It settles with a chance of {100 * POWER:.0f} %, were ratio and noise the true ones"
     return f"All planned launches are done. Plan {new}{_price(a, c.blocks_to_settle)}. {chance}."
+
+
+def _study(a: Analysis) -> str:
+    """What the command takes: a shipped study's name, since nothing is added to its folder."""
+    folder = a.loaded.folder
+    name = a.loaded.study.name if (folder / SHIPPED).exists() else str(folder)
+    return shlex.quote(clean(name)).replace("`", "'")
 
 
 def _another_day(a: Analysis, c: Comparison, command: str) -> str:

@@ -32,7 +32,7 @@ def word(c: Comparison) -> str:
 
     'No verdict planned' of a study whose few launches draw a curve.
     """
-    if not c.planned:
+    if not c.decides:
         return "No verdict planned"
     reference, candidate = sides(c.reference, c.candidate)
     faster = candidate if c.paired.ratio > 1 else reference
@@ -50,7 +50,7 @@ def line(c: Comparison) -> str:
 
     Of the faster one over the slower; else of the candidate over the reference.
     """
-    if not c.planned:
+    if not c.decides:
         return word(c)
     if c.paired.n < c.needs:
         return f"{word(c)}: needs {c.needs} launches"
@@ -119,7 +119,8 @@ def doubts(c: Comparison) -> Iterator[str]:
     if c.skewed:
         yield (
             f"the ratio of median steps is {c.median_ratio:.3f} against {c.paired.ratio:.3f} of "
-            f"totals: more than {rule(c.margin)} apart, so rare slow steps decide"
+            f"totals: more than {rule(c.margin)} apart, so slow steps decide, rare "
+            "ones or the first after each turn"
         )
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from bench.config import UsageError
@@ -84,15 +85,16 @@ def in_parts(
 ) -> list[list[Line]]:
     """Runs of a launch as what can live at once: at most so many ranks, or a run alone.
 
-    Both sides of a comparison stand together, since they are of one variant, and each part keeps
-    the launch's order, in which sides are first in turn.
+    Runs of one variant and arm stand together where they fit, as both sides of most comparisons do,
+    and each part keeps the launch's order, in which sides are first in turn.
     """
 
     def fit(runs: Sequence[Line]) -> bool:
         return sum(map(ranks_of, runs)) <= most
 
     parts: list[list[Line]] = []
-    for _, group in groupby(sorted(lines, key=_variant), key=_variant):
+    variant = attrgetter("variant")
+    for _, group in groupby(sorted(lines, key=variant), key=variant):
         mates = [*group]
         for unit in [mates] if fit(mates) else [[line] for line in mates]:
             if parts and fit([*parts[-1], *unit]):
@@ -100,7 +102,3 @@ def in_parts(
             else:
                 parts.append(unit)
     return [sorted(part, key=lines.index) for part in parts]
-
-
-def _variant(line: Line) -> tuple[str, str]:
-    return line.variant

@@ -1,0 +1,74 @@
+"""The head of a page: what its answer stands on, and what to do next."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.study.folder import SHIPPED
+from plots.__main__ import main
+from plots.report.checks import checks
+from plots.report.onward import onward
+from plots.report.write import analysed
+from tests.plots import logs
+
+EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.0}
+FASTER = {"ddp/mpi": 1.0, "horovod/mpi": 0.9}
+PLAN = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak", "strong"]\nworld_sizes = [1, 2]\n'
+PLAN += "[weak]\nbatch_per_rank = 16\n[strong]\nglobal_batch = 32\n"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "cells", "sd", "more", "said"),
+    [
+        (4, EQUAL, 0.02, "", r"`.* does the 2 launches that the first look lacks.*"),
+        (6, EQUAL, 0.02, "", r"`.* goes on until it is settled, 14 launches at most.*\d %, .*"),
+        (6, EQUAL, 0.02, "max_blocks = 6\n", r"All planned launches are done\. Plan a .* 80 %.*"),
+        (6, FASTER, 0.002, "", r"On another day, `.* --blocks 12` adds 6 launches.*"),
+    ],
+)
+def test_one_way_on_with_its_command(
+    tmp_path: Path, blocks: int, cells: dict[str, float], sd: float, more: str, said: str
+) -> None:
+    folder = logs.study(tmp_path / "mine", blocks=blocks, cells=cells, sd=sd)
+    logs.study_toml(folder, blocks=6, more=more)
+    words = onward(analysed(folder))
+    assert re.fullmatch(said, words), words
+    if "`python" in words:
+        assert f"`python -m slurm run {folder}" in words, "the folder stands for its study"
+
+
+def test_nothing_is_added_to_what_was_shipped(tmp_path: Path) -> None:
+    folder = logs.study(tmp_path, cells=EQUAL)
+    logs.study_toml(folder)
+    (folder / SHIPPED).touch()
+    assert onward(analysed(folder)).startswith("`python -m slurm run test` goes on ")
+
+
+def test_a_curve_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = logs.study(tmp_path, blocks=2, cells=EQUAL)
+    logs.study_toml(folder, blocks=2)
+    assert onward(analysed(folder)) == ""
+    assert main(["report", str(folder)]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"Horovod / DDP over MPI is [\d.]+ at 1 rank, [\d.]+ at 2 ranks; 2 launches each, "
+        "a curve without a verdict.",
+        first,
+    )
+    assert not re.search("settled|faster|equal|erdict", "".join(rest), re.IGNORECASE)
+
+
+def test_what_holds_and_what_does_not(tmp_path: Path) -> None:
+    folder = logs.study(tmp_path, cells=EQUAL)
+    logs.study_toml(folder, more=PLAN)
+    found = {check.name: check.holds for check in checks(analysed(folder))}
+    assert found["6 launches of each size"] is True
+    assert found["bit-identical parameters"] is True
+    assert found["launched apart"] is False
+    for log in (folder / "runs").glob("*-horovod-mpi-2.jsonl"):
+        log.unlink()
+    found = {check.name: check.holds for check in checks(analysed(folder))}
+    assert "6 launches of each size" not in found
+    assert any(name.endswith((" gap", " gaps")) for name in found)
+    assert "equal work" not in found, "a planned pair lacks a side"
