@@ -23,6 +23,7 @@ from bench.config import Role, RunConfig, fields_with
 from bench.record import Run
 from bench.study import stats
 from bench.study.definition import Study
+from bench.study.folder import SHIPPED
 from plots.analyse import breakdown, comparability, served, sessions, steady_state, trainings
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.points import by_point
@@ -59,7 +60,7 @@ Row = dict[str, Any]
 class Loaded:
     """A study's folder as read; `notes` says what had to be assumed."""
 
-    folder: Path
+    shipped: bool  # with the project: nothing is added to it
     study: Study
     fixed: bool  # whether runs carry the study as it was planned, so that a change would show
     changed: str  # what shows, '' if nothing
@@ -108,7 +109,7 @@ def load(folder: Path) -> Loaded:
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
     return Loaded(
-        folder=folder,
+        shipped=(folder / SHIPPED).exists(),
         study=as_planned(study, carried),
         fixed=kept and any(carried),
         changed=changed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 
-from bench.study.folder import SHIPPED
+from bench.study.folder import RESULTS
 from bench.study.power import MAX_BLOCKS, POWER
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
@@ -37,10 +37,12 @@ def onward(a: Analysis) -> str:
 
 
 def _study(a: Analysis) -> str:
-    """What the command takes: a shipped study's name, since nothing is added to its folder."""
-    folder = a.loaded.folder
-    name = a.loaded.study.name if (folder / SHIPPED).exists() else str(folder)
-    return shlex.quote(clean(name)).replace("`", "'")
+    """What the command takes: a shipped study's name, since nothing is added to its folder; else
+    the folder that `python -m slurm` uses by default. A page is the same wherever it is made.
+    """
+    name = a.loaded.study.name
+    where = name if a.loaded.shipped else f"{RESULTS}/{name}"
+    return shlex.quote(clean(where)).replace("`", "'")
 
 
 def _another_day(a: Analysis, c: Comparison, command: str) -> str:
