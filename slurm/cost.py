@@ -33,7 +33,7 @@ Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison,
 ASSUMED_NOISE = 0.055
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
 _WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
-_STEPS = ("warmup_steps", "windows", "steps_per_window")
+_STEPS = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 
 
 @dataclass(frozen=True)

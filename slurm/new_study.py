@@ -10,6 +10,7 @@ from bench.backends.catalogue import CANDIDATE, REFERENCE, parts
 from bench.study.definition import Study
 from slurm.explained import explained, new_file, write_new
 
+_WINDOWS = {"warmup_steps": 15, "windows": 20, "lead_in_steps": 1, "steps_per_window": 3}
 _RUN = {"model": "resnet50", "dataset": "synthetic", "image_size": 32, "threads": 1}
 _MORE = {"weak.batch_per_rank": ("the smaller it is, the larger the share of communication",)}
 
@@ -32,7 +33,7 @@ def study_text(name: str) -> str:
         "world_sizes": [1, 2],
         "blocks": 6,
         "weak.batch_per_rank": 4,
-        "run": {**_RUN, "warmup_steps": 15, "windows": 20, "steps_per_window": 3, "max_lr": 0.001},
+        "run": {**_RUN, **_WINDOWS, "max_lr": 0.001},
     }
     head = f"# Study {name!r}. Change what you need, take out the '# ' of keys that are left out."
     text = "\n".join([head, *explained(Study, values, _MORE)]) + "\n"

@@ -206,6 +206,12 @@ class Fields(BaseModel):
     )
     warmup_steps: int = _count(_METHOD, 10, "steps before the first window, not counted", least=3)
     windows: int = _count(_METHOD, 4, "timed windows")
+    lead_in_steps: int = _count(
+        _METHOD,
+        0,
+        "steps before each window, outside the clock: of worlds that take turns, and have slept",
+        least=0,
+    )
     steps_per_window: int = _count(_METHOD, 5, "optimiser updates in a window")
     inject_ms: float = _field(
         _DISCLOSED,
@@ -298,7 +304,7 @@ class Fields(BaseModel):
     @property
     def steps(self) -> int:
         """Optimiser updates of the whole run, warm-up included."""
-        return self.warmup_steps + self.windows * self.steps_per_window
+        return self.warmup_steps + self.windows * (self.lead_in_steps + self.steps_per_window)
 
     @property
     def bucket_cap_mib(self) -> float | None:

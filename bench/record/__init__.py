@@ -33,11 +33,13 @@ Schema history (raise SCHEMA on any change, keep an old file under tests/fixture
      turn, from 0, and how many worlds they are. Its node's and its own clock ticks leave out what
      passed outside its turns. exit has partner, the run of a launch whose end ended this one, and
      apart: why a run that was to take turns was launched by itself
+ 11  steps may have the phase lead_in: steps before a window, outside its clock
 
 Events in order; every number as measured, seconds unrounded (bench/record/events.py has types):
   start   schema, config (every RunConfig field), host (provenance, one entry per rank), workload
           (derived facts)
-  steps   phase "warmup" or "window", index, seconds: one list per rank, one number per step
+  steps   phase "warmup", "lead_in" or "window", index, seconds: one list per rank, one number
+          per step
   breakdown  phase, index, and of every step, shaped as in `steps`: begin, on the CPU on a clock
           that all ranks of a host share, else on one of the rank's own; input, forward, backward,
           exposed, optimiser: its parts, which follow one another (only of observed runs)
@@ -87,8 +89,8 @@ from bench.record.writer import RunLog, append_event
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
-SCHEMA = 10
-READABLE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+SCHEMA = 11
+READABLE = tuple(range(1, SCHEMA + 1))
 _FIRST_SEALED = 4  # schema
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -140,7 +142,7 @@ class Run:
         return [w["seconds"] for w in self.windows]
 
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
-        """Seconds of every step, shape [rank][step], windows joined; also of phase 'warmup'."""
+        """Seconds of every step, shape [rank][step], windows joined; also of another phase."""
         parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
         ranks = min((len(part) for part in parts), default=0)
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]

@@ -96,14 +96,14 @@ class Start(TypedDict):
 
 class Steps(TypedDict):
     event: Literal["steps"]
-    phase: Literal["warmup", "window"]
+    phase: Literal["warmup", "lead_in", "window"]
     index: Count
     seconds: list[list[Seconds]]
 
 
 class Breakdown(TypedDict):
     event: Literal["breakdown"]
-    phase: Literal["warmup", "window"]
+    phase: Literal["warmup", "lead_in", "window"]
     index: Count
     begin: list[list[Wait]]
     input: list[list[Wait]]

@@ -150,10 +150,15 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
 def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) -> Iterator[str]:
     """Every rank's steps are there, and make up the window that they were timed in."""
     warmup = [event for event in steps if event["phase"] == "warmup"]
+    lead_in = [event for event in steps if event["phase"] == "lead_in"]
     timed = [event for event in steps if event["phase"] == "window"]
-    if [event["index"] for event in timed] != list(range(config.windows)):
+    each = list(range(config.windows))
+    if [event["index"] for event in timed] != each:
         yield "the steps of some window are missing, or there twice"
+    if [event["index"] for event in lead_in] != (each if config.lead_in_steps else []):
+        yield "the lead-in of some window is missing, or there twice"
     expected = [(event, config.warmup_steps) for event in warmup]
+    expected += [(event, config.lead_in_steps) for event in lead_in]
     expected += [(event, config.steps_per_window) for event in timed]
     ranks = config.world_size
     if len(warmup) > 1 or any([*map(len, e["seconds"])] != [n] * ranks for e, n in expected):

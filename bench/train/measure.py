@@ -29,7 +29,8 @@ def measure(
 ) -> None:
     """Warm up, then time the windows; after each, outside the clock, the log gets all seconds.
 
-    The warm-up and each window take a turn of `turns`.
+    The warm-up and each window take a turn of `turns`. A world that was stopped is slower in the
+    first step of its turn, and not every framework by as much: `lead_in_steps` are not timed.
     """
 
     def record(phase: str, index: int, step_seconds: list[float]) -> None:
@@ -44,6 +45,8 @@ def measure(
     record("warmup", 0, time_steps(step, config.warmup_steps, watch).step_seconds)
     for index in range(config.windows):
         turns.pass_on(backend.barrier)
+        if config.lead_in_steps:
+            record("lead_in", index, time_steps(step, config.lead_in_steps, watch).step_seconds)
         before = cores.ticks()
         backend.barrier()
         window = time_steps(step, steps, watch)

@@ -15,7 +15,8 @@ from plots.analyse.study import Analysis
 
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
-_DESIGN = ("warmup_steps", "windows", "steps_per_window")  # how long was measured, not what
+# how long was measured, not what
+_DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,6 +72,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -79,13 +80,14 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 e6763e98c1939bb3c120db6ad5b7067a7f6a6f148d779bcd8693c7cab3f4978f
+  --study-sha256 2086731796e137e2851e2420abce9498ef5a9de17aa9ad0eb83bf75639eb9e65
   --threads 20
   --model resnet18
   --dataset digits
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

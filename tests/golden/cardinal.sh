@@ -68,6 +68,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -75,7 +76,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 4667bc81362fcf8c5e96553fa9d408d18fb1f4650ac26598acecc5707d6d3eff
+  --study-sha256 97751ec64b8f2447c5e02383e3f5456494d1b4687de0e1f8ebdc26a7516d6b3f
   --device cuda
   --threads 1
   --model resnet18
@@ -83,6 +84,7 @@ COMMON=(
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

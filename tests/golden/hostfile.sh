@@ -50,6 +50,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -57,13 +58,14 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 21e12c79b1308f78c703ff20d7cbe4184ee4b9d0dd163a3d91ed080ea4b4a475
+  --study-sha256 d7544801dca6c4e871c18a2ad42653bfc733678f6332c326a1c3e26b354b4b3a
   --threads 1
   --model resnet18
   --dataset digits
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

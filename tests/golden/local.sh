@@ -52,6 +52,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -59,12 +60,13 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 c036e4a3f0b70a300d92d91710bba3383bf89c4f957c1b3029726bc519ab24e6
+  --study-sha256 53a39c6109f2779d6ec6bcb4062744a78ddca888e565da7ff206650d6ae92bb9
   --model resnet18
   --dataset digits
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

@@ -78,6 +78,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -85,7 +86,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 aec7e405a90ff7f33934b2ecf2c0e6ba4b2e9bbf4d05a429a37ef45ddacd77ee
+  --study-sha256 88eb127854c4ab2d2d86b06997d3e8faf82a56c2c02f6bbc66d830da2916d8c9
   --device cuda
   --threads 1
   --model resnet18
@@ -93,6 +94,7 @@ COMMON=(
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

@@ -68,6 +68,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -75,13 +76,14 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 bd043b974aa2f6f3ef4b9e82e3791dc31eea15fad6b9f2af97c4d87d1ea46178
+  --study-sha256 5faf1290a3a6964a793781561705327e3710ab2eb1e54b7fd91b9e5f30288d2b
   --threads 1
   --model resnet18
   --dataset digits
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )

@@ -64,6 +64,7 @@ dataset = "digits"
 image_size = 32
 warmup_steps = 5
 windows = 2
+lead_in_steps = 1
 steps_per_window = 5
 max_lr = 0.001
 END_OF_STUDY
@@ -71,7 +72,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study smoke
-  --study-sha256 af5a1d1310eb5a73e853de26f191fd1aa79dce3b57abe4070363d2a8129e0852
+  --study-sha256 ecb92064e2d729565032b9dd0218f7a457bd1bbf211cf202bff8137a135c23f2
   --device cuda
   --threads 1
   --model resnet18
@@ -79,6 +80,7 @@ COMMON=(
   --image-size 32
   --warmup-steps 5
   --windows 2
+  --lead-in-steps 1
   --steps-per-window 5
   --max-lr 0.001
 )
