@@ -1,7 +1,7 @@
 """The spread of a pair by turns against that of separate launches, really run side by side.
 
-python -m tests.spread --results results/mine/spread: the study `local` without its baseline, a
-launch by turns and a launch one after the other, alternating, which one first too; with --load a
+python -m tests.spread --results results/mine/spread: the study `local` without its baseline,
+two launches by turns and two one after the other, alternating, which first too; with --load a
 process that computes in bursts shares the cores. The same command goes on where it was stopped.
 With --count it runs nothing and derives the table from the logs again.
 """
@@ -69,14 +69,14 @@ def loaded(load: bool) -> Iterator[None]:
 
 
 def measure(results: Path, load: bool, launches: int) -> None:
-    """So many launches of either form, alternating; what is done already is left out."""
+    """So many launches of either form, two at a time; what is done already is left out."""
     files = [study(form, results, load) for form in FORMS]
     with loaded(load):
-        for n in range(1, launches + 1):
-            for path in files[:: 1 if n % 2 else -1]:
+        for n in range(2, launches + 1, 2):  # in half of them each side begins: an even number
+            for path in files[:: 1 if n % 4 else -1]:
                 words = ["slurm", "run", str(path), "--results", str(results), "--blocks", str(n)]
                 if subprocess.run([sys.executable, "-m", *words]).returncode:
-                    sys.exit(f"{path}: launch {n} is not ok; go on with this command")
+                    sys.exit(f"{path}: launches to {n} are not ok; go on with this command")
 
 
 def rows(results: Path) -> Iterator[dict[str, object]]:

@@ -141,9 +141,13 @@ class Run:
         """Seconds of each window on its slowest rank."""
         return [w["seconds"] for w in self.windows]
 
+    def steps(self, phase: str) -> list[list[list[float]]]:
+        """Seconds of every step, shape [window][rank][step]; of phase `warmup` it is one window."""
+        return [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
+
     def step_seconds(self, phase: str = "window") -> list[list[float]]:
         """Seconds of every step, shape [rank][step], windows joined; also of another phase."""
-        parts = [e["seconds"] for e in self.events if e["event"] == "steps" and e["phase"] == phase]
+        parts = self.steps(phase)
         ranks = min((len(part) for part in parts), default=0)
         return [list(chain.from_iterable(part[rank] for part in parts)) for rank in range(ranks)]
 

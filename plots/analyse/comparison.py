@@ -31,6 +31,7 @@ class Comparison:
     curves: tuple[str, ...]
     paired: Paired
     median_ratio: float  # of the runs' median steps, a check beside the ratio of totals
+    first_steps: Paired | None  # a window's first step over its others, of one side over the other
     sessions: tuple[str, ...]  # of each block
     emulated: bool  # whether compute slept
     unequal: tuple[str, ...]  # what one side's environment had by intent and the other's had not
@@ -202,6 +203,7 @@ def _comparison(
         curves=tuple(c for c in CURVES if c in table.curves[a] | table.curves[b]),
         paired=table.paired(a, b, blocks, swapped),
         median_ratio=table.median_ratio(a, b, blocks),
+        first_steps=table.first_steps(a, b, blocks),
         sessions=tuple(table.sessions(a, blocks)),
         emulated=any(comparability.is_emulated(one) for _, own in facts for one in own),
         unequal=_of_one([(c, comparability.own_env(f)) for c, f in facts]),

@@ -23,7 +23,7 @@ from plots.analyse.comparability import Block
 CURVES = ("weak", "strong", "batch")
 _OF_A_RUN = (
     *("block", "allocation", "session", "position", "step_seconds_mean", "step_seconds_median"),
-    *("facts", "hosts"),
+    *("first_step_over_rest", "facts", "hosts"),
     *("busy_share", "input_share", "parts"),
 )
 NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
@@ -58,6 +58,7 @@ class BlockMean:
 
     step_seconds: float
     median_seconds: float  # of the runs' median steps
+    first_step_over_rest: float  # of a window; nan where it is one step
     position: float  # in the order of the block; nan where a log does not say
     session: str  # '' where it is not known
     runs: int
@@ -120,6 +121,13 @@ class Table:
         before, after = (float(np.mean(np.log(seconds))) for seconds in sides)
         return math.exp(before - after)
 
+    def first_steps(self, a: Point, b: Point, blocks: Sequence[Block]) -> stats.Paired | None:
+        """How much longer a window's first step is than its others, with b over with a."""
+        over = [[self.blocks[p][x].first_step_over_rest for x in blocks] for p in (a, b)]
+        if np.isnan(over).any():
+            return None
+        return stats.paired_ratio(numerator=over[1], denominator=over[0])
+
     def shared(
         self, a: Point, b: Point, ignore: tuple[str, ...], what: str
     ) -> tuple[list[Block], list[NotCompared]]:
@@ -172,6 +180,7 @@ def _block_mean(repeats: Sequence[Mapping[str, Any]]) -> BlockMean:
     return BlockMean(
         step_seconds=mean("step_seconds_mean"),
         median_seconds=mean("step_seconds_median"),
+        first_step_over_rest=mean("first_step_over_rest"),
         position=mean("position"),
         session=str(repeats[0]["session"]),
         runs=len(repeats),

@@ -43,7 +43,13 @@ from plots.read.runs import (
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
     *("model", "dataset", "precision"),
-    *("samples_per_rank", "samples_per_step", "warmup_steps", *fields_with(Role.APART)),
+    *(
+        "samples_per_rank",
+        "samples_per_step",
+        "warmup_steps",
+        "lead_in_steps",
+        *fields_with(Role.APART),
+    ),
 )
 CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with its launcher's
 # columns for the analysis alone, or the same for all runs that count
@@ -231,6 +237,7 @@ def _row(run: Run, study: Study) -> Row:
         "steps": len(slowest),
         "windows": len(run.windows),
         "last_over_first": _last_over_first(run),
+        "first_step_over_rest": _first_step_over_rest(run),
         "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
@@ -270,6 +277,15 @@ def _last_over_first(run: Run) -> float:
     """Seconds of a step in the last window over those in the first."""
     first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
     return float(last / first)
+
+
+def _first_step_over_rest(run: Run) -> float:
+    """Mean seconds of a window's first step over those of its others, by the slowest rank of each;
+    nan where a window has no others.
+    """
+    steps = [np.max(window, axis=0) for window in run.steps("window")]
+    others = [seconds for window in steps for seconds in window[1:]]
+    return float(np.mean([window[0] for window in steps]) / np.mean(others)) if others else math.nan
 
 
 def _began_s(run: Run) -> float:

@@ -19,7 +19,7 @@ from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
 from plots.report.format import count, every, ratio, rule, short
-from plots.report.verdicts import doubts
+from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
 
@@ -102,6 +102,7 @@ def _turns(a: Analysis) -> Iterator[Check]:
     if taken and not reasons:
         how = "Both sides of a comparison lived at the same time and worked one at a time"
         yield Check("in turns", True, f"{how}, window by window.")
+        yield from _first_steps(a)
     elif reasons:
         told = [
             (n, "no reason recorded" if why == NO_TURNS else why)
@@ -111,6 +112,22 @@ def _turns(a: Analysis) -> Iterator[Check]:
         both = f"{count(taken, 'run')} took turns, and {most}" if taken else most
         why = f"Launched one after the other, so the machine changed between them ({both})."
         yield Check("launched apart", False, why)
+
+
+def _first_steps(a: Analysis) -> Iterator[Check]:
+    """Whether beginning a turn costs both sides alike: DDP against itself could not show it."""
+    c = a.primary
+    ends = c.first_steps.interval() if c is not None and c.first_steps is not None else None
+    if c is None or c.first_steps is None or ends is None:
+        return
+    runs = a.loaded.runs
+    cost = (c.first_steps.ratio - 1) / float((runs["steps"] / runs["windows"]).median())
+    fair = ends[0] <= 1 <= ends[1] or abs(cost) < c.margin / 2
+    reference, candidate = sides(c.reference, c.candidate)
+    name = f"turns slow {candidate if cost > 0 else reference}"
+    whose = f"{candidate}'s first timed step of a turn, over its others, is {reference}'s times"
+    why = f"{whose} {short(c.first_steps.estimate, ratio)}: {100 * abs(cost):.1f} % of the ratio."
+    yield Check("turns favour neither" if fair else name, fair, why)
 
 
 def _sessions(a: Analysis) -> Iterator[Check]:

@@ -24,6 +24,8 @@ def paragraph(a: Analysis) -> str:
             "In a launch both sides of a comparison live at the same time and work by turns, "
             "window by window (duet benchmarking: Bulej et al. 2020); each begins in half of them."
         )
+        if (lead_in := _span(a, "lead_in_steps")) != "0":
+            order += f" {lead_in} of its steps after each turn's begin are not timed."
     looks = f"{study.looks[0]} to {study.looks[-1]} launches" if study.looks else "no launch"
     return (
         f"{versus(a)}, trained by one loop that does not know its framework. In a run "

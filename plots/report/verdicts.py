@@ -119,8 +119,7 @@ def doubts(c: Comparison) -> Iterator[str]:
     if c.skewed:
         yield (
             f"the ratio of median steps is {c.median_ratio:.3f} against {c.paired.ratio:.3f} of "
-            f"totals: more than {rule(c.margin)} apart, so slow steps decide, rare "
-            "ones or the first after each turn"
+            f"totals: more than {rule(c.margin)} apart, so slow steps decide"
         )
 
 

@@ -26,6 +26,7 @@ WINDOWS = 4
 TINY = ["-m", "bench", "--model", "tests.bench.tiny:plain", "--dataset", "digits"]
 TINY += ["--image-size", "32", "--batch-per-rank", "16", "--warmup-steps", "40"]
 TINY += ["--windows", str(WINDOWS), "--steps-per-window", "60", "--world-size", "2"]
+TINY += ["--lead-in-steps", "2"]
 LIMIT_S = 120.0
 LOOK_S = 0.005
 FEW = 10  # looks at a turn that tell nothing of it
@@ -166,6 +167,9 @@ def test_windows_alternate(watched: Watched) -> None:
     assert seen == sorted(seen)
     assert [len(run.windows) for run in watched.runs] == [WINDOWS] * watched.worlds
     assert [run.end["status"] for run in watched.runs] == ["ok"] * watched.worlds
+    for run in watched.runs:
+        assert [len(window[0]) for window in run.steps("lead_in")] == [2] * WINDOWS
+        assert [len(window[0]) for window in run.steps("window")] == [60] * WINDOWS
 
 
 def test_who_has_no_turn_is_stopped_and_takes_no_time(watched: Watched) -> None:

@@ -132,6 +132,9 @@ OBSERVED = {"config": {**CONFIG.model_dump(mode="json"), "observe": "breakdown"}
 DIFFER = {"checks": {**CHECKS, "parameters_differ": True}}
 SPLIT: dict[str, Any] = {p: [[0.0] * 3] * 2 for p in ("begin", *PARTS)}
 SEEN = [("breakdown", {"phase": "window", "index": i, **SPLIT}) for i in range(2)]
+LED = {"config": {**CONFIG.model_dump(mode="json"), "lead_in_steps": 1}}
+LED_IN = [("steps", {"phase": "lead_in", "index": i, "seconds": [[0.5]] * 2}) for i in range(2)]
+TRAINED = {"samples": RunConfig.model_validate(LED["config"]).steps * CONFIG.samples_per_step}
 HALF = ("breakdown", {**SEEN[1][1], "exposed": [[0.0] * 3]})
 
 
@@ -144,6 +147,9 @@ HALF = ("breakdown", {**SEEN[1][1], "exposed": [[0.0] * 3]})
         (OBSERVED, {}, SEEN[:1], "the breakdown of some window is missing, or there twice"),
         (OBSERVED, {}, [SEEN[0], HALF], "the breakdown of some rank is missing"),
         ({}, {}, SEEN, "the breakdown of some window is missing, or there twice"),
+        (LED, TRAINED, LED_IN, None),
+        (LED, TRAINED, LED_IN[:1], "the lead-in of some window is missing, or there twice"),
+        ({}, {}, LED_IN, "the lead-in of some window is missing, or there twice"),
     ],
 )
 def test_what_was_asked_for_decides_what_a_log_must_show(

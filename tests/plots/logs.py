@@ -78,13 +78,15 @@ def write(
     input_seconds: Sequence[float] | None = None,
     parts: Mapping[str, Sequence[float]] | None = None,
     step_sd: float = 0.01,
+    first_step: float = 1.0,
 ) -> Path:
     """One log. Rank r is slower than rank 0 by r %, so that the slowest rank is the last;
     `step_seconds` is its time.
 
     `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
     is what each rank waited for its batches in each window, and absent from logs of schema 1;
-    `parts` is what the breakdown of every step says, one number a rank.
+    `parts` is what the breakdown of every step says, one number a rank; `first_step` by which
+    factor the first step of each window is longer.
     """
     log = RunLog(path)
     provenance = host(run.world_size) if provenance is None else provenance
@@ -102,6 +104,7 @@ def write(
     log.write("steps", phase="warmup", index=0, seconds=(1.5 * seconds(run.warmup_steps)).tolist())
     for index in range(run.windows if windows is None else windows):
         each = seconds(steps)
+        each[:, 0] *= first_step
         log.write("steps", phase="window", index=index, seconds=each.tolist())
         if parts is not None:
             every = {name: [[one] * steps for one in ranks] for name, ranks in parts.items()}

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.study.folder import SHIPPED
@@ -57,6 +58,38 @@ def test_a_curve_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
         first,
     )
     assert not re.search("settled|faster|equal|erdict", "".join(rest), re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("first_step", "name", "holds"),
+    [
+        (1.0, "turns favour neither", True),
+        (1.02, "turns favour neither", True),  # 0.4 % of five steps, and half the margin is 1 %
+        (1.2, "turns slow Horovod", False),
+        (0.8, "turns slow DDP", False),
+    ],
+)
+def test_a_slow_beginning_of_turns_is_named(
+    tmp_path: Path, first_step: float, name: str, holds: bool
+) -> None:
+    for block in range(6):
+        for position, cell in enumerate(EQUAL):
+            slow = first_step if cell == "horovod/mpi" else 1.0
+            run = logs.config(cell, 2, block=block, seed=block, position=position)
+            where = logs.host(2, turns={"launch": str(block), "turn": position, "worlds": 2})
+            noise = np.random.default_rng(2 * block + position)
+            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+            logs.write(path, run, 0.1, noise, provenance=where, first_step=slow)
+    (check,) = (one for one in checks(analysed(tmp_path)) if one.name.startswith("turns "))
+    assert (check.name, check.holds) == (name, holds)
+    said = re.fullmatch(
+        r"Horovod's first timed step of a turn, over its others, is DDP's times (0\.\d+|1\.\d+) "
+        r"\[.*\]: (\d+\.\d) % of the ratio\.",
+        check.why,
+    )
+    assert said, check.why
+    assert float(said[1]) == pytest.approx(first_step, abs=0.01)
+    assert float(said[2]) == pytest.approx(100 * abs(first_step - 1) / 5, abs=0.3)
 
 
 def test_what_holds_and_what_does_not(tmp_path: Path) -> None:

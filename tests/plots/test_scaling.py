@@ -550,6 +550,7 @@ def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
         curves=("weak",),
         paired=p,
         median_ratio=1.5,
+        first_steps=None,
         sessions=("",) * 6,
         emulated=False,
         unequal=(),
