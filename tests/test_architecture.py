@@ -20,7 +20,12 @@ GROUND = {
     "bench.study",
 }
 GROUND |= {"bench.backends.catalogue"}
-STARTS_RANKS = {"bench.launch.launcher", "bench.launch.machine", "bench.lifecycle.turn_table"}
+STARTS_RANKS = {
+    "bench.launch.gpu",
+    "bench.launch.launcher",
+    "bench.launch.machine",
+    "bench.lifecycle.turn_table",
+}
 ALLOWED = {
     "bench": {"bench"},
     "slurm": {"slurm"} | GROUND | STARTS_RANKS,

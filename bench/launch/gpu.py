@@ -19,14 +19,28 @@ def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
     Empty where nvidia-smi does not know the GPU, as on ROCm.
     """
     which = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    command = ["nvidia-smi", f"--id={which}", f"--query-gpu={','.join(_ASKED)}"]
-    command += ["--format=csv,noheader"]
+    values = [value.strip() for value in _said(env, f"--id={which}", *_ASKED).split(",")]
+    if len(values) != len(_ASKED):
+        return {}
+    return dict(zip(_ASKED, values, strict=True)) | {"mps": "on" if _has_mps(env) else "off"}
+
+
+def of_one_process(env: Mapping[str, str]) -> bool:
+    """Whether a GPU here takes one process at a time, as far as nvidia-smi says."""
+    return "Exclusive_Process" in _said(env, "", "compute_mode") and not _has_mps(env)
+
+
+def _said(env: Mapping[str, str], which: str, *fields: str) -> str:
+    """nvidia-smi's answer, a line for each GPU; '' where it has none."""
+    options = [which] if which else []
+    command = ["nvidia-smi", *options, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=_LIMIT_S)
     except (OSError, subprocess.SubprocessError):
-        return {}
-    values = [value.strip() for value in done.stdout.split(",")]
-    if done.returncode or len(values) != len(_ASKED):
-        return {}
-    daemon = Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control"
-    return dict(zip(_ASKED, values, strict=True)) | {"mps": "on" if daemon.exists() else "off"}
+        return ""
+    return "" if done.returncode else done.stdout
+
+
+def _has_mps(env: Mapping[str, str]) -> bool:
+    """Whether MPS's daemon is there, which shares a GPU between processes."""
+    return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")) / "control").exists()

@@ -237,7 +237,7 @@ def _row(run: Run, study: Study) -> Row:
         "steps": len(slowest),
         "windows": len(run.windows),
         "last_over_first": _last_over_first(run),
-        "first_step_over_rest": _first_step_over_rest(run),
+        **_beginnings(run),
         "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(slowest)),
         "input_share": _input_share(run),
@@ -279,13 +279,20 @@ def _last_over_first(run: Run) -> float:
     return float(last / first)
 
 
-def _first_step_over_rest(run: Run) -> float:
-    """Mean seconds of a window's first step over those of its others, by the slowest rank of each;
-    nan where a window has no others.
+def _beginnings(run: Run) -> dict[str, float]:
+    """Mean seconds of the steps before a window, and of its first one, over those of its others, by
+    the slowest rank of each; nan where there are none.
     """
-    steps = [np.max(window, axis=0) for window in run.steps("window")]
-    others = [seconds for window in steps for seconds in window[1:]]
-    return float(np.mean([window[0] for window in steps]) / np.mean(others)) if others else math.nan
+    windows = [np.max(window, axis=0) for window in run.steps("window")]
+    others = [seconds for window in windows for seconds in window[1:]]
+    steps = {
+        "lead_in_over_rest": np.max(run.step_seconds("lead_in") or [[]], axis=0),
+        "first_step_over_rest": [window[0] for window in windows],
+    }
+    return {
+        name: float(np.mean(some) / np.mean(others)) if len(some) and others else math.nan
+        for name, some in steps.items()
+    }
 
 
 def _began_s(run: Run) -> float:

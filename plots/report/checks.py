@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.record.quiet import NOISY
-from bench.study.stats import SESSIONS
+from bench.study.stats import SESSIONS, geometric_mean
 from plots.analyse import quiet
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
-from plots.analyse.points import ranks
+from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
@@ -22,6 +22,7 @@ from plots.report.format import count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
+_MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,16 @@ def _first_steps(a: Analysis) -> Iterator[Check]:
         return
     runs = a.loaded.runs
     cost = (c.first_steps.ratio - 1) / float((runs["steps"] / runs["windows"]).median())
-    fair = ends[0] <= 1 <= ends[1] or abs(cost) < c.margin / 2
+    fair = ends[0] <= 1 <= ends[1] or abs(cost) < _MOST_COST * c.margin
     reference, candidate = sides(c.reference, c.candidate)
     name = f"turns slow {candidate if cost > 0 else reference}"
     whose = f"{candidate}'s first timed step of a turn, over its others, is {reference}'s times"
     why = f"{whose} {short(c.first_steps.estimate, ratio)}: {100 * abs(cost):.1f} % of the ratio."
+    before = {p: rows["lead_in_over_rest"].dropna().tolist() for p, rows in by_point(runs)}
+    if all(map(before.get, c.points)):
+        each = (short(geometric_mean(before[point]), ratio) for point in c.points)
+        of_both = f"{next(each)} with {reference} and {next(each)} with {candidate}"
+        why += f" The step before it, outside the clock, over those others: {of_both}."
     yield Check("turns favour neither" if fair else name, fair, why)
 
 

@@ -14,6 +14,7 @@ from plots.report import answer, learned, verdicts
 from plots.report.checks import Check, checks
 from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
 from plots.report.onward import onward
+from plots.report.why import why
 
 _MOST = 1000  # characters of a line
 
@@ -36,6 +37,7 @@ class Lead:
     others: str  # the verdicts of all comparisons together, '' of one
     numbers: Sequence[Number]
     checks: Sequence[Check]
+    why: str  # one side is faster; '' where nothing measured tells
     onward: str  # what to do next, in Markdown; '' where nothing is to be done
 
 
@@ -51,19 +53,19 @@ def lead(a: Analysis) -> Lead:
     compared, checked = answer.by_weight(a), checks(a)
     if not compared:
         numbers = list(_numbers(a, _largest(a), "weak"))
-        return Lead(answer.opening(a), "", "", numbers, checked, "")
+        return Lead(answer.opening(a), "", "", numbers, checked, "", "")
     c = compared[0]
     numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
     if learned.answers(a):
         speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
-        return Lead(answer.opening(a), "", speed, numbers, checked, "")
+        return Lead(answer.opening(a), "", speed, numbers, checked, "", "")
     others = [answer.headline(a)] if compared[1:] and c.decides else []
     full = answer.full_from(a)
     if full is not None and c.world_size >= full:
         others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
     verdict = clean(_verdict(a, c), _MOST) if c.decides else ""
     rest = clean(" ".join(others), _MOST)
-    return Lead(answer.opening(a), verdict, rest, numbers, checked, onward(a))
+    return Lead(answer.opening(a), verdict, rest, numbers, checked, why(a), onward(a))
 
 
 def _verdict(a: Analysis, c: Comparison) -> str:

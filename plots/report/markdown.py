@@ -23,6 +23,7 @@ from plots.report.checks import Check, checks
 from plots.report.columns import markdown_table
 from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
 from plots.report.onward import onward
+from plots.report.why import why
 
 _SETTINGS = {
     "shipped": "each framework's own defaults",
@@ -63,6 +64,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "workload": escape(workload(analysis)),
         "gloo": escape(gloo_builds(analysis)),
         "standing": _standing(checked),
+        "why": why(analysis),
         "next": onward(analysis),
         "checked": [replace(c, name=escape(c.name), why=escape(c.why, _MOST_WHY)) for c in checked],
         "notes": [escape(note if note.endswith(".") else f"{note}.") for note in analysis.notes],

@@ -25,7 +25,9 @@ def paragraph(a: Analysis) -> str:
             "window by window (duet benchmarking: Bulej et al. 2020); each begins in half of them."
         )
         if (lead_in := _span(a, "lead_in_steps")) != "0":
-            order += f" {lead_in} of its steps after each turn's begin are not timed."
+            order += (
+                f" Each turn begins with {lead_in} step{'s' * (lead_in != '1')} outside the clock."
+            )
     looks = f"{study.looks[0]} to {study.looks[-1]} launches" if study.looks else "no launch"
     return (
         f"{versus(a)}, trained by one loop that does not know its framework. In a run "

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.config import UsageError
-from bench.launch import launcher
+from bench.launch import gpu, launcher
 from bench.launch.machine import free_bytes
 from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
 from bench.record import read_run
@@ -119,7 +119,9 @@ class Job:
     def parts(self, launch: Launch) -> list[Launch]:
         """A launch as what can live at once here and now; a run without a partner says why."""
         lines, apart, most = launch.lines, launch.apart, 0.0
-        if len(lines) > 1:
+        if len(lines) > 1 and "cuda" in self.common and gpu.of_one_process(os.environ):
+            apart = "a GPU of compute mode Exclusive_Process takes one world at a time"
+        elif len(lines) > 1:
             try:
                 _new_table(launch).forget_name()
                 most = self._ranks_at_once()

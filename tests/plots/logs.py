@@ -103,6 +103,9 @@ def write(
 
     log.write("steps", phase="warmup", index=0, seconds=(1.5 * seconds(run.warmup_steps)).tolist())
     for index in range(run.windows if windows is None else windows):
+        if run.lead_in_steps:
+            before = 1.5 * seconds(run.lead_in_steps)
+            log.write("steps", phase="lead_in", index=index, seconds=before.tolist())
         each = seconds(steps)
         each[:, 0] *= first_step
         log.write("steps", phase="window", index=index, seconds=each.tolist())

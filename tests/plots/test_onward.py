@@ -9,10 +9,13 @@ import pytest
 from bench.study.folder import SHIPPED
 from plots.__main__ import main
 from plots.report.checks import checks
+from plots.report.format import interval, ms
 from plots.report.onward import onward
+from plots.report.why import why
 from plots.report.write import analysed
 from tests.plots import logs
 
+ROOT = Path(__file__).parents[2]
 EQUAL = {"ddp/mpi": 1.0, "horovod/mpi": 1.0}
 FASTER = {"ddp/mpi": 1.0, "horovod/mpi": 0.9}
 PLAN = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak", "strong"]\nworld_sizes = [1, 2]\n'
@@ -64,7 +67,11 @@ def test_a_curve_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("first_step", "name", "holds"),
     [
         (1.0, "turns favour neither", True),
-        (1.02, "turns favour neither", True),  # 0.4 % of five steps, and half the margin is 1 %
+        (
+            1.02,
+            "turns favour neither",
+            True,
+        ),  # 0.4 % of five steps, and a quarter of the margin is 0.5 %
         (1.2, "turns slow Horovod", False),
         (0.8, "turns slow DDP", False),
     ],
@@ -75,7 +82,7 @@ def test_a_slow_beginning_of_turns_is_named(
     for block in range(6):
         for position, cell in enumerate(EQUAL):
             slow = first_step if cell == "horovod/mpi" else 1.0
-            run = logs.config(cell, 2, block=block, seed=block, position=position)
+            run = logs.config(cell, 2, block=block, seed=block, position=position, lead_in_steps=1)
             where = logs.host(2, turns={"launch": str(block), "turn": position, "worlds": 2})
             noise = np.random.default_rng(2 * block + position)
             path = tmp_path / "runs" / f"{block}-{position}.jsonl"
@@ -84,12 +91,27 @@ def test_a_slow_beginning_of_turns_is_named(
     assert (check.name, check.holds) == (name, holds)
     said = re.fullmatch(
         r"Horovod's first timed step of a turn, over its others, is DDP's times (0\.\d+|1\.\d+) "
-        r"\[.*\]: (\d+\.\d) % of the ratio\.",
+        r"\[.*\]: (\d+\.\d) % of the ratio\. The step before it, outside the clock, over those "
+        r"others: 1\.[45]\d\d \[.*\] with DDP and 1\.[45]\d\d \[.*\] with Horovod\.",
         check.why,
     )
     assert said, check.why
     assert float(said[1]) == pytest.approx(first_step, abs=0.01)
     assert float(said[2]) == pytest.approx(100 * abs(first_step - 1) / 5, abs=0.3)
+
+
+def test_why_is_what_the_exchange_costs_each(tmp_path: Path) -> None:
+    a = analysed(ROOT / "results/exposed")
+    assert a.primary
+    assert a.exchange
+    costs = {cost.point: cost for cost in a.exchange.costs}
+    for name, point in zip(("DDP", "Horovod"), a.primary.points, strict=True):
+        added, exposed = costs[point].difference_seconds, costs[point].exposed_seconds
+        assert added
+        assert exposed
+        for e in (added, exposed):
+            assert f"{interval(e, ms)} ms with {name}" in why(a)
+    assert why(analysed(logs.study(tmp_path, cells=EQUAL))) == ""
 
 
 def test_what_holds_and_what_does_not(tmp_path: Path) -> None:

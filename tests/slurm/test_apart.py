@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -120,6 +121,39 @@ def test_a_node_without_room_for_all_at_once(
     logs = launched.runs()
     needed = f"{0.95 * free / 2**30:.1f} GiB for 2 ranks"
     assert one_by_one(logs).startswith(f"memory: {needed} at once, and ")
+
+
+@pytest.mark.parametrize(
+    ("modes", "device", "mps", "together"),
+    [
+        (("Default", "Exclusive_Process"), "cuda", False, False),
+        (("Default", "Exclusive_Process"), "cuda", True, True),
+        (("Default", "Exclusive_Process"), "cpu", False, True),
+        (("Default", "Default"), "cuda", False, True),
+    ],
+)
+def test_a_gpu_of_one_process(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    modes: tuple[str, ...],
+    device: str,
+    mps: bool,
+    together: bool,
+) -> None:
+    """By an nvidia-smi that says what the real one does: there is no GPU here."""
+    job = Launched(tmp_path, monkeypatch).job
+    job.common += ["--device", device]
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\nprintf '%s\\n' {' '.join(modes)}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    if mps:
+        (tmp_path / "control").touch()
+    parts = job.parts(job.launches[0])
+    why = "a GPU of compute mode Exclusive_Process takes one world at a time"
+    assert [(len(part.lines), part.apart) for part in parts] == (
+        [(2, "")] if together else [(1, why)] * 2
+    )
 
 
 @pytest.mark.ranks

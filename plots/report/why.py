@@ -1,0 +1,33 @@
+"""Why one side is faster, as far as it was measured: what the exchange of gradients costs each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.study.stats import Estimate
+from plots.analyse.exchange import Cost
+from plots.analyse.study import Analysis
+from plots.report.format import interval, ms
+from plots.report.verdicts import sides
+
+
+def why(a: Analysis) -> str:
+    """One or two sentences on the primary comparison; '' where the exchange was not measured."""
+    c = a.primary
+    costs = {cost.point: cost for cost in a.exchange.costs} if c and a.exchange else {}
+    if c is None or not all(point in costs for point in c.points):
+        return ""
+    named = list(
+        zip(sides(c.reference, c.candidate), map(costs.__getitem__, c.points), strict=True)
+    )
+
+    def both(estimate: Callable[[Cost], Estimate | None]) -> str:
+        values = [(name, e) for name, cost in named if (e := estimate(cost)) is not None]
+        each = [f"{interval(e, ms)} ms with {name}" for name, e in values]
+        return " and ".join(each) if len(each) == len(named) else ""
+
+    added = both(lambda cost: cost.difference_seconds)
+    exposed = both(lambda cost: cost.exposed_seconds)
+    found = [f"The exchange of gradients makes a step longer by {added}."] if added else []
+    found += [f"A rank waits for it after its backward pass: {exposed}."] if exposed else []
+    return " ".join(found)

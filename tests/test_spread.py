@@ -1,0 +1,25 @@
+"""Turns against separate launches, as shipped: the table is what the logs say, turns spread less."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from tests import spread
+
+SHIPPED = Path(__file__).parents[1] / "results" / "spread"
+
+
+def test_the_shipped_table_is_what_the_logs_say() -> None:
+    table = list(spread.rows(SHIPPED))
+    with (SHIPPED / spread.TABLE).open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert [row["form"] for row in kept] == list(spread.FORMS)
+    for row, made in zip(kept, table, strict=True):
+        assert (row["form"], row["load"], int(row["n"])) == (made["form"], made["load"], 10)
+        for name in ("ratio", "sd_log"):
+            assert float(row[name]) == pytest.approx(made[name], rel=1e-12)
+    turns, apart = (float(row["sd_log"]) for row in kept)
+    assert turns < apart / 3
