@@ -18,8 +18,8 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
 
     - what was run: `cell` (`backend`/`transport`), `settings`, `variant` (fields in which the
       folder's runs differ), `world_size` (ranks), `samples_per_rank` and `samples_per_step`
-      (images), `warmup_steps`, `curves` (weak, strong, batch), `seed`, `study`, `model`, `dataset`,
-      `precision`
+      (images), `warmup_steps`, `lead_in_steps` (untimed, before each window), `curves` (weak,
+      strong, batch), `seed`, `study`, `model`, `dataset`, `precision`
     - whether it is real: `emulated` (true: compute slept), `timeline` (the one that it followed,
       with the head of its digest; empty of a real run)
     - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `block`

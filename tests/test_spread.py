@@ -1,4 +1,4 @@
-"""Turns against separate launches, as shipped: the table is what the logs say, turns spread less."""
+"""Turns against separate launches, as shipped: the table is what the logs say."""
 
 from __future__ import annotations
 
