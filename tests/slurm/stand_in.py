@@ -37,6 +37,9 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
     """The log of a run that did all it was asked to do."""
     log = start(config)
     for index in range(config.windows):
+        if config.lead_in_steps:
+            lead_in = [[step_s] * config.lead_in_steps] * config.world_size
+            log.write("steps", phase="lead_in", index=index, seconds=lead_in)
         steps = [[step_s] * config.steps_per_window] * config.world_size
         log.write("steps", phase="window", index=index, seconds=steps)
         log.write(

@@ -75,5 +75,5 @@ def test_a_dry_run_tells_what_cannot_end(call: Calls, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     (line,) = (line for line in out.splitlines() if line.startswith("warning: "))
     assert (
-        "14 of 14 runs will hardly end within time_limit_s=180: a rank needs about 20 min" in line
+        "14 of 14 runs will hardly end within time_limit_s=180: a rank needs about 23 min" in line
     )
