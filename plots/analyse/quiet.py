@@ -47,26 +47,3 @@ def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     shares = told["others_share"].astype(float)
     noisy = told.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
     return noisy, len(told)
-
-
-def short(runs: pd.DataFrame) -> str:
-    """The same in the few words that a terminal has room for; '' where all were quiet."""
-    noisy, known = disturbed(runs)
-    if noisy.empty:
-        return ""
-    most = f"{100 * noisy.iloc[-1]['others_share']:.0f} %"
-    taken = f"others took up to {most} of the processor time"
-    return f"{len(noisy)} of {known} runs were disturbed: {taken}."
-
-
-def note(runs: pd.DataFrame) -> list[str]:
-    """One sentence on the runs whose machine was not quiet; none where all were, or none tells."""
-    noisy, known = disturbed(runs)
-    if noisy.empty:
-        return []
-    most = noisy.iloc[-1]
-    return [
-        f"The machine was not quiet in {len(noisy)} of {known} runs: other processes, or other "
-        f"guests of its host, took more than {100 * NOISY:g} % of a node's processor time, at most "
-        f"{100 * most['others_share']:.0f} % ({most['log']})"
-    ]

@@ -129,7 +129,7 @@ def load(folder: Path) -> Loaded:
             replace(one, cell=one.cell or cell_of.get(ATTEMPT.sub("", one.log), ""))
             for one in superseded
         ),
-        notes=(*notes, f"{changed.capitalize()}.") if changed else notes,
+        notes=notes,
         host=dict(widest),
     )
 

@@ -15,7 +15,7 @@ from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.collectives import Measured
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, gains, pauses, quiet, scaling, served
+from plots.analyse import comparability, comparison, coverage, gains, pauses, scaling, served
 from plots.analyse.bound import Bound, bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
@@ -119,15 +119,6 @@ class Analysis:
         if study.primary is not None and self.primary is None:
             wrong = "The primary comparison that the study names is not exactly one here"
             found.append(f"{wrong}, so all share one error.")
-        found += quiet.note(self.loaded.runs)
-        found += [
-            f"Not steady as a whole: the steps of {t.cell} took {t.over_first.ratio:.3f} times as "
-            f"long in the last window as in the first, over {t.judged_runs} runs (p = "
-            f"{t.holm_p:.2g}); a longer warm-up would tell."
-            for t in self.trends
-            if t.changes and t.over_first
-        ]
-        found += map(pauses.sentence, self.pauses)
         return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property

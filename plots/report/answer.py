@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
-from plots.analyse import coverage, quiet
 from plots.analyse.comparability import EMULATE, changes_exchange
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
@@ -16,6 +15,7 @@ from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
 from plots.report import learned
 from plots.report.axes import transport_order
+from plots.report.checks import checks, standing
 from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
 from plots.report.verdicts import (
     another_day,
@@ -183,74 +183,19 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
     return found
 
 
-def missing(a: Analysis) -> str:
-    """What a reader must know is not there, or not as it should be; else how much there is."""
-    wanted = (n.absent for n in a.not_compared)
-    pairs = sum(point is None or coverage.is_planned(point, a.planned) for point in wanted)
-    blocks, unusable = a.loaded.study.blocks, len(a.loaded.unusable)
-    lacks = {
-        f"{count(len(a.gaps), 'planned point')} without {every(blocks, 'launch')}": a.gaps,
-        count(unusable, "unusable log"): unusable,
-        f"{count(pairs, 'pair')} not compared": pairs,
-    }
-    doubts = {
-        "cells ended with different parameters": any(d.mismatches for d in a.digests),
-        "environments are not equal": any(c.unequal for c in a.comparisons),
-    }
-    lacking = ", ".join(said for said, there in lacks.items() if there)
-    doubted = ", ".join(said for said, there in doubts.items() if there)
-    whole = "All planned launches are there; " if blocks and a.planned else ""
-    changed = f"{a.loaded.changed.capitalize()}. " if a.loaded.changed else ""
-    aside = dict.fromkeys(x.reason for x in a.loaded.unusable if x.state == "ok")
-    if aside:  # complete runs that must not be averaged with the others: a reader must hear why
-        first, more = next(iter(aside)), len(aside) - 1
-        lacking += f" (of another kind: {first}{f'; and {more} more' if more else ''})"
-    return changed + (
-        f"{f'Equal work is in doubt: {doubted}. ' if doubted else ''}"
-        f"{f'Missing: {lacking}; ' if lacking else whole}"
-        f"{count(len(a.loaded.runs), 'usable run')} in {count(a.blocks, 'block')}."
-    )
-
-
-def attempts(a: Analysis) -> str:
-    """Per cell the runs that gave no number: one that stalls or fails more is not better for it."""
-    counted = {cell or "not recorded": ends for cell, ends in a.attempts.items()}
-    if not any(counted.values()):
-        return ""
-    each = [
-        f"{cell} {sum(ends.values())} ({', '.join(f'{n} {end}' for end, n in ends.items())})"
-        if ends
-        else f"{cell} 0"
-        for cell, ends in counted.items()
-    ]
-    return f"Attempts that gave no number: {', '.join(each)}."
-
-
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
-    """At most five lines: the answer, the verdicts, what is missing, where the report is."""
+    """At most five lines: the answer, the verdicts, what holds, where the report is."""
     first, has_verdicts = [opening(a)], any(c.decides for c in a.comparisons)
     if has_verdicts and (a.comparisons[1:] or learned.answers(a)):
         first.append(headline(a))
     first += [f"{where}: {said}" for where, said in _each(a)[:has_verdicts]]
-    last = " ".join(filter(None, (missing(a), attempts(a), quiet.short(a.loaded.runs))))
-    lines = [clean(line, 500) for line in (*first, last)]
+    lines = [clean(line, 500) for line in (*first, standing(checks(a)))]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
 def lines(a: Analysis) -> list[str]:
     """The head of the page, one finding a line."""
     found = _emulation(a)
-    found += [
-        f"**Equal work is in doubt:** at {ranks(d.world_size)} cells ended with different "
-        f"parameters ({'; '.join(d.mismatches)})."
-        for d in a.digests
-        if d.mismatches
-    ]
-    found += [
-        f"**The environments are not equal:** {said}, as the site asks; every ratio marked so "
-        f"compares these settings as well."
-        for said in dict.fromkeys(u for c in a.comparisons for u in c.unequal)
-    ]
     trained = list(learned.lines(a))
     taught = trained[:_MOST_ANSWERS]
     if more := trained[_MOST_ANSWERS:]:
@@ -267,8 +212,7 @@ def lines(a: Analysis) -> list[str]:
     found += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
     place = "variants-emulated" if a.emulated() else "variants"
     gained = f"What the variants gain over the plainest one stands under [Variants](#{place})."
-    tried = attempts(a)
-    return [*found, *([tried] if tried else []), *([gained] if a.gains else []), *_scaling(a)]
+    return [*found, *([gained] if a.gains else []), *_scaling(a)]
 
 
 def _scaling(a: Analysis) -> list[str]:

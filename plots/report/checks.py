@@ -1,27 +1,28 @@
 """What an answer stands on: checks in a few words, whether they hold, and the sentence behind each.
 
-One list for the head of a page and for its section on data quality.
+One list for the terminal, the head of a page and its section on data quality.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS, geometric_mean
-from plots.analyse import quiet
+from plots.analyse import pauses, quiet
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
 from plots.analyse.coverage import is_planned
 from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
-from plots.report.format import count, every, ratio, rule, short
+from plots.report.format import clean, count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
+_MOST_REASON = 160  # characters of a chip's own words
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
 
 
@@ -36,8 +37,16 @@ class Check:
 
 def checks(a: Analysis) -> list[Check]:
     """In the order in which a reader asks."""
-    found = [_launches(a), *_work(a), *_parameters(a), *_turns(a), *_sessions(a), _machine(a)]
-    return [*found, _steady(a), *_skew(a)]
+    data = [_launches(a), *_logs(a), *_work(a), *_parameters(a)]
+    machine = [*_turns(a), *_sessions(a), _machine(a), *_pauses(a), _steady(a)]
+    return [*data, *machine, *_skew(a)]
+
+
+def standing(checked: Sequence[Check]) -> str:
+    """All in one line: 'Holds: equal work, in turns. In doubt: 1 session.'"""
+    names = {"Holds": True, "In doubt": False, "Not known": None}
+    each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
+    return " ".join(f"{word}: {', '.join(some)}." for word, some in each.items() if some)
 
 
 def _launches(a: Analysis) -> Check:
@@ -54,9 +63,26 @@ def _launches(a: Analysis) -> Check:
     return Check(n, True, whole)
 
 
+def _logs(a: Analysis) -> Iterator[Check]:
+    """A study that was changed, and runs without a number: a side that loses more is no better."""
+    if changed := a.loaded.changed:
+        yield Check("study changed", False, f"{changed[:1].upper()}{changed[1:]}.")
+    aside = [x.reason for x in a.loaded.unusable if x.state == "ok"]
+    if aside:  # complete, and not to be averaged with the others
+        name = clean(f"{count(len(aside), 'run')} set aside: {aside[0]}", _MOST_REASON)
+        yield Check(name, False, f"Of another kind: {'; '.join(dict.fromkeys(aside))}.")
+    if lost := sum(sum(ends.values()) for ends in a.attempts.values()):
+        each = "; ".join(
+            f"{cell or 'not recorded'} {', '.join(f'{n} {end}' for end, n in ends.items()) or 0}"
+            for cell, ends in a.attempts.items()
+        )
+        yield Check(f"{count(lost, 'attempt')} without a number", False, f"By cell: {each}.")
+
+
 def _work(a: Analysis) -> Iterator[Check]:
     if unequal := dict.fromkeys(said for c in a.comparisons for said in c.unequal):
-        yield Check("environments differ", False, f"{'; '.join(unequal)}, as the site asks.")
+        why = f"{'; '.join(unequal)}, as the site asks; each ratio marked so compares it as well."
+        yield Check("environments differ", False, why)
     planned = [n for n in a.not_compared if n.absent is None or is_planned(n.absent, a.planned)]
     if planned:
         pairs = count(len(planned), "pair")
@@ -158,7 +184,18 @@ def _machine(a: Analysis) -> Check:
     if noisy.empty:
         most = f"more than {rule(NOISY)} of a node's processor time"
         return Check("quiet machine", True, f"In none of {known} runs did others take {most}.")
-    return Check(f"busy in {len(noisy)} of {known} runs", False, f"{quiet.note(a.loaded.runs)[0]}.")
+    worst = noisy.iloc[-1]
+    why = (
+        f"Other processes, or other guests of its host, took more than {rule(NOISY)} of a node's "
+        f"processor time, at most {100 * worst['others_share']:.0f} % ({worst['log']})."
+    )
+    return Check(f"busy in {len(noisy)} of {known} runs", False, why)
+
+
+def _pauses(a: Analysis) -> Iterator[Check]:
+    if a.pauses:
+        why = "; ".join(map(pauses.sentence, a.pauses))
+        yield Check(count(len(a.pauses), "pause"), False, f"{why[:1].upper()}{why[1:]}.")
 
 
 def _skew(a: Analysis) -> Iterator[Check]:
@@ -172,8 +209,14 @@ def _steady(a: Analysis) -> Check:
     unjudged = int((~runs["judged"].astype(bool)).sum())
     few = f"fewer than {ENOUGH_STEPS} timed steps or {ENOUGH_WINDOWS} windows"
     rest = f" Not judged, for {few}: {count(unjudged, 'run')}." if unjudged else ""
-    if changing := [t.cell for t in a.trends if t.changes]:
-        why = f"The steps of {', '.join(changing)} still changed after the warm-up: see the notes."
+    if changing := [t for t in a.trends if t.changes and t.over_first]:
+        each = "; ".join(
+            f"{t.cell} {t.over_first.ratio:.3f} (p = {t.holm_p:.2g}, {count(t.judged_runs, 'run')})"
+            for t in changing
+            if t.over_first
+        )
+        last = "Seconds of a step in the last window over those in the first"
+        why = f"{last}: {each}. A longer warm-up would tell."
         return Check("not steady", False, why + rest)
     if len(unsteady):
         name = f"{count(len(unsteady), 'run')} not steady"

@@ -19,7 +19,7 @@ from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
 from plots.report import answer, methods, tables, verdicts
-from plots.report.checks import Check, checks
+from plots.report.checks import checks, standing
 from plots.report.columns import markdown_table
 from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
 from plots.report.onward import onward
@@ -63,7 +63,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "machine": escape(machine(host)),
         "workload": escape(workload(analysis)),
         "gloo": escape(gloo_builds(analysis)),
-        "standing": _standing(checked),
+        "standing": escape(standing(checked)),
         "why": why(analysis),
         "next": onward(analysis),
         "checked": [replace(c, name=escape(c.name), why=escape(c.why, _MOST_WHY)) for c in checked],
@@ -127,13 +127,6 @@ def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
     for reason, found in pairs.items():
         more = len(found) - _MOST_PAIRS
         yield f"{'; '.join(found[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
-
-
-def _standing(checked: Sequence[Check]) -> str:
-    """'Holds: equal work, in turns. In doubt: 1 session.'"""
-    names = {"Holds": True, "In doubt": False, "Not known": None}
-    each = {word: [c.name for c in checked if c.holds is holds] for word, holds in names.items()}
-    return " ".join(f"{word}: {escape(', '.join(some))}." for word, some in each.items() if some)
 
 
 def _provenance(loaded: Loaded) -> str:

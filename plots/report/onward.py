@@ -6,11 +6,12 @@ import math
 import shlex
 
 from bench.study.folder import RESULTS
-from bench.study.power import MAX_BLOCKS, POWER
+from bench.study.power import POWER
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis
 from plots.report.format import clean, count
+from plots.report.verdicts import prospect
 
 
 def onward(a: Analysis) -> str:
@@ -28,9 +29,9 @@ def onward(a: Analysis) -> str:
         return f"{first}{_price(a, c.needs - n)}. What they settle nobody can tell yet."
     if left > 0:
         more = f"{command}` goes on until it is settled, {count(left, 'launch')} at most"
-        return f"{more}{_price(a, left)}. {_chance(c)}"
+        return f"{more}{_price(a, left)}. {prospect(c)}."
     if c.blocks_to_settle is None:
-        return f"A larger study does not help: it would take more than {MAX_BLOCKS:,} launches."
+        return f"A larger study does not help. {prospect(c)}."
     new = f"a study of another name with `blocks` and `max_blocks` at {c.blocks_to_settle:,}"
     chance = f"It settles with a chance of {100 * POWER:.0f} %, were ratio and noise the true ones"
     return f"All planned launches are done. Plan {new}{_price(a, c.blocks_to_settle)}. {chance}."
@@ -54,13 +55,6 @@ def _another_day(a: Analysis, c: Comparison, command: str) -> str:
     day = f"On another day, {command} --blocks {total}` adds {count(launches, 'launch')}"
     why = f"from {SESSIONS} sessions on the interval holds for other days as well"
     return f"{day}{_price(a, launches)}: {why}."
-
-
-def _chance(c: Comparison) -> str:
-    if c.chance is None:
-        return "The chance of a verdict is not known."
-    chance = f"{100 * c.chance:.0f} %"
-    return f"The chance of a verdict by then is {chance}, were ratio and noise the true ones."
 
 
 def _price(a: Analysis, launches: int) -> str:

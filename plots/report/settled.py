@@ -8,7 +8,7 @@ from plots.analyse.comparison import Comparison, compare
 from plots.analyse.points import ranks, tabulate
 from plots.analyse.runs import load
 from plots.analyse.usable import require
-from plots.report.verdicts import line, next_step
+from plots.report.verdicts import line, prospect
 
 
 def settled(folder: Path) -> tuple[bool, str]:
@@ -21,5 +21,5 @@ def settled(folder: Path) -> tuple[bool, str]:
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"
     where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.variant])
-    words = [f"{line(c)} ({where}, n = {c.paired.n})", next_step(c)]
+    words = [f"{line(c)} ({where}, n = {c.paired.n})", prospect(c)]
     return c.settled, ". ".join(filter(None, words))

@@ -102,16 +102,17 @@ def _of_the_one_ahead(c: Comparison, ratios: tuple[float, float] | None, digits:
     return f"{' to '.join(ends(100 * (low - 1), 100 * (high - 1), digits, 0.0))} %"
 
 
-def next_step(c: Comparison) -> str:
+def prospect(c: Comparison) -> str:
     """How many launches would settle it, in one sentence; '' where it is settled, or not begun."""
     if c.settled or c.chance is None:
         return ""
     if c.blocks_to_settle is None:
         return f"More than {MAX_BLOCKS:,} launches would be needed"
-    needed = f"About {c.blocks_to_settle} launches would settle it"
+    needed = f"About {c.blocks_to_settle:,} launches would settle it"
     if c.paired.n >= c.max_blocks:
         return f"{needed}, in a new study"
-    return f"{needed}; the chance at the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+    by_then = f"the chance by the last look, {c.max_blocks}, is {100 * c.chance:.0f} %"
+    return f"{needed}; {by_then}, were ratio and noise the true ones"
 
 
 def doubts(c: Comparison) -> Iterator[str]:

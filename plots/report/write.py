@@ -24,6 +24,7 @@ from plots.analyse.usable import require
 from plots.read import calibrations
 from plots.report import answer, figures, lead, tables
 from plots.report.axes import coloured
+from plots.report.checks import checks
 from plots.report.columns import Column, csv, csv_text, plain, records
 from plots.report.figures import Picture, presets
 from plots.report.format import file_names
@@ -183,6 +184,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "unusable": records(tables.LOGS, a.loaded.unusable),
         "superseded": records(tables.LOGS, a.loaded.superseded),
         "attempts": a.attempts,
+        "checks": [asdict(check) for check in checks(a)],
         "notes": list(a.loaded.notes),
         "figures": drawn,
     }

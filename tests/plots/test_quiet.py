@@ -10,6 +10,7 @@ import pytest
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from plots.report.answer import terminal
+from plots.report.checks import checks
 from tests.plots import logs
 
 START = {"busy_jiffies": 5000, "idle_jiffies": 9000, "steal_jiffies": 70, "own_jiffies": 300}
@@ -42,12 +43,12 @@ def test_what_others_took_is_told_of_the_worst_node(tmp_path: Path) -> None:
     told = loaded.runs.set_index("log")["others_share"]
     assert told[:4].tolist() == pytest.approx([0.0, 0.019, 0.1, 0.05])
     assert told.isna()["old.jsonl"]
-    (note,) = [n for n in analyse(loaded).notes if "quiet" in n]
-    assert note.startswith("The machine was not quiet in 2 of 4 runs: other processes, or other ")
-    assert note.endswith("at most 10 % (2.jsonl)")
+    (check,) = [c for c in checks(analyse(loaded)) if c.name == "busy in 2 of 4 runs"]
+    assert check.holds is False
+    assert check.why.startswith("Other processes, or other guests of its host, took more than 2 %")
+    assert check.why.endswith("at most 10 % (2.jsonl).")
     printed = terminal(analyse(loaded), tmp_path / "report.md", 1)
-    said = "2 of 4 runs were disturbed: others took up to 10 % of the processor time."
-    assert printed[-2].endswith(said)
+    assert check.name in printed[-2].partition("In doubt: ")[2]
 
 
 def test_ranks_that_count_more_than_their_node_hide_nothing_that_was_stolen(tmp_path: Path) -> None:
@@ -68,5 +69,6 @@ def test_of_a_run_with_servers_nothing_is_told() -> None:
 
 def test_a_quiet_study_says_nothing(tmp_path: Path) -> None:
     ran(tmp_path, 0, 0, 0)
-    assert not [n for n in analyse(load(tmp_path)).notes if "quiet" in n]
-    assert "disturbed" not in "".join(terminal(analyse(load(tmp_path)), tmp_path, 1))
+    a = analyse(load(tmp_path))
+    assert "quiet machine" in [c.name for c in checks(a) if c.holds]
+    assert "busy" not in "".join(terminal(a, tmp_path, 1))

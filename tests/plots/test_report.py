@@ -159,10 +159,8 @@ def test_nothing_is_dropped_silently(study: Path) -> None:
 
 
 def test_attempts_are_counted_for_each_arm(study: Path, tmp_path: Path) -> None:
-    said = (
-        "Attempts that gave no number: ddp/mpi 0, horovod/mpi 0, single 2 (1 interrupted, 1 failed)"
-    )
-    assert f"- {said}.\n" in page(study)
+    said = "By cell: ddp/mpi 0; horovod/mpi 0; single 1 interrupted, 1 failed"
+    assert f"- *2 attempts without a number*: {said}.\n" in page(study)
     runs = tmp_path / "runs"
     for cell in ("ddp/mpi", "horovod/mpi"):
         logs.write(runs / f"{cell[:3]}.jsonl", logs.config(cell, 2), 0.1)
@@ -322,8 +320,8 @@ def test_unequal_environments_are_said_at_the_top_and_at_every_ratio(
         logs.edit(path, '"env": {', f'"backend_env": {{{own}}}, "env": {{{own}, ')
     text = report(folder)
     said = "horovod/mpi alone ran with MV2_USE_CUDA=1, MV2_USE_GDR=0"
-    first = f"- **The environments are not equal:** {said}, as the site asks; every ratio"
-    assert text.split("## Answer\n\n")[1].startswith(first)
+    assert "environments differ" in text.split("## Answer\n\n")[0].partition("In doubt: ")[2]
+    assert f"- *environments differ*: {said}, as the site asks; each ratio marked so " in text
     for row in logs.rows(text, "Horovod against DDP"):
         assert row["verdict"].endswith("; in unequal environments")
     assert "agrees on everything but the framework, and the environment where it says so." in text
@@ -501,9 +499,9 @@ def test_a_study_that_was_changed_after_its_runs_is_named(
     page = logs.page(tmp_path)
     differs = "The study file differs from the one that 20 of 21 runs carry: what is fixed before"
     assert "Margin of the changed study: 20 %." in page
-    assert f"**Note:** {differs}" in page
-    assert differs in capsys.readouterr().out
-    assert differs in str(json.loads((tmp_path / "summary.json").read_text())["notes"])
+    assert f"- *study changed*: {differs}" in page
+    assert "In doubt: study changed" in capsys.readouterr().out
+    assert differs in str(json.loads((tmp_path / "summary.json").read_text())["checks"])
 
 
 def test_runs_of_too_few_steps_are_not_called_steady(tmp_path: Path, study: Path) -> None:

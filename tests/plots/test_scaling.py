@@ -121,7 +121,7 @@ def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) ->
     c = compared(a)
     assert c.paired.interval() is not None
     assert verdicts.sentence(c) == "Not settled: needs 6 launches"
-    assert verdicts.next_step(c) == ""
+    assert verdicts.prospect(c) == ""
 
 
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
