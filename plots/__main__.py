@@ -130,20 +130,6 @@ def bundle(
 
 
 @app.command()
-def simulate(
-    folders: Annotated[list[Path], typer.Argument(metavar="STUDY", help=_HELP)],
-    out: Annotated[Path, typer.Option(help="folder to write to")],
-) -> None:
-    """Draw studies of known truth with the noise of measured ones: what do the statistics keep?"""
-    for folder in folders:
-        _require(folder)
-    from plots.report.simulate import make
-
-    for line in make(folders, out):
-        typer.echo(line)
-
-
-@app.command()
 def collectives(
     logs: Annotated[
         list[Path] | None, typer.Argument(metavar="LOG", help="one log of each cell")

@@ -18,7 +18,7 @@ from scipy import stats as tests
 
 from bench.study import power, stats
 from bench.study.looks import nominal_level, schedule
-from plots.analyse.noise import Array, Measured, noises, normal
+from tests.simulation.noise import Array, Measured, noises, normal
 
 Flags = NDArray[np.bool_]
 

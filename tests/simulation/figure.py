@@ -8,9 +8,9 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from plots.analyse.simulation import BLOCKS, LOOKS, Simulation
 from plots.report.figures.style import GREY, GUIDE, STYLE, name_rows
 from plots.report.format import percent, rule
+from tests.simulation.studies import BLOCKS, LOOKS, Simulation
 
 _COLOURS = dict(zip(BLOCKS, ("#E69F00", "#0072B2", "#000000"), strict=True))
 _MARKERS = dict(zip(BLOCKS, ("o", "s", "D"), strict=True))

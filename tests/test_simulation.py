@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from bench.study import stats
-from plots.__main__ import main
-from plots.analyse import simulation
-from plots.analyse.noise import Measured
-from plots.analyse.simulation import LOOKS, OF_TURNS, outcomes, simulate, swapped
+from tests.simulation import studies as simulation
+from tests.simulation.__main__ import main
+from tests.simulation.noise import Measured
+from tests.simulation.studies import LOOKS, OF_TURNS, outcomes, simulate, swapped
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 MEASURED = Measured(
     comparisons=1,
     freedom=5,
@@ -50,7 +50,7 @@ def test_many_studies_at_once_are_as_one_by_one(n: int) -> None:
 
 def test_the_noise_is_that_of_the_logs(tmp_path: Path) -> None:
     folder = ROOT / "results" / "local"
-    assert main(["simulate", str(folder), "--out", str(tmp_path)]) == 0
+    main([str(folder), "--out", str(tmp_path)])
     found = json.loads((tmp_path / "simulation.json").read_text())
     compared = json.loads((folder / "summary.json").read_text())["comparisons"]
     sds = [np.std(np.log(list(map(float, c["ratios"]))), ddof=1) for c in compared]
@@ -81,6 +81,6 @@ def test_normal_noise_keeps_the_promises_and_one_sided_skew_does_not() -> None:
     assert met["wrong verdicts of studies that stop when settled"]
 
 
-def test_a_folder_without_enough_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", str(ROOT / "results" / "demo"), "--out", "/nowhere"]) == 2
-    assert "no comparison of 6 blocks; name studies that have" in capsys.readouterr().err
+def test_a_folder_without_enough_blocks_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no comparison of 6 blocks; name studies that have"):
+        main([str(ROOT / "results" / "demo"), "--out", "/nowhere"])

@@ -1,8 +1,13 @@
-"""Simulate studies with the noise of measured ones, and write what the statistics kept."""
+"""What the statistics keep: studies of known truth, drawn with the noise of measured ones.
+
+python -m tests.simulation results/local results/handwritten --out results/simulation
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +17,26 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from bench.study.stats import MIN_BLOCKS
-from plots.analyse.noise import measured
 from plots.analyse.runs import load
-from plots.analyse.simulation import simulate
 from plots.analyse.study import analyse
 from plots.report import figures
 from plots.report.columns import csv_text
-from plots.report.figures.simulation import draw
+from tests.simulation.figure import draw
+from tests.simulation.noise import measured
+from tests.simulation.studies import simulate
 
 TABLES = ("coverage", "looks", "power")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("studies", type=Path, nargs="+", metavar="STUDY", help="a study's folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    asked = parser.parse_args(words)
+    try:
+        print("\n".join(make(asked.studies, asked.out)))
+    except UsageError as error:
+        sys.exit(f"error: {error}")
 
 
 def make(folders: Sequence[Path], out: Path) -> list[str]:
@@ -43,3 +59,7 @@ def make(folders: Sequence[Path], out: Path) -> list[str]:
     figures.save({"simulation": draw(found)}, out / "figures")
     said = [f"{'met   ' if bar.met else 'missed'} {bar.what}: {bar.found}" for bar in found.bars]
     return [f"{found.studies:,} simulated studies a row, seed {found.seed}", *said]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Studies of known truth, through the statistics of this project: what do they keep?"""
