@@ -57,7 +57,7 @@ python -m plots published results/published --study results/emulated
 	git diff --exit-code --stat -- results
 
 overhead: setup ## compare our loop with a bare hand-written one
-	$(RUN) python -m bench.tools.overhead --results "$(RESULTS)/overhead"
+	$(RUN) python -m tests.overhead --results "$(RESULTS)/overhead"
 
 cluster: setup ## start a Slurm of four nodes on this machine and a shell on it (root; Debian: slurm-wlm munge iproute2 libpmix-dev)
 	@$(RUN) python -m tests.cluster

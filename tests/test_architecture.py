@@ -37,7 +37,6 @@ ONLY_IN = {
     "horovod": {
         "bench/backends/hvd.py",
         "bench/backends/hvd_start.py",
-        "bench/tools/overhead/loops.py",
         "bench/tools/setup/verify.py",
         "bench/tools/doctor/probe.py",
     },
@@ -62,16 +61,13 @@ NEED_TORCH = {
     "bench/tools/doctor/probe.py",
     "bench/tools/doctor/exchange_worker.py",
 }
-# set-up, doctor and overhead are built on the rest of bench, which knows of them only as a command
+# set-up and doctor are built on the rest of bench, which knows of them only as a command
 KNOWS_THE_TOOLS = {"bench/command.py"}
 
-# May name a framework: what starts it, what installs it and looks at its build, and the loops that
-# a person would write by hand for it.
+# May name a framework: what starts it, what installs it and what looks at its build.
 NAMES_FRAMEWORKS: tuple[str, ...] = (
     "bench/backends/",
     "bench/tools/setup/",
-    "bench/tools/overhead/",
-    "bench/tools/gpu/",
     "plots/imports/",  # other tools by their names
 )
 NAMES_FRAMEWORKS += tuple(f"bench/tools/doctor/{f}.py" for f in ("machine", "probe"))

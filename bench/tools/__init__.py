@@ -1,1 +1,1 @@
-"""Set-up, doctor and overhead bench: not measured, and not in the digest of the measuring code."""
+"""Set-up, doctor and other tools: not measured, and not in the digest of the measuring code."""

@@ -43,8 +43,6 @@ WALL_CLOCK = {
     "bench/lifecycle/stall.py": "reports of ranks on other nodes, with a minute to spare",
     "bench/lifecycle/turn_table.py": "the age of tables that a killed launch left",
     "bench/study/folder.py": "when a file was set aside",
-    "bench/tools/gpu/__main__.py": "when a session was",
-    "bench/tools/overhead/__main__.py": "the name of a folder",
     "bench/tools/timeline.py": "when a timeline was recorded",
     "slurm/driver/allocation.py": "the scheduler's own end of an allocation",
     "slurm/driver/closing.py": "when a session began",

@@ -1,4 +1,4 @@
-"""python -m bench.tools.overhead: launch both designs for every cell, and print the figures."""
+"""python -m tests.overhead: launch both designs for every cell, and print the figures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--rank"]:
         return measure_here(sys.argv[2], sys.argv[3:])
     what = str(overhead.__doc__).splitlines()[0]
-    parser = Parser(prog="python -m bench.tools.overhead", description=what)
+    parser = Parser(prog="python -m tests.overhead", description=what)
     add = parser.add_argument
     add("--results", type=Path, default=RESULTS, help=f"folder of results (default: {RESULTS})")
     add("--cells", type=partial(among, CELLS), default=[*CELLS], help=f"of {', '.join(CELLS)}")
@@ -99,7 +99,7 @@ def take_turns(folder: Path, cell: str, work: str) -> list[Turns]:
         len(launches) < MAX_LAUNCHES and not known_well_enough(launches)
     ):
         path = folder / f"turns-{_slug(cell)}-{len(launches):02d}.jsonl"
-        launch(cell, work, path, "bench.tools.overhead --rank turns", PAIRS, STEPS)
+        launch(cell, work, path, "tests.overhead --rank turns", PAIRS, STEPS)
         launches.append(Turns(path))
     return launches
 
@@ -109,7 +109,7 @@ def run_apart(folder: Path, cell: str, work: str, block: int) -> dict[str, Event
     logs = {}
     for arm in random.Random(block).sample(ARMS_APART, len(ARMS_APART)):
         path = folder / f"apart-{_slug(cell)}-{block:02d}-{_slug(arm)}.jsonl"
-        module = "bench" if arm == "ours" else "bench.tools.overhead --rank bare"
+        module = "bench" if arm == "ours" else "tests.overhead --rank bare"
         launch(cell, work, path, module, 6, 6)
         logs[arm] = read_events(path)
     return logs
@@ -142,7 +142,7 @@ def measure_here(which: str, argv: list[str]) -> int:
     place, config = discover(os.environ), parse_argv(argv)
     keep_freed(os.environ)
     os.environ.update(environment(config, place, len(os.sched_getaffinity(0)), os.environ))
-    from bench.tools.overhead.measure import measure  # loads torch: after the threads are set
+    from tests.overhead.measure import measure  # loads torch: after the threads are set
 
     try:
         measure(which, config, place, RunLog(config.log_path if place.rank == 0 else None))

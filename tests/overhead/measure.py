@@ -17,12 +17,12 @@ from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
 from bench.run import write_start
-from bench.tools.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 from bench.train import device
 from bench.train.checks import digest
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import Stopwatch, time_steps
+from tests.overhead.loops import Step, bare_batches, bare_loop, bare_step, recipe_loop
 
 OWN_STEPS = 10  # in which the harness's own time is metered
 

@@ -59,7 +59,7 @@ def _overhead(device: str, work: tuple[str, ...], best: tuple[str, ...], batch: 
     """Our loop and a bare one in turns, on one model."""
     words = ("--rank", "turns", *work, *best, "--batch-per-rank", str(batch))
     counts = ("--windows", "8", "--steps-per-window", "10", "--warmup-steps", "10")
-    command = ("bench.tools.overhead", *words, *counts, "--log-path", "{out}")
+    command = ("tests.overhead", *words, *counts, "--log-path", "{out}")
     return Step(f"overhead on {device}", command, "overhead/turns-single-00.jsonl", 60)
 
 

@@ -1,4 +1,4 @@
-"""python -m bench.tools.gpu: `carry` what has to travel, then `measure` on the machine itself."""
+"""python -m tests.gpu: `carry` what has to travel, then `measure` on the machine itself."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 # nothing but the standard library: on a bare machine the rest is installed here
-from bench.tools.gpu.plan import Step, plan
+from tests.gpu.plan import Step, plan
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 # what python -m bench needs beside torch, torchvision and numpy
 _NEEDED = ("pydantic", "mpi4py", "scikit-learn", "cloudpickle", "psutil", "pyyaml", "packaging")
 _HOROVOD = "0.28.1"
@@ -26,7 +26,7 @@ _FIND_NCCL = "import os, nvidia.nccl as n; print(os.path.realpath(n.__path__[0])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.tools.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     carrying = commands.add_parser("carry", help="download what the other machine lacks")
     carrying.add_argument("folder", type=Path)

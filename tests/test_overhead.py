@@ -11,8 +11,8 @@ import torch
 
 from bench.config import RunConfig
 from bench.data import batches, load_images
-from bench.tools.overhead import __main__ as overhead
-from bench.tools.overhead.loops import bare_batches
+from tests.overhead import __main__ as overhead
+from tests.overhead.loops import bare_batches
 
 CONFIG = RunConfig(backend="ddp", world_size=2, global_batch=600, dataset="digits")
 

@@ -12,17 +12,17 @@ import pytest
 
 from bench.config import RunConfig, parse_argv
 from bench.tools import timeline
-from bench.tools.gpu import __main__ as gpu
-from bench.tools.gpu.plan import BLOCKS, Step, plan
+from tests.gpu import __main__ as gpu
+from tests.gpu.plan import BLOCKS, Step, plan
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def config(step: Step) -> RunConfig:
     program, *words = step.words
     if words[0] == "timeline":
         return timeline.parse(words[1:])[1]
-    return parse_argv(words[2:] if program == "bench.tools.overhead" else words)
+    return parse_argv(words[2:] if program == "tests.overhead" else words)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -53,7 +53,7 @@ def test_a_sweep_of_batches_and_precisions() -> None:
 
 def test_what_has_no_time_is_left_out_and_said(tmp_path: Path) -> None:
     words = ["measure", "--device", "cpu", "--out", str(tmp_path / "out"), "--minutes", "0.4"]
-    command = [sys.executable, "-m", "bench.tools.gpu", *words]
+    command = [sys.executable, "-m", "tests.gpu", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     session = json.loads((tmp_path / "out" / "session.json").read_text())
