@@ -21,7 +21,7 @@ from bench.launch.memory import keep_freed
 from bench.launch.resources import environment
 from bench.launch.world import discover
 from bench.record import RunLog
-from bench.tools import overhead
+from tests import overhead
 
 RESULTS = Path("results/mine/overhead")
 LIMIT_S = 600  # of one launch

@@ -102,7 +102,15 @@ def test_a_log_that_names_no_timeline_is_not_used(tmp_path: Path) -> None:
 
 
 # of a summary: what holds no number of the runs' speed
-NO_NUMBERS = {"study", "not_compared", "gaps", "equal_parameters", "unusable", "superseded"}
+NO_NUMBERS = {
+    "study",
+    "checks",
+    "not_compared",
+    "gaps",
+    "equal_parameters",
+    "unusable",
+    "superseded",
+}
 
 
 @pytest.fixture(scope="module")

@@ -155,8 +155,8 @@ def test_a_report_follows_a_study_to_its_end(study: Path, tmp_path: Path) -> Non
 
     watch(study, tmp_path / "out", 7, shown.append, sleep)
     assert len(shown) == 2
-    assert "in 5 blocks" in "\n".join(shown[0])
-    assert "in 6 blocks" in "\n".join(shown[1])
+    assert "in 5 launches" in "\n".join(shown[0])
+    assert ", n = 6." in "\n".join(shown[1])
     assert (tmp_path / "out" / "report.html").exists()
 
 
