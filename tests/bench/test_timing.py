@@ -84,4 +84,4 @@ def test_the_device_is_synced_twice_a_window_whatever_its_steps(
     tiny = {"model": "tests.bench.tiny:plain", "dataset": "digits", "batch_per_rank": 2}
     config = RunConfig(**tiny, warmup_steps=10, windows=2, steps_per_window=steps_per_window)
     assert run(config, discover({}), RunLog(None), Pulse(Screen()))
-    assert watch.syncs == 2 * (1 + config.windows), "at the edges of warm-up and windows"
+    assert watch.syncs == 2 * (2 + config.windows), "at the edges of warm-up's parts and windows"
