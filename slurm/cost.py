@@ -26,11 +26,12 @@ from slurm.speed import too_slow
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
-# sd of the log ratio of two runs of a block: 5.5 % pooled over the 18 comparisons of this project's
-# own studies of real training, `local`, `local-transports`, `precision`, `exposed`, `overlap` and
-# `handwritten` (1.2 to 8.9 %, 80 degrees of freedom), all on shared machines of two cores. Nodes of
-# one's own may do better, which a pilot shows; a price that promises too much costs a study.
-ASSUMED_NOISE = 0.055
+# sd of the log ratio of two runs of a launch, pooled over this project's own studies of real training
+# on shared machines of two cores: by turns `local`, `local-transports`, `aa` and `injected` (0.9 to
+# 2.6 %, 44 degrees of freedom), by separate launches `precision`, `exposed`, `overlap` and
+# `handwritten` (48). Nodes of one's own may do better, which a pilot shows.
+ASSUMED_NOISE_BY_TURNS = 0.018
+ASSUMED_NOISE_APART = 0.055
 _MOST_LOGS = 200  # of another study: enough for a median, and read in a second
 _WORK = ("model", "dataset", "image_size", "device", "precision", "compile")
 _STEPS = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
@@ -48,7 +49,7 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     """All to be known before submitting: provenance, jobs, node-hours, and what they buy."""
     jobs, site = work.jobs, work.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
-    measured = noise(work.statuses, work.study.pairs, assumed, site.noise)
+    measured = noise(work.statuses, work.study, assumed, site.noise)
     bought = precision(work, node_hours(jobs, times), measured)
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     if site.policy.layout == "single":
@@ -134,19 +135,22 @@ def precision(work: Work, node_h: float, noise: Noise) -> str:
 
 
 def noise(
-    statuses: Iterable[RunStatus], pairs: Pairs, assumed: float | None, of_site: float | None = None
+    statuses: Iterable[RunStatus], study: Study, assumed: float | None, of_site: float | None = None
 ) -> Noise:
     """What the user says, else of this study's own pairs, else of the site or as assumed here."""
     if assumed is not None:
         return Noise(assumed, f"a paired sd of {100 * assumed:g} % assumed")
     done = [status.run for status in statuses if status.state == "ok"]
-    measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done], pairs)
+    measured = paired_sd([(run, read_run(run.log).images_per_s) for run in done], study.pairs)
     if measured is not None:
         sd, blocks = measured
         source = f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
         return Noise(sd, source)
-    sd = ASSUMED_NOISE if of_site is None else of_site
-    where = "as on shared machines" if of_site is None else "by the site file"
+    here, form = ASSUMED_NOISE_APART, "separate launches"
+    if study.turns:
+        here, form = ASSUMED_NOISE_BY_TURNS, "turns"
+    sd = here if of_site is None else of_site
+    where = f"as by {form} on shared machines" if of_site is None else "by the site file"
     return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another")
 
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Study 'local' on this machine (site 'local'; not run yet):
-# 18 runs.
+# 36 runs.
 # On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
@@ -28,7 +28,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 930810205  # drawn at the first run
+seed = 1874339095  # drawn at the first run
 # The first look, on one machine: launches of two ranks until it is settled, about six minutes on two cores for the first six.
 name = "local"
 question = "On one machine and over one wire, MPI, does it matter whether DDP or Horovod averages the gradients?"
@@ -61,7 +61,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study local
-  --study-sha256 efd356db254a71a138e08ae278575c2fdb40653964222a0bc45965873c106de9
+  --study-sha256 20ea3fa671830c1c3434e38a37df227e36cc226f7dd2356060e7b0253af9682c
   --model resnet50
   --dataset digits
   --image-size 32
@@ -85,39 +85,75 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 930810205
+# Block 0: one randomised pass, every run with seed 1874339095
 turns 3
-run b00-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810205 --block 0 --position 0 --curves weak
-run b00-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810205 --block 0 --position 1 --curves weak
-run b00-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810205 --block 0 --position 2 --curves weak
+run b00-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339095 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339095 --block 0 --position 1 --curves weak
+run b00-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339095 --block 0 --position 2 --curves weak
 
-# Block 1: one randomised pass, every run with seed 930810206
+# Block 1: one randomised pass, every run with seed 1874339096
 turns 3
-run b01-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810206 --block 1 --position 0 --curves weak
-run b01-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810206 --block 1 --position 1 --curves weak
-run b01-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810206 --block 1 --position 2 --curves weak
+run b01-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339096 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339096 --block 1 --position 1 --curves weak
+run b01-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339096 --block 1 --position 2 --curves weak
 
-# Block 2: one randomised pass, every run with seed 930810207
+# Block 2: one randomised pass, every run with seed 1874339097
 turns 3
-run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810207 --block 2 --position 0 --curves weak
-run b02-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810207 --block 2 --position 1 --curves weak
-run b02-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810207 --block 2 --position 2 --curves weak
+run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339097 --block 2 --position 0 --curves weak
+run b02-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339097 --block 2 --position 1 --curves weak
+run b02-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339097 --block 2 --position 2 --curves weak
 
-# Block 3: one randomised pass, every run with seed 930810208
+# Block 3: one randomised pass, every run with seed 1874339098
 turns 3
-run b03-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810208 --block 3 --position 0 --curves weak
-run b03-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810208 --block 3 --position 1 --curves weak
-run b03-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810208 --block 3 --position 2 --curves weak
+run b03-00-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339098 --block 3 --position 0 --curves weak
+run b03-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339098 --block 3 --position 1 --curves weak
+run b03-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339098 --block 3 --position 2 --curves weak
 
-# Block 4: one randomised pass, every run with seed 930810209
+# Block 4: one randomised pass, every run with seed 1874339099
 turns 3
-run b04-00-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810209 --block 4 --position 0 --curves weak
-run b04-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810209 --block 4 --position 1 --curves weak
-run b04-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810209 --block 4 --position 2 --curves weak
+run b04-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339099 --block 4 --position 0 --curves weak
+run b04-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339099 --block 4 --position 1 --curves weak
+run b04-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339099 --block 4 --position 2 --curves weak
 
-# Block 5: one randomised pass, every run with seed 930810210
+# Block 5: one randomised pass, every run with seed 1874339100
 turns 3
-run b05-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 930810210 --block 5 --position 0 --curves weak
-run b05-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 930810210 --block 5 --position 1 --curves weak
-run b05-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 930810210 --block 5 --position 2 --curves weak
+run b05-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339100 --block 5 --position 0 --curves weak
+run b05-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339100 --block 5 --position 1 --curves weak
+run b05-02-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339100 --block 5 --position 2 --curves weak
+
+# Block 6: one randomised pass, every run with seed 1874339101
+turns 3
+run b06-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339101 --block 6 --position 0 --curves weak
+run b06-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339101 --block 6 --position 1 --curves weak
+run b06-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339101 --block 6 --position 2 --curves weak
+
+# Block 7: one randomised pass, every run with seed 1874339102
+turns 3
+run b07-00-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339102 --block 7 --position 0 --curves weak
+run b07-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339102 --block 7 --position 1 --curves weak
+run b07-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339102 --block 7 --position 2 --curves weak
+
+# Block 8: one randomised pass, every run with seed 1874339103
+turns 3
+run b08-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339103 --block 8 --position 0 --curves weak
+run b08-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339103 --block 8 --position 1 --curves weak
+run b08-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339103 --block 8 --position 2 --curves weak
+
+# Block 9: one randomised pass, every run with seed 1874339104
+turns 3
+run b09-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339104 --block 9 --position 0 --curves weak
+run b09-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339104 --block 9 --position 1 --curves weak
+run b09-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339104 --block 9 --position 2 --curves weak
+
+# Block 10: one randomised pass, every run with seed 1874339105
+turns 3
+run b10-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339105 --block 10 --position 0 --curves weak
+run b10-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339105 --block 10 --position 1 --curves weak
+run b10-02-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339105 --block 10 --position 2 --curves weak
+
+# Block 11: one randomised pass, every run with seed 1874339106
+turns 3
+run b11-00-single-w1-b4 1 --backend single --transport none --settings shipped --batch-per-rank 4 --seed 1874339106 --block 11 --position 0 --curves weak
+run b11-01-horovod-mpi-w2-b4 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339106 --block 11 --position 1 --curves weak
+run b11-02-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1874339106 --block 11 --position 2 --curves weak
 END_OF_RUNS
