@@ -114,11 +114,12 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     runs = plan(study, 1, tmp_path / "runs")[0]
     complete(runs[0].config)
     statuses = [look(run, False) for run in runs]
+    apart = noise(statuses, study, None)
+    study = study.model_copy(update={"turns": True})
     default, of_site = noise(statuses, study, None), noise(statuses, study, None, 0.02)
     assert default.sd == ASSUMED_NOISE_BY_TURNS
     where = "as by turns on shared machines; "
     assert default.source.startswith(f"a paired sd of 1.8 % assumed, {where}")
-    apart = noise(statuses, study.model_copy(update={"turns": False}), None)
     assert apart.sd == ASSUMED_NOISE_APART
     where = "as by separate launches on shared machines; "
     assert apart.source.startswith(f"a paired sd of 5.5 % assumed, {where}")
