@@ -88,7 +88,10 @@ def _numbers(a: Analysis, points: Sequence[Point], curve: str) -> Iterator[Numbe
     common = [s for s in a.efficiency if s.kind == "common" and s.curve == curve]
     values = _values(points, common, lambda s: s.efficiency, percent)
     name = f"{'Strong' if curve == 'strong' else 'Weak'} efficiency against one plain process"
-    yield Number(name, values, "no plain process was measured")
+    missing = "no plain process was measured"
+    if curve == "batch":
+        missing = "not asked: the study varies the batch, not the ranks"
+    yield Number(name, values, missing)
     costs = [c for c in a.exchange.costs if c.exposed_seconds] if a.exchange else []
     values = _values(points, costs, lambda c: c.exposed_seconds, ms)
     yield Number("Exposed communication, ms", values, "not measured: see the study exposed")

@@ -25,7 +25,9 @@ _UNBOUND = ("--bind-to", "none", "--oversubscribe", sys.executable)
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A clean environment in which a launcher of the virtual environment works, also for root."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCH_PREFIXES)}
+    # not items(): pytest changes a variable of its own while a test's thread reads them all
+    there = {k: os.environ.get(k) for k in os.environ if not k.startswith(_LAUNCH_PREFIXES)}
+    clean = {k: v for k, v in there.items() if v is not None}
     clean["PATH"] = f"{_BIN}{os.pathsep}{clean.get('PATH', '')}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**clean, **root, **(extra or {})}
