@@ -172,6 +172,14 @@ def test_windows_alternate(watched: Watched) -> None:
         assert [len(window[0]) for window in run.steps("window")] == [60] * WINDOWS
 
 
+def test_the_warm_up_takes_two_turns_and_each_window_one(watched: Watched) -> None:
+    """So no window follows the long stop in which the other worlds warm up."""
+    for look in watched.looks:
+        window = (look.serial - 1) // watched.worlds - 2
+        done = look.windows[look.holder]
+        assert done in ({window, window + 1} if window >= 0 else {0}), look
+
+
 def test_who_has_no_turn_is_stopped_and_takes_no_time(watched: Watched) -> None:
     """Ranks, servers and loading processes, in the second half of each turn."""
     kinds = {(p.world, p.kind) for p in watched.processes}
