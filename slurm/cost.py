@@ -23,6 +23,7 @@ from slurm.fit import jobs as made_of
 from slurm.session import Work
 from slurm.site import Site
 from slurm.speed import too_slow
+from slurm.together import together
 
 Pairs = Sequence[tuple[str, str]]  # reference and candidate of each comparison, as cells
 
@@ -49,7 +50,7 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     """All to be known before submitting: provenance, jobs, node-hours, and what they buy."""
     jobs, site = work.jobs, work.site
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
-    measured = noise(work.statuses, work.study, assumed, site.noise)
+    measured = noise(work.statuses, work.study, assumed, site.noise, _apart(work))
     bought = precision(work, node_hours(jobs, times), measured)
     said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
     if site.policy.layout == "single":
@@ -135,7 +136,11 @@ def precision(work: Work, node_h: float, noise: Noise) -> str:
 
 
 def noise(
-    statuses: Iterable[RunStatus], study: Study, assumed: float | None, of_site: float | None = None
+    statuses: Iterable[RunStatus],
+    study: Study,
+    assumed: float | None,
+    of_site: float | None = None,
+    apart: bool = False,
 ) -> Noise:
     """What the user says, else of this study's own pairs, else of the site or as assumed here."""
     if assumed is not None:
@@ -147,11 +152,16 @@ def noise(
         source = f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
         return Noise(sd, source)
     here, form = ASSUMED_NOISE_APART, "separate launches"
-    if study.turns:
+    if study.turns and not apart:
         here, form = ASSUMED_NOISE_BY_TURNS, "turns"
     sd = here if of_site is None else of_site
     where = f"as by {form} on shared machines" if of_site is None else "by the site file"
     return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another")
+
+
+def _apart(work: Work) -> bool:
+    """Whether some launch of this study cannot take turns at this site."""
+    return any(launch.apart for launch in together(work.todo, work.study, work.site))
 
 
 def paired_sd(rates: Iterable[tuple[Run, float]], pairs: Pairs) -> tuple[float, int] | None:

@@ -118,6 +118,7 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     study = study.model_copy(update={"turns": True})
     default, of_site = noise(statuses, study, None), noise(statuses, study, None, 0.02)
     assert default.sd == ASSUMED_NOISE_BY_TURNS
+    assert noise(statuses, study, None, None, apart=True).sd == ASSUMED_NOISE_APART
     where = "as by turns on shared machines; "
     assert default.source.startswith(f"a paired sd of 1.8 % assumed, {where}")
     assert apart.sd == ASSUMED_NOISE_APART
