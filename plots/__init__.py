@@ -24,7 +24,7 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       with the head of its digest; empty of a real run)
     - where and when: `cpu`, `gpu` (names), `hosts`, `started` (UTC; empty in older logs), `block`
       (-1: none), `position` in it, `allocation` (the job, or execution of a job
-      script), `session` (day and machine), `log` (its file)
+      script), `session` (its first start and the machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
       ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
       slowest rank of each step; empty below 20 and 100 steps), `steps` and `windows` (timed),

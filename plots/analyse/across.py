@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability
+from plots.analyse import comparability, sessions
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import NotCompared, Point, describe
 from plots.analyse.study import Analysis
@@ -79,13 +79,14 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         for name, _ in differences(studies)
         if name == _HOSTS or not name.startswith(comparability.OF_THE_POINT)
     ]
+    together = _sessions(studies)
     for key in dict.fromkeys(key for one in found for key in one):
         rows = [one.get(key) for one in found]
         there = [row for row in rows if row is not None]
         having = [a for a, row in zip(studies, rows, strict=True) if row is not None]
         differing = dict.fromkeys([*everywhere, *_conditions(having, key)])
         apart = f"other {', '.join(differing)}" if differing else ""
-        pooled = None if apart else _pooled(there)
+        pooled = None if apart else _pooled(rows, together)
         few = f"fewer than {stats.SESSIONS} sessions" if len(there) > 1 else "in one study alone"
         yield Both(
             first=there[0],
@@ -95,14 +96,30 @@ def both(studies: Sequence[Analysis]) -> Iterator[Both]:
         )
 
 
-def _pooled(rows: Sequence[Comparison]) -> Estimate | None:
+def _sessions(studies: Sequence[Analysis]) -> list[Mapping[str, str]]:
+    """By study: the name of each of its sessions among those of all, as studies may share one."""
+    frames = [a.loaded.runs for a in studies]
+    columns = ("allocation", "hosts", "began_s")
+    runs = ([value for frame in frames for value in frame[name]] for name in columns)
+    names = iter(sessions.named(*runs))
+    return [dict(zip(frame["session"], names)) for frame in frames]  # noqa: B905
+
+
+def _pooled(
+    rows: Sequence[Comparison | None], together: Sequence[Mapping[str, str]]
+) -> Estimate | None:
     """By t on the means of their sessions; blocks of two sessions are no sample of one thing."""
-    sessions = [session or f"study {i}" for i, row in enumerate(rows) for session in row.sessions]
-    if len(rows) < 2 or len(set(sessions)) < stats.SESSIONS:
+    blocks = [
+        (names[session] or f"study {i}", ratio)
+        for i, (row, names) in enumerate(zip(rows, together, strict=True))
+        if row is not None
+        for session, ratio in zip(row.sessions, row.paired.ratios, strict=True)
+    ]
+    of_blocks, ratios = [session for session, _ in blocks], [ratio for _, ratio in blocks]
+    if sum(row is not None for row in rows) < 2 or len(set(of_blocks)) < stats.SESSIONS:
         return None
-    ratios = [r for row in rows for r in row.paired.ratios]
     paired = stats.paired_ratio(numerator=ratios, denominator=[1.0] * len(ratios))
-    return stats.over_sessions(paired, sessions).estimate
+    return stats.over_sessions(paired, of_blocks).estimate
 
 
 def _conditions(studies: Sequence[Analysis], points: Sequence[Point]) -> Iterator[str]:

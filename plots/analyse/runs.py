@@ -101,6 +101,9 @@ def load(folder: Path) -> Loaded:
             widest = max(widest, one.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
+    told = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
+    for row, session in zip(rows, sessions.named(*told), strict=True):
+        row["session"] = session
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
     for frame in (rows, pipelines):
@@ -227,7 +230,6 @@ def _row(run: Run, study: Study) -> Row:
         "curves": config.curves or by_hand,
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
-        "session": sessions.of(run.allocation, run.host.get("started", ""), run.hosts),
         "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,

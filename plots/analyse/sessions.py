@@ -1,27 +1,43 @@
-"""Sessions, the level above launches: a day of one machine, and what another day may give."""
+"""Sessions, the level above launches: what one machine measured without a long pause, and what
+another day may give.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from bench.study.stats import ALPHA, SESSIONS, Estimate, Paired, geometric_mean, quantile
 
+PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
 TAU = 0.02
 TAU_EMULATED = 0.005
-_EXECUTION = re.compile(r"session (\d{4}-\d\d-\d\d)T\S+ (boot \S+)")
+_EXECUTION = re.compile(r"session \S+ (boot \S+)")
 
 
-def of(allocation: str, started: str, hosts: Sequence[str]) -> str:
-    """The day and the machine's boot, or under a scheduler the hosts; '' where no log tells them.
+def named(
+    allocations: Sequence[str], hosts: Sequence[Sequence[str]], began_s: Sequence[float]
+) -> list[str]:
+    """The session of each run: its first start and its machine; '' where no log tells them.
 
-    Executions of a job script that follow one another on a day meet one state of the machine.
+    A session is of one boot, or of the same nodes under a scheduler, and ends where no run starts
+    for PAUSE_S: hours change the state of a machine, and midnight does not.
     """
-    if found := _EXECUTION.fullmatch(allocation):
-        return " ".join(found.groups())
-    return f"{started[:10]} on {', '.join(hosts)}" if started and hosts else ""
+    names = [""] * len(began_s)
+    last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
+    known = [run for run, second in enumerate(began_s) if not math.isnan(second)]
+    for run in sorted(known, key=began_s.__getitem__):
+        boot = _EXECUTION.fullmatch(allocations[run])
+        machine = boot[1] if boot else f"on {', '.join(hosts[run])}"
+        before_s, session = last.get(machine, (-math.inf, ""))
+        if began_s[run] - before_s >= PAUSE_S:
+            session = f"{datetime.fromtimestamp(began_s[run], UTC):%Y-%m-%d %H:%M} {machine}"
+        last[machine] = began_s[run], session
+        names[run] = session
+    return names
 
 
 def apart(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:

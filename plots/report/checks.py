@@ -167,12 +167,12 @@ def _sessions(a: Analysis) -> Iterator[Check]:
         return
     each = list(apart(c.paired, c.sessions))
     name = count(len(each), "session")
+    beside = "; ".join(f"{session}: {short(e, ratio)}" for session, e in each)
     if len(each) >= SESSIONS:
-        yield Check(name, True, f"The interval of the primary comparison is over {name}.")
+        yield Check(name, True, f"The interval of the primary comparison is over them: {beside}.")
         return
     holds = "the interval is that session's alone, and another day may give another ratio"
     if len(each) > 1:
-        beside = "; ".join(f"{day}: {short(e, ratio)}" for day, e in each)
         holds = f"{beside}. From {SESSIONS} sessions on the interval is over their means"
     yield Check(name, False, f"{name.capitalize()}: {holds}.")
 

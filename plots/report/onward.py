@@ -53,7 +53,7 @@ def _another_day(a: Analysis, c: Comparison, command: str) -> str:
     launches = a.loaded.study.blocks or c.needs
     total = c.paired.n + launches
     day = f"On another day, {command} --blocks {total}` adds {count(launches, 'launch')}"
-    why = f"from {SESSIONS} sessions on the interval holds for other days as well"
+    why = f"from {SESSIONS} sessions on the interval is over their means"
     return f"{day}{_price(a, launches)}: {why}."
 
 

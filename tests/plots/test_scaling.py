@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -485,16 +486,20 @@ def test_another_day_may_give_another_ratio(study: Analysis) -> None:
     assert [(d, e.n) for d, e in sessions.apart(paired, days)] == [("a", 3), ("b", 3), ("c", 2)]
 
 
-@pytest.mark.parametrize(
-    ("allocation", "said"),
-    [
-        ("session 2026-11-22T07:29:59Z boot 79b3ffbf", "2026-11-22 boot 79b3ffbf"),
-        ("job 77, restart 1", "2026-11-23 on a, b"),
-        ("", "2026-11-23 on a, b"),
-    ],
-)
-def test_a_session_is_a_day_of_one_machine(allocation: str, said: str) -> None:
-    assert sessions.of(allocation, "2026-11-23T00:00:01.5+00:00", ("a", "b")) == said
+def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> None:
+    night, hour = datetime(2026, 11, 22, 23, tzinfo=UTC).timestamp(), 3600
+    runs: list[tuple[str, str, float, str]] = [
+        ("session 2026-11-23T04:59:59Z boot a", "x", 6 * hour, "2026-11-23 05:00 boot a"),
+        ("session 2026-11-22T22:59:59Z boot a", "x", 0, "2026-11-22 23:00 boot a"),
+        ("session 2026-11-23T00:00:00Z boot a", "x", 2.9 * hour, "2026-11-22 23:00 boot a"),
+        ("session 2026-11-22T23:00:00Z boot b", "x", 0, "2026-11-22 23:00 boot b"),
+        ("job 77, restart 1", "ab", 0, "2026-11-22 23:00 on a, b"),
+        ("job 78", "ab", 2 * hour, "2026-11-22 23:00 on a, b"),
+        ("job 79", "ac", 2 * hour, "2026-11-23 01:00 on a, c"),
+        ("job 80", "ab", math.nan, ""),
+    ]
+    allocations, hosts, after_s, names = zip(*runs, strict=True)
+    assert sessions.named(allocations, hosts, [night + s for s in after_s]) == list(names)
 
 
 @pytest.mark.parametrize(
