@@ -21,7 +21,7 @@ from tests.bench.ranks import bench
 # momentum, a rate that falls with the steps, BatchNorm's buffers and random numbers to go on with
 OPTIONS: tuple[str, ...] = (
     *("--model", "tests.bench.tiny:dropping", "--dataset", "digits", "--image-size", "8"),
-    *("--global-batch", "32", "--base-lr", "0.4", "--lr-decay", "linear", "--epochs", "12"),
+    *("--global-batch", "64", "--base-lr", "0.4", "--lr-decay", "linear", "--epochs", "12"),
     *("--warmup-steps", "3", "--windows", "1", "--steps-per-window", "2", "--trainings", "2"),
 )
 
