@@ -5,9 +5,10 @@
 # How far is hand-written data parallelism over MPI from Horovod and DDP, and what do buckets and overlap gain?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,8 +28,8 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1084171242  # drawn at the first run
-# What a framework adds to the MPI beneath it: 60 runs, about 20 minutes on two cores.
+seed = 1282652735  # drawn at the first run
+# What a framework adds to the MPI beneath it: 60 runs and more until it is settled, about 30 minutes on two cores.
 name = "handwritten"
 question = "How far is hand-written data parallelism over MPI from Horovod and DDP, and what do buckets and overlap gain?"
 
@@ -41,7 +42,7 @@ world_sizes = [2]
 blocks = 6                                     # the fewest that allow a verdict
 margin = 0.02
 time_limit_s = 180
-expected_run_s = 20                            # on two cores; for an estimate before the first run has ended
+expected_run_s = 27                            # on two cores; for an estimate before the first run has ended
 
 [weak]
 batch_per_rank = 4                             # as in the study local
@@ -51,8 +52,9 @@ model = "resnet50"
 dataset = "digits"
 image_size = 32
 threads = 1
-warmup_steps = 30                              # what is left of a warm-up would count against who warms up longest
-windows = 4
+warmup_steps = 15
+windows = 20
+lead_in_steps = 1                              # the first step of a turn is slower, and not alike
 steps_per_window = 3
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 
@@ -73,20 +75,21 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study handwritten
-  --study-sha256 be5f63c142d793dbecff64f4d7ccf34ef11ce288b91b742186d0835d4ecc9e28
+  --study-sha256 f86e0ac1c46abb6f24d5894acc71cd5bb315e19ccd6571d493489776400eb40a
   --model resnet50
   --dataset digits
   --image-size 32
   --threads 1
-  --warmup-steps 30
-  --windows 4
+  --warmup-steps 15
+  --windows 20
+  --lead-in-steps 1
   --steps-per-window 3
   --max-lr 0.001
 )
 
 # The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
 JOB=(
-  --study-dir=results/mine/handwritten
+  --study-dir=results/handwritten
   --study="$STUDY"
   --limit-s=180 # of one run, seconds
   --python="$PYTHON"
@@ -96,75 +99,81 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1084171242
-run b00-00-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 0 --curves weak --observe breakdown --overlap on
-run b00-01-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 1 --curves weak --observe nothing --overlap on
-run b00-02-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171242 --block 0 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 25.0
-run b00-03-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171242 --block 0 --position 3 --curves weak --observe nothing --overlap off --bucket-mib 0.0
-run b00-04-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 4 --curves weak --observe nothing --overlap on
-run b00-05-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 5 --curves weak --observe nothing --overlap on
-run b00-06-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171242 --block 0 --position 6 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b00-07-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171242 --block 0 --position 7 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b00-08-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 8 --curves weak --observe breakdown --overlap on
-run b00-09-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171242 --block 0 --position 9 --curves weak --observe breakdown --overlap on
+# Block 0: one randomised pass, every run with seed 1282652735
+turns 10
+run b00-00-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652735 --block 0 --position 0 --curves weak --observe nothing --overlap on
+run b00-01-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652735 --block 0 --position 1 --curves weak --observe nothing --overlap on
+run b00-02-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652735 --block 0 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+run b00-03-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652735 --block 0 --position 3 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b00-04-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652735 --block 0 --position 4 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b00-05-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652735 --block 0 --position 5 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
+run b00-06-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652735 --block 0 --position 6 --curves weak --observe breakdown --overlap on
+run b00-07-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652735 --block 0 --position 7 --curves weak --observe breakdown --overlap on
+run b00-08-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652735 --block 0 --position 8 --curves weak --observe nothing --overlap on
+run b00-09-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652735 --block 0 --position 9 --curves weak --observe breakdown --overlap on
 
-# Block 1: one randomised pass, every run with seed 1084171243
-run b01-00-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 0 --curves weak --observe nothing --overlap on
-run b01-01-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 1 --curves weak --observe breakdown --overlap on
-run b01-02-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 2 --curves weak --observe breakdown --overlap on
-run b01-03-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 3 --curves weak --observe breakdown --overlap on
-run b01-04-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171243 --block 1 --position 4 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b01-05-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171243 --block 1 --position 5 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b01-06-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 6 --curves weak --observe nothing --overlap on
-run b01-07-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171243 --block 1 --position 7 --curves weak --observe nothing --overlap on
-run b01-08-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171243 --block 1 --position 8 --curves weak --observe nothing --overlap off --bucket-mib 0.0
-run b01-09-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171243 --block 1 --position 9 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+# Block 1: one randomised pass, every run with seed 1282652736
+turns 10
+run b01-00-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652736 --block 1 --position 0 --curves weak --observe breakdown --overlap on
+run b01-01-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652736 --block 1 --position 1 --curves weak --observe nothing --overlap on
+run b01-02-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652736 --block 1 --position 2 --curves weak --observe breakdown --overlap on
+run b01-03-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652736 --block 1 --position 3 --curves weak --observe breakdown --overlap on
+run b01-04-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652736 --block 1 --position 4 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
+run b01-05-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652736 --block 1 --position 5 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b01-06-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652736 --block 1 --position 6 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b01-07-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652736 --block 1 --position 7 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+run b01-08-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652736 --block 1 --position 8 --curves weak --observe nothing --overlap on
+run b01-09-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652736 --block 1 --position 9 --curves weak --observe nothing --overlap on
 
-# Block 2: one randomised pass, every run with seed 1084171244
-run b02-00-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 0 --curves weak --observe nothing --overlap on
-run b02-01-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171244 --block 2 --position 1 --curves weak --observe nothing --overlap off --bucket-mib 0.0
-run b02-02-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171244 --block 2 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 25.0
-run b02-03-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 3 --curves weak --observe nothing --overlap on
-run b02-04-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 4 --curves weak --observe breakdown --overlap on
-run b02-05-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 5 --curves weak --observe breakdown --overlap on
-run b02-06-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171244 --block 2 --position 6 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b02-07-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171244 --block 2 --position 7 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b02-08-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 8 --curves weak --observe nothing --overlap on
-run b02-09-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171244 --block 2 --position 9 --curves weak --observe breakdown --overlap on
+# Block 2: one randomised pass, every run with seed 1282652737
+turns 10
+run b02-00-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652737 --block 2 --position 0 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+run b02-01-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652737 --block 2 --position 1 --curves weak --observe nothing --overlap on
+run b02-02-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652737 --block 2 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b02-03-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652737 --block 2 --position 3 --curves weak --observe nothing --overlap on
+run b02-04-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652737 --block 2 --position 4 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b02-05-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652737 --block 2 --position 5 --curves weak --observe breakdown --overlap on
+run b02-06-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652737 --block 2 --position 6 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
+run b02-07-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652737 --block 2 --position 7 --curves weak --observe breakdown --overlap on
+run b02-08-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652737 --block 2 --position 8 --curves weak --observe nothing --overlap on
+run b02-09-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652737 --block 2 --position 9 --curves weak --observe breakdown --overlap on
 
-# Block 3: one randomised pass, every run with seed 1084171245
-run b03-00-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171245 --block 3 --position 0 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b03-01-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171245 --block 3 --position 1 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b03-02-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 2 --curves weak --observe breakdown --overlap on
-run b03-03-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 3 --curves weak --observe breakdown --overlap on
-run b03-04-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 4 --curves weak --observe nothing --overlap on
-run b03-05-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171245 --block 3 --position 5 --curves weak --observe nothing --overlap off --bucket-mib 25.0
-run b03-06-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171245 --block 3 --position 6 --curves weak --observe nothing --overlap off --bucket-mib 0.0
-run b03-07-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 7 --curves weak --observe nothing --overlap on
-run b03-08-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 8 --curves weak --observe breakdown --overlap on
-run b03-09-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171245 --block 3 --position 9 --curves weak --observe nothing --overlap on
+# Block 3: one randomised pass, every run with seed 1282652738
+turns 10
+run b03-00-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652738 --block 3 --position 0 --curves weak --observe breakdown --overlap on
+run b03-01-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652738 --block 3 --position 1 --curves weak --observe nothing --overlap on
+run b03-02-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652738 --block 3 --position 2 --curves weak --observe breakdown --overlap on
+run b03-03-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652738 --block 3 --position 3 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
+run b03-04-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652738 --block 3 --position 4 --curves weak --observe breakdown --overlap on
+run b03-05-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652738 --block 3 --position 5 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b03-06-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652738 --block 3 --position 6 --curves weak --observe nothing --overlap on
+run b03-07-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652738 --block 3 --position 7 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b03-08-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652738 --block 3 --position 8 --curves weak --observe nothing --overlap on
+run b03-09-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652738 --block 3 --position 9 --curves weak --observe nothing --overlap off --bucket-mib 25.0
 
-# Block 4: one randomised pass, every run with seed 1084171246
-run b04-00-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171246 --block 4 --position 0 --curves weak --observe nothing --overlap off --bucket-mib 0.0
-run b04-01-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 1 --curves weak --observe nothing --overlap on
-run b04-02-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171246 --block 4 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 25.0
-run b04-03-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 3 --curves weak --observe nothing --overlap on
-run b04-04-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171246 --block 4 --position 4 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b04-05-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 5 --curves weak --observe breakdown --overlap on
-run b04-06-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 6 --curves weak --observe breakdown --overlap on
-run b04-07-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171246 --block 4 --position 7 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b04-08-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 8 --curves weak --observe breakdown --overlap on
-run b04-09-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171246 --block 4 --position 9 --curves weak --observe nothing --overlap on
+# Block 4: one randomised pass, every run with seed 1282652739
+turns 10
+run b04-00-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652739 --block 4 --position 0 --curves weak --observe breakdown --overlap on
+run b04-01-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652739 --block 4 --position 1 --curves weak --observe nothing --overlap on
+run b04-02-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652739 --block 4 --position 2 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+run b04-03-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652739 --block 4 --position 3 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b04-04-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652739 --block 4 --position 4 --curves weak --observe nothing --overlap on
+run b04-05-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652739 --block 4 --position 5 --curves weak --observe nothing --overlap on
+run b04-06-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652739 --block 4 --position 6 --curves weak --observe breakdown --overlap on
+run b04-07-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652739 --block 4 --position 7 --curves weak --observe breakdown --overlap on
+run b04-08-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652739 --block 4 --position 8 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b04-09-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652739 --block 4 --position 9 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
 
-# Block 5: one randomised pass, every run with seed 1084171247
-run b05-00-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 0 --curves weak --observe nothing --overlap on
-run b05-01-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 1 --curves weak --observe breakdown --overlap on
-run b05-02-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171247 --block 5 --position 2 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
-run b05-03-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 3 --curves weak --observe breakdown --overlap on
-run b05-04-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 4 --curves weak --observe breakdown --overlap on
-run b05-05-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171247 --block 5 --position 5 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
-run b05-06-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 6 --curves weak --observe nothing --overlap on
-run b05-07-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 4 --seed 1084171247 --block 5 --position 7 --curves weak --observe nothing --overlap off --bucket-mib 25.0
-run b05-08-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 4 --seed 1084171247 --block 5 --position 8 --curves weak --observe nothing --overlap on
-run b05-09-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 4 --seed 1084171247 --block 5 --position 9 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+# Block 5: one randomised pass, every run with seed 1282652740
+turns 10
+run b05-00-handwritten-mpi-bucketed-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant observed --batch-per-rank 4 --seed 1282652740 --block 5 --position 0 --curves weak --observe breakdown --overlap off --bucket-mib 25.0
+run b05-01-handwritten-mpi-naive-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant observed --batch-per-rank 4 --seed 1282652740 --block 5 --position 1 --curves weak --observe breakdown --overlap off --bucket-mib 0.0
+run b05-02-handwritten-mpi-w2-b4-observed 2 --backend handwritten --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652740 --block 5 --position 2 --curves weak --observe breakdown --overlap on
+run b05-03-horovod-mpi-w2-b4-observed 2 --backend horovod --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652740 --block 5 --position 3 --curves weak --observe breakdown --overlap on
+run b05-04-horovod-mpi-w2-b4-timed 2 --backend horovod --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652740 --block 5 --position 4 --curves weak --observe nothing --overlap on
+run b05-05-handwritten-mpi-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652740 --block 5 --position 5 --curves weak --observe nothing --overlap on
+run b05-06-handwritten-mpi-naive-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm naive --variant timed --batch-per-rank 4 --seed 1282652740 --block 5 --position 6 --curves weak --observe nothing --overlap off --bucket-mib 0.0
+run b05-07-handwritten-mpi-bucketed-w2-b4-timed 2 --backend handwritten --transport mpi --settings shipped --arm bucketed --variant timed --batch-per-rank 4 --seed 1282652740 --block 5 --position 7 --curves weak --observe nothing --overlap off --bucket-mib 25.0
+run b05-08-ddp-mpi-w2-b4-timed 2 --backend ddp --transport mpi --settings shipped --variant timed --batch-per-rank 4 --seed 1282652740 --block 5 --position 8 --curves weak --observe nothing --overlap on
+run b05-09-ddp-mpi-w2-b4-observed 2 --backend ddp --transport mpi --settings shipped --variant observed --batch-per-rank 4 --seed 1282652740 --block 5 --position 9 --curves weak --observe breakdown --overlap on
 END_OF_RUNS
