@@ -1,9 +1,10 @@
 """The spread of a pair by turns against that of separate launches, really run side by side.
 
-python -m tests.spread --results results/mine/spread: the study `local` without its baseline,
-two launches by turns and two one after the other, alternating, which first too; with --load a
-process that computes in bursts shares the cores. The same command goes on where it was stopped.
-With --count it runs nothing and derives the table from the logs again.
+python -m tests.spread --results results/mine/spread: the largest pair of a study on its first
+transport, two launches by turns and two one after the other, alternating, which first too; with
+--load a process that computes in bursts shares the cores. Whether both forms tell one ratio is
+said as well. The same command goes on where it was stopped. With --count it runs nothing and
+derives the table from the logs again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,7 +25,8 @@ from pathlib import Path
 import tomlkit
 from scipy.stats import f
 
-from bench.study.stats import MIN_BLOCKS
+from bench.study.stats import MIN_BLOCKS, Paired, welch_ratio
+from plots.report.format import interval, ratio
 from plots.report.write import analysed
 
 ROOT = Path(__file__).parents[1]
@@ -34,11 +36,13 @@ BURST_S = (0.5, 8.0)  # how long the load computes, and how long it rests: unifo
 SEED = 1  # of the load's bursts
 
 
-def study(form: str, results: Path, load: bool) -> Path:
+def study(like: str, form: str, results: Path, load: bool) -> Path:
     """A study file like the shipped one, that takes turns or does not."""
-    text = tomlkit.parse((ROOT / "slurm/studies/local.toml").read_text())
+    text = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
     text["name"], text["turns"] = f"{form}-{'load' if load else 'quiet'}", FORMS[form]
-    text["cells"] = ["ddp/mpi", "horovod/mpi"]
+    transport = next(cell for cell in text["cells"] if "/" in cell).partition("/")[2]
+    text["cells"] = [f"{backend}/{transport}" for backend in ("ddp", "horovod")]
+    text["world_sizes"] = [max(text["world_sizes"])]
     path = results / "studies" / f"{text['name']}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tomlkit.dumps(text))
@@ -68,9 +72,9 @@ def loaded(load: bool) -> Iterator[None]:
             process.kill()
 
 
-def measure(results: Path, load: bool, launches: int) -> None:
+def measure(like: str, results: Path, load: bool, launches: int) -> None:
     """So many launches of either form, two at a time; what is done already is left out."""
-    files = [study(form, results, load) for form in FORMS]
+    files = [study(like, form, results, load) for form in FORMS]
     with loaded(load):
         for n in range(2, launches + 1, 2):  # in half of them each side begins: an even number
             for path in files[:: 1 if n % 4 else -1]:
@@ -79,31 +83,41 @@ def measure(results: Path, load: bool, launches: int) -> None:
                     sys.exit(f"{path}: launches to {n} are not ok; go on with this command")
 
 
+def pairs(results: Path) -> dict[tuple[str, str], Paired]:
+    """By condition and form what the logs say, role fitted."""
+    named = {
+        (load, form): results / f"{form}-{load}" for load in ("quiet", "load") for form in FORMS
+    }
+    compared = {key: analysed(path).comparisons for key, path in named.items() if path.exists()}
+    return {key: only.paired for key, (only,) in compared.items()}
+
+
 def rows(results: Path) -> Iterator[dict[str, object]]:
-    """Of each condition and form: n, ratio and the sd of its logarithm, role fitted."""
-    for condition in ("quiet", "load"):
-        for form in FORMS:
-            if not (folder := results / f"{form}-{condition}").exists():
-                continue
-            (c,) = analysed(folder).comparisons
-            p = c.paired
-            yield {"form": form, "load": condition, "n": p.n, "ratio": p.ratio, "sd_log": p.sd_log}
+    """Of each condition and form: n, ratio and the sd of its logarithm."""
+    for (load, form), p in pairs(results).items():
+        yield {"form": form, "load": load, "n": p.n, "ratio": p.ratio, "sd_log": p.sd_log}
 
 
-def in_words(table: list[dict[str, object]]) -> Iterator[str]:
-    """By what part the spread is smaller, with the F interval of 95 %."""
-    for condition in ("quiet", "load"):
-        there = [row for row in table if row["load"] == condition and row["sd_log"] is not None]
-        both = {row["form"]: row for row in there if int(str(row["n"])) >= MIN_BLOCKS}
-        if both.keys() != FORMS.keys():
+def in_words(measured: Mapping[tuple[str, str], Paired]) -> Iterator[str]:
+    """By what part the spread is smaller, with the F interval of 95 %, and whether both forms tell
+    one ratio: Welch's interval on logs, 95 %.
+    """
+    for load in ("quiet", "load"):
+        turns, apart = (measured.get((load, form)) for form in FORMS)
+        if turns is None or apart is None or min(turns.n, apart.n) < MIN_BLOCKS:
             continue
-        (turns, n), (apart, m) = [
-            (float(str(both[form]["sd_log"])), int(str(both[form]["n"]))) for form in FORMS
-        ]
-        low, high = (turns / apart / math.sqrt(f.ppf(q, n - 2, m - 2)) for q in (0.975, 0.025))
+        assert turns.sd_log is not None
+        assert apart.sd_log is not None
+        part = turns.sd_log / apart.sd_log
+        low, high = (part / math.sqrt(f.ppf(q, turns.n - 2, apart.n - 2)) for q in (0.975, 0.025))
         yield (
-            f"{condition}: sd by turns {100 * turns:.1f} % (n = {n}), by separate launches "
-            f"{100 * apart:.1f} % (n = {m}): {turns / apart:.2f} [{low:.2f}, {high:.2f}]"
+            f"{load}: sd by turns {100 * turns.sd_log:.1f} % (n = {turns.n}), by separate launches "
+            f"{100 * apart.sd_log:.1f} % (n = {apart.n}): {part:.2f} [{low:.2f}, {high:.2f}]"
+        )
+        one = welch_ratio(numerator=turns.ratios, denominator=apart.ratios)
+        yield (
+            f"{load}: ratio by turns {turns.ratio:.3f}, by separate launches {apart.ratio:.3f}: "
+            f"{interval(one, ratio)}"
         )
 
 
@@ -111,6 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--launches", type=int, default=10, help="of each form")
+    parser.add_argument("--study", default="local", help="a shipped one (default: local)")
     parser.add_argument("--load", action="store_true", help="beside a process that computes")
     parser.add_argument("--count", action="store_true", help="run nothing; read the logs there are")
     asked = parser.parse_args()
@@ -118,13 +133,13 @@ def main() -> None:
     results = Path(os.path.relpath(asked.results, ROOT))
     os.chdir(ROOT)
     if not asked.count:
-        measure(results, asked.load, asked.launches)
+        measure(asked.study, results, asked.load, asked.launches)
     table = list(rows(results))
     with (results / TABLE).open("w", newline="") as file:
         writer = csv.DictWriter(file, ["form", "load", "n", "ratio", "sd_log"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(table)
-    print("\n".join(in_words(table)))
+    print("\n".join(in_words(pairs(results))))
 
 
 if __name__ == "__main__":

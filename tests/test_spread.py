@@ -27,3 +27,6 @@ def test_the_shipped_table_is_what_the_logs_say() -> None:
             assert float(row[name]) == pytest.approx(made[name], rel=1e-12)
     turns, apart, *_ = (float(row["sd_log"]) for row in kept)
     assert turns < apart / 3
+    words = list(spread.in_words(spread.pairs(SHIPPED)))
+    assert [line.partition(":")[0] for line in words] == ["quiet", "quiet", "load", "load"]
+    assert words[1].endswith("separate launches 0.979: 0.997 [0.972, 1.023]")
