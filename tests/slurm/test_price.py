@@ -120,10 +120,10 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     assert default.sd == ASSUMED_NOISE_BY_TURNS
     assert noise(statuses, study, None, None, apart=True).sd == ASSUMED_NOISE_APART
     where = "as by turns on shared machines; "
-    assert default.source.startswith(f"a paired sd of 1.8 % assumed, {where}")
+    assert default.source.startswith(f"a paired sd of 1.7 % assumed, {where}")
     assert apart.sd == ASSUMED_NOISE_APART
     where = "as by separate launches on shared machines; "
-    assert apart.source.startswith(f"a paired sd of 5.5 % assumed, {where}")
+    assert apart.source.startswith(f"a paired sd of 5.3 % assumed, {where}")
     assert of_site.source.startswith("a paired sd of 2 % assumed, by the site file; ")
     assert noise(statuses, study, 0.03, 0.02) == Noise(0.03, "a paired sd of 3 % assumed")
 
@@ -131,8 +131,8 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("assumed", "studies"),
     [
-        (ASSUMED_NOISE_BY_TURNS, ("local", "local-transports", "aa", "injected")),
-        (ASSUMED_NOISE_APART, ("precision", "exposed", "overlap", "handwritten")),
+        (ASSUMED_NOISE_BY_TURNS, ("local", "local-transports", "handwritten", "aa", "injected")),
+        (ASSUMED_NOISE_APART, ("precision", "exposed", "overlap")),
     ],
 )
 def test_the_assumed_noise_is_what_shared_machines_have_shown(
