@@ -28,7 +28,7 @@ def named(
     """
     names = [""] * len(began_s)
     last: dict[str, tuple[float, str]] = {}  # by machine: its last start, and the session
-    known = [run for run, second in enumerate(began_s) if not math.isnan(second)]
+    known = [run for run, nodes in enumerate(hosts) if nodes and not math.isnan(began_s[run])]
     for run in sorted(known, key=began_s.__getitem__):
         boot = _EXECUTION.fullmatch(allocations[run])
         machine = boot[1] if boot else f"on {', '.join(hosts[run])}"

@@ -85,6 +85,17 @@ def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> N
     assert names["cpu"] == ["Test CPU @ 2 GHz", "Another CPU"]
 
 
+def test_studies_of_the_same_hours_share_their_sessions(studies: tuple[Path, Path]) -> None:
+    """Two days with both studies on each are two sessions, not four."""
+    for minute, folder in zip(("00", "30"), studies, strict=True):
+        for path in (folder / "runs").iterdir():
+            day = 14 + int(path.name.partition("-")[0]) % 2
+            began = f"2026-06-{day}T10:{minute}:00+00:00"
+            logs.edit(path, '"host": {', f'"host": {{"started": "{began}", ')
+    pooled = list(across.both([analyse(load(folder)) for folder in studies]))
+    assert {row.not_pooled for row in pooled} == {"fewer than 3 sessions"}
+
+
 @pytest.mark.parametrize("name", ["OMPI_MCA_btl", "ONEDNN_MAX_CPU_ISA"])
 def test_another_environment_is_named_and_not_pooled(
     studies: tuple[Path, Path], name: str, capsys: pytest.CaptureFixture[str]

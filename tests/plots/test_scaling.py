@@ -497,6 +497,7 @@ def test_a_session_ends_with_a_boot_with_other_nodes_and_after_three_hours() -> 
         ("job 78", "ab", 2 * hour, "2026-11-22 23:00 on a, b"),
         ("job 79", "ac", 2 * hour, "2026-11-23 01:00 on a, c"),
         ("job 80", "ab", math.nan, ""),
+        ("job 81", "", 0, ""),
     ]
     allocations, hosts, after_s, names = zip(*runs, strict=True)
     assert sessions.named(allocations, hosts, [night + s for s in after_s]) == list(names)
