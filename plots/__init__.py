@@ -26,9 +26,9 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       (-1: none), `position` in it, `allocation` (the job, or execution of a job
       script), `session` (its first start and the machine), `log` (its file)
     - speed: `step_seconds_mean` (s; all timed windows, slowest rank), `images_per_s` (1/s, of all
-      ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; of the
-      slowest rank of each step; empty below 20 and 100 steps), `steps` and `windows` (timed),
-      `input_share` (of the time, waiting for batches)
+      ranks: samples_per_step / step_seconds_mean), `step_seconds_median`, `_p95`, `_p99` (s; from
+      the last rank's end of a step to that of the next; empty below 20 and 100 steps),
+      `steps` and `windows` (timed), `input_share` (of the time, waiting for batches)
     - how sure: `judged` (false: too few steps to tell whether it was steady), `steady`,
       `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
       minus 1), `last_over_first` (seconds of a step, last window over first),

@@ -215,10 +215,11 @@ def _row(run: Run, study: Study) -> Row:
     """One row of the frame; what plots.load_runs says of a column, and for the analysis `facts`."""
     config = run.config
     assert config is not None
-    slowest = np.asarray(run.step_seconds()).max(axis=0)
-    p95, p99 = stats.percentiles(slowest, (95, 99))
-    warmup = run.step_seconds("warmup")
-    before = np.asarray(warmup).max(axis=0) if warmup else np.empty(0)
+    steps, before = (
+        np.concatenate([np.empty(0), *map(_of_the_job, run.steps(phase))])
+        for phase in ("window", "warmup")
+    )
+    p95, p99 = stats.percentiles(steps, (95, 99))
     of_the_arm = study.arms.get(config.arm or "", ())
     of_variants = comparability.of_variants(study)
     facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
@@ -233,15 +234,15 @@ def _row(run: Run, study: Study) -> Row:
         "hosts": run.hosts,
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
-        "step_seconds_median": float(np.median(slowest)),
+        "step_seconds_median": float(np.median(steps)),
         "step_seconds_p95": p95,
         "step_seconds_p99": p99,
-        "steps": len(slowest),
+        "steps": len(steps),
         "windows": len(run.windows),
         "last_over_first": _last_over_first(run),
         **_beginnings(run),
-        "judged": len(slowest) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
-        **asdict(steady_state.judge(slowest)),
+        "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
+        **asdict(steady_state.judge(steps)),
         "input_share": _input_share(run),
         "others_share": others_share(run),
         "busy_share": _busy_share(run),
@@ -258,9 +259,8 @@ def _row(run: Run, study: Study) -> Row:
         "timeline": _timeline(facts),
         "facts": facts,
         "recorded": _recorded(run.host),
-        "sequence": np.concatenate([before, slowest]).astype(
-            np.float32
-        ),  # many runs: half the size
+        # many runs: half the size
+        "sequence": np.concatenate([before, steps]).astype(np.float32),
         "parts": breakdown.parts_of(run),
         "evidence": breakdown.evidence_of(run),
         "trainings": trainings.of_run(run),
@@ -281,18 +281,29 @@ def _last_over_first(run: Run) -> float:
     return float(last / first)
 
 
-def _beginnings(run: Run) -> dict[str, float]:
-    """Mean seconds of the steps before a window, and of its first one, over those of its others, by
-    the slowest rank of each; nan where there are none.
+def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:
+    """Seconds of a window's steps, [step] from [rank][step]: from when the last rank ended one to
+    when the last rank ended the next.
+
+    They add up to the window's seconds. The slowest rank's of each step would add up to more: ranks
+    are late by turns, and a rank's own step after its late one is short. All ranks start a window
+    together, so a rank's own first step lacks the wait for those that were late in the step before.
     """
-    windows = [np.max(window, axis=0) for window in run.steps("window")]
+    return np.diff(np.cumsum(window, axis=1).max(axis=0), prepend=0.0)
+
+
+def _beginnings(run: Run) -> dict[str, float]:
+    """Mean seconds of the steps before a window, and of its first one, over those of its others;
+    nan where there are none.
+    """
+    windows = [_of_the_job(window) for window in run.steps("window")]
     others = [seconds for window in windows for seconds in window[1:]]
     steps = {
-        "lead_in_over_rest": np.max(run.step_seconds("lead_in") or [[]], axis=0),
+        "lead_in_over_rest": [s for lead in run.steps("lead_in") for s in _of_the_job(lead)],
         "first_step_over_rest": [window[0] for window in windows],
     }
     return {
-        name: float(np.mean(some) / np.mean(others)) if len(some) and others else math.nan
+        name: float(np.mean(some) / np.mean(others)) if some and others else math.nan
         for name, some in steps.items()
     }
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from bench.study.stats import ALPHA, SESSIONS, Estimate, Paired, geometric_mean, quantile
+from bench.study.stats import SESSIONS, Estimate, Paired, geometric_mean, quantile
 
 PAUSE_S = 3 * 3600.0  # without a start of a run; from then on a machine may be in another state
 # sd of a log ratio between sessions, of this project's own: real training, and emulated
@@ -50,7 +50,8 @@ def apart(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estima
 def another_day(
     paired: Paired, sessions: Sequence[str], level: float, *, emulated: bool
 ) -> tuple[float, float] | None:
-    """Where the ratio of one more session may lie: the prediction interval of t, from three on.
+    """Where the ratio of one more session may lie: the prediction interval of t, from three on, at
+    the level of the ratio's interval, which it therefore contains.
 
     Below three nothing here tells how sessions differ: tau stands for it, in today's and in the
     other day's ratio: sqrt(h^2 + 2 (1.96 tau)^2), with h half of the interval at `level`.
@@ -59,7 +60,7 @@ def another_day(
     if ends is None or paired.error_log is None:
         return None
     if (k := len(set(sessions))) >= SESSIONS:
-        half = quantile(ALPHA, k - 1) * paired.error_log * math.sqrt(k + 1)
+        half = quantile(level, k - 1) * paired.error_log * math.sqrt(k + 1)
     else:
         tau = TAU_EMULATED if emulated else TAU
         half = math.hypot(math.log(ends[1] / ends[0]) / 2, math.sqrt(2) * 1.96 * tau)

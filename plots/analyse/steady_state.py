@@ -92,7 +92,7 @@ def tukey_outliers(values: Floats) -> list[float]:
 
 
 def judge(step_seconds: Floats) -> Steadiness:
-    """Flag a run whose timed steps still warm up or drift; on the slowest rank's seconds.
+    """Flag a run whose timed steps still warm up or drift; on the job's seconds of each.
 
     Not steady: the two halves differ, or what MSER would cut moves the run's mean; in both cases by
     more than 2 % and beyond noise, which alone makes MSER cut more than half in one run of ten of

@@ -15,7 +15,7 @@ _MOST_STEPS = 2000  # of a sequence: a figure is no wider
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Seconds of the slowest rank, step by step, of all runs of one point."""
+    """Seconds of the job, step by step, of all runs of one point."""
 
     point: Point
     runs: int

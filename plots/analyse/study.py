@@ -29,7 +29,7 @@ from plots.read.calibrations import Calibration
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimes:
-    """Step time of the slowest rank at one point: medians over runs of each run's percentiles."""
+    """Step time of the job at one point: medians over runs of each run's percentiles."""
 
     point: Point
     runs: int

@@ -480,7 +480,7 @@ def test_another_day_may_give_another_ratio(study: Analysis) -> None:
     paired = stats.over_sessions(c.paired, days)
     parts = np.split(np.log(c.paired.ratios), [3, 6])
     means = [part.mean() for part in parts]
-    half = scipy_stats.t.ppf(0.975, 2) * np.std(means, ddof=1) * math.sqrt(1 + 1 / 3)
+    half = scipy_stats.t.ppf(0.995, 2) * np.std(means, ddof=1) * math.sqrt(1 + 1 / 3)
     ends = sessions.another_day(paired, days, 0.01, emulated=False) or (1, 1)
     assert math.log(ends[1] / ends[0]) / 2 == pytest.approx(half)
     assert [(d, e.n) for d, e in sessions.apart(paired, days)] == [("a", 3), ("b", 3), ("c", 2)]

@@ -48,8 +48,8 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     sequence.set_ylim(0, 1.6 * top or None)  # a first step may take a hundred times as long
     sequence.annotate(" timed", (cut - 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
     sequence.set_xlabel("step")
-    sequence.set_ylabel("slowest rank of the step (ms)")
-    spread.set_xlabel("slowest rank of the step (ms)")
+    sequence.set_ylabel("step of all ranks (ms)")
+    spread.set_xlabel("step of all ranks (ms)")
     spread.set_ylabel("share of timed steps (%)")
     spread.set_ylim(0, 100)
     legend(spread)
