@@ -2,9 +2,9 @@
 
 python -m tests.spread --results results/mine/spread: the largest pair of a study on its first
 transport, two launches by turns and two one after the other, alternating, which first too; with
---load a process that computes in bursts shares the cores. Whether both forms tell one ratio is
-said as well. The same command goes on where it was stopped. With --count it runs nothing and
-derives the table from the logs again.
+--load a process that computes in bursts shares the cores, and --burst says how long they are.
+Whether both forms tell one ratio is said as well. The same command goes on where it was stopped.
+With --count it runs nothing and derives the table from the logs again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,20 @@ TABLE = "spread.csv"
 BURST_S = (0.5, 8.0)  # how long the load computes, and how long it rests: uniform between
 SEED = 1  # of the load's bursts
 
+Burst = tuple[float, float]
 
-def study(like: str, form: str, results: Path, load: bool) -> Path:
+
+def condition(burst_s: Burst | None) -> str:
+    """A load's name, or that of none: `quiet`, `load` of the usual bursts, else `load-10-60s`."""
+    if burst_s is None:
+        return "quiet"
+    return "load" if burst_s == BURST_S else "load-{:g}-{:g}s".format(*burst_s)
+
+
+def study(like: str, form: str, results: Path, load: str) -> Path:
     """A study file like the shipped one, that takes turns or does not."""
     text = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
-    text["name"], text["turns"] = f"{form}-{'load' if load else 'quiet'}", FORMS[form]
+    text["name"], text["turns"] = f"{form}-{load}", FORMS[form]
     transport = next(cell for cell in text["cells"] if "/" in cell).partition("/")[2]
     text["cells"] = [f"{backend}/{transport}" for backend in ("ddp", "horovod")]
     text["world_sizes"] = [max(text["world_sizes"])]
@@ -49,33 +58,33 @@ def study(like: str, form: str, results: Path, load: bool) -> Path:
     return path
 
 
-def burst() -> None:
+def burst(burst_s: Burst) -> None:
     """Compute and rest, until somebody ends the process."""
     drawn = random.Random(SEED)
     while True:
-        ends = time.monotonic() + drawn.uniform(*BURST_S)
+        ends = time.monotonic() + drawn.uniform(*burst_s)
         while time.monotonic() < ends:
             pass
-        time.sleep(drawn.uniform(*BURST_S))
+        time.sleep(drawn.uniform(*burst_s))
 
 
 @contextmanager
-def loaded(load: bool) -> Iterator[None]:
+def loaded(burst_s: Burst | None) -> Iterator[None]:
     """With the stated load beside it, or without."""
-    process = get_context("spawn").Process(target=burst, daemon=True)
-    if load:
+    process = get_context("spawn").Process(target=burst, args=(burst_s,), daemon=True)
+    if burst_s is not None:
         process.start()
     try:
         yield
     finally:
-        if load:
+        if burst_s is not None:
             process.kill()
 
 
-def measure(like: str, results: Path, load: bool, launches: int) -> None:
+def measure(like: str, results: Path, burst_s: Burst | None, launches: int) -> None:
     """So many launches of either form, two at a time; what is done already is left out."""
-    files = [study(like, form, results, load) for form in FORMS]
-    with loaded(load):
+    files = [study(like, form, results, condition(burst_s)) for form in FORMS]
+    with loaded(burst_s):
         for n in range(2, launches + 1, 2):  # in half of them each side begins: an even number
             for path in files[:: 1 if n % 4 else -1]:
                 words = ["slurm", "run", str(path), "--results", str(results), "--blocks", str(n)]
@@ -85,9 +94,9 @@ def measure(like: str, results: Path, load: bool, launches: int) -> None:
 
 def pairs(results: Path) -> dict[tuple[str, str], Paired]:
     """By condition and form what the logs say, role fitted."""
-    named = {
-        (load, form): results / f"{form}-{load}" for load in ("quiet", "load") for form in FORMS
-    }
+    loads = {path.name.partition("-")[2] for form in FORMS for path in results.glob(f"{form}-*")}
+    quiet_first = sorted(loads, key=lambda load: (load != condition(None), load))
+    named = {(load, form): results / f"{form}-{load}" for load in quiet_first for form in FORMS}
     compared = {key: analysed(path).comparisons for key, path in named.items() if path.exists()}
     return {key: only.paired for key, (only,) in compared.items()}
 
@@ -102,7 +111,7 @@ def in_words(measured: Mapping[tuple[str, str], Paired]) -> Iterator[str]:
     """By what part the spread is smaller, with the F interval of 95 %, and whether both forms tell
     one ratio: Welch's interval on logs, 95 %.
     """
-    for load in ("quiet", "load"):
+    for load in dict.fromkeys(load for load, _ in measured):
         turns, apart = (measured.get((load, form)) for form in FORMS)
         if turns is None or apart is None or min(turns.n, apart.n) < MIN_BLOCKS:
             continue
@@ -127,13 +136,22 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=10, help="of each form")
     parser.add_argument("--study", default="local", help="a shipped one (default: local)")
     parser.add_argument("--load", action="store_true", help="beside a process that computes")
+    parser.add_argument(
+        "--burst",
+        type=float,
+        nargs=2,
+        default=BURST_S,
+        metavar=("LOW", "HIGH"),
+        help="seconds that --load computes, and rests: uniform between (default: 0.5 8)",
+    )
     parser.add_argument("--count", action="store_true", help="run nothing; read the logs there are")
     asked = parser.parse_args()
     # from here, so that no log holds a path of this machine
     results = Path(os.path.relpath(asked.results, ROOT))
     os.chdir(ROOT)
     if not asked.count:
-        measure(asked.study, results, asked.load, asked.launches)
+        low, high = asked.burst
+        measure(asked.study, results, (low, high) if asked.load else None, asked.launches)
     table = list(rows(results))
     with (results / TABLE).open("w", newline="") as file:
         writer = csv.DictWriter(file, ["form", "load", "n", "ratio", "sd_log"], lineterminator="\n")
