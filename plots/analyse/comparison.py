@@ -61,6 +61,11 @@ class Comparison:
         return " and ".join(dict.fromkeys(filter(None, both)))
 
     @property
+    def unit(self) -> str:
+        """What the interval is over: launches, or from three of them on sessions."""
+        return "sessions" if len(set(self.sessions)) >= stats.SESSIONS else "launches"
+
+    @property
     def estimate(self) -> Estimate:
         """The ratio with the interval that decides."""
         return self.paired.estimate_at(self.level)

@@ -168,7 +168,7 @@ def _sessions(a: Analysis) -> Iterator[Check]:
     each = list(apart(c.paired, c.sessions))
     name = count(len(each), "session")
     beside = "; ".join(f"{session}: {short(e, ratio)}" for session, e in each)
-    if len(each) >= SESSIONS:
+    if c.unit == "sessions":
         yield Check(name, True, f"The interval of the primary comparison is over them: {beside}.")
         return
     holds = "the interval is that session's alone, and another day may give another ratio"

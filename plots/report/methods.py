@@ -28,16 +28,18 @@ def paragraph(a: Analysis) -> str:
             order += (
                 f" Each turn begins with {lead_in} step{'s' * (lead_in != '1')} outside the clock."
             )
+    over_sessions = any(c.unit == "sessions" for c in a.comparisons)
+    by_session = ", averaged in each session and then over sessions" if over_sessions else ""
     looks = f"{study.looks[0]} to {study.looks[-1]} launches" if study.looks else "no launch"
     return (
         f"{versus(a)}, trained by one loop that does not know its framework. In a run "
         f"{_span(a, 'warmup_steps')} warm-up steps are cut and {_span(a, 'steps')} steps are timed "
         f"in {_span(a, 'windows')} windows; images/s are all their images over the windows' "
         f"seconds on the slowest rank. {order} A ratio is the geometric mean of the "
-        f"launches' paired ratios; one Student t interval on their logarithms decides: *equal* "
-        f"inside the margin of {rule(study.margin)}, *faster* outside of 1, else *not settled*. "
-        f"It errs in 5 % over all looks ({looks}) at the primary comparison, and in 5 % at all "
-        f"others together. Efficiency is T(1)/T(p) against one plain process."
+        f"launches' paired ratios{by_session}; one Student t interval on their logarithms decides: "
+        f"*equal* inside the margin of {rule(study.margin)}, *faster* outside of 1, else *not "
+        f"settled*. It errs in 5 % over all looks ({looks}) at the primary comparison, and in 5 % "
+        f"at all others together. Efficiency is T(1)/T(p) against one plain process."
     )
 
 

@@ -23,7 +23,7 @@ def onward(a: Analysis) -> str:
     command = f"`python -m slurm {verb} {_study(a)}"
     n, left = c.paired.n, c.max_blocks - c.paired.n
     if c.settled:
-        return _another_day(a, c, command)
+        return _another_day(a, c, command, left)
     if n < c.needs:
         first = f"{command}` does the {count(c.needs - n, 'launch')} that the first look lacks"
         return f"{first}{_price(a, c.needs - n)}. What they settle nobody can tell yet."
@@ -46,11 +46,14 @@ def _study(a: Analysis) -> str:
     return shlex.quote(clean(where)).replace("`", "'")
 
 
-def _another_day(a: Analysis, c: Comparison, command: str) -> str:
+def _another_day(a: Analysis, c: Comparison, command: str, left: int) -> str:
     """A settled answer is of its sessions; three of them tell how days differ."""
-    if len({*c.sessions}) >= SESSIONS:
+    if c.unit == "sessions":
         return "Nothing is open here. Other ranks, batches or machines are another study."
-    launches = a.loaded.study.blocks or c.needs
+    if left <= 0:
+        again = "measure it again under another name, and `python -m plots compare` both"
+        return f"All planned launches are done. On another day, {again}."
+    launches = min(a.loaded.study.blocks or c.needs, left)
     total = c.paired.n + launches
     day = f"On another day, {command} --blocks {total}` adds {count(launches, 'launch')}"
     why = f"from {SESSIONS} sessions on the interval is over their means"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from bench.backends.catalogue import TRANSPORTS, facts, parts
 from bench.study.power import MAX_BLOCKS
-from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import ranks
 from plots.analyse.sessions import TAU, TAU_EMULATED
@@ -131,7 +130,7 @@ def another_day(c: Comparison) -> str:
     low, high = ratio_ends(*c.another_day)
     sessions = len(set(c.sessions))
     why = f"a prediction from {sessions} sessions"
-    if sessions < SESSIONS:
+    if c.unit != "sessions":
         tau = TAU_EMULATED if c.emulated else TAU
         of = count(sessions, "session")
         why = f"this is of {of}, and the project's own differ by an sd of {rule(tau)}"

@@ -9,7 +9,9 @@ import pytest
 from bench.study.folder import SHIPPED
 from plots.__main__ import main
 from plots.report.checks import checks
+from plots.report.figures import draw
 from plots.report.format import interval, ms
+from plots.report.methods import paragraph
 from plots.report.onward import onward
 from plots.report.why import why
 from plots.report.write import analysed
@@ -29,6 +31,20 @@ PLAN += "[weak]\nbatch_per_rank = 16\n[strong]\nglobal_batch = 32\n"
         (6, EQUAL, 0.02, "", r"`.* goes on until it is settled, 14 launches at most.*\d %, .*"),
         (6, EQUAL, 0.02, "max_blocks = 6\n", r"All planned launches are done\. Plan a .* 80 %.*"),
         (6, FASTER, 0.002, "", r"On another day, `.* --blocks 12` adds 6 launches.*"),
+        (
+            6,
+            FASTER,
+            0.002,
+            "max_blocks = 8\n",
+            r"On another day, `.* --blocks 8` adds 2 launches.*",
+        ),
+        (
+            6,
+            FASTER,
+            0.002,
+            "max_blocks = 6\n",
+            r"All planned launches are done\. On another day, .*",
+        ),
     ],
 )
 def test_one_way_on_with_its_command(
@@ -38,8 +54,37 @@ def test_one_way_on_with_its_command(
     logs.study_toml(folder, blocks=6, more=more)
     words = onward(analysed(folder))
     assert re.fullmatch(said, words), words
-    if "`python" in words:
+    if "python -m slurm" in words:
         assert "`python -m slurm run results/mine/test" in words, "a folder stands for its study"
+
+
+def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path: Path) -> None:
+    """Six launches a day on three days, of which the last had another ratio."""
+    logs.study_toml(tmp_path, blocks=18, more=PLAN)
+    for block in range(18):
+        day, launch = divmod(block, 6)
+        for position, cell in enumerate(EQUAL):
+            run = logs.config(cell, 2, block=block, seed=block, position=position)
+            where = logs.host(2, started=f"2026-11-{20 + day}T0{launch}:00:00+00:00")
+            seconds = 0.1 * (FASTER[cell] - 0.005 * (day == 2)) if cell != "ddp/mpi" else 0.1
+            noise = np.random.default_rng(2 * block + position)
+            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+            logs.write(path, run, seconds, noise, provenance=where)
+    a = analysed(tmp_path)
+    c = a.primary
+    assert c is not None
+    ratios = np.log(c.paired.ratios).reshape(3, 6).mean(axis=1)
+    assert (c.unit, len(set(c.sessions)), c.paired.n) == ("sessions", 3, 18)
+    assert c.paired.ratio == pytest.approx(np.exp(ratios.mean()))
+    assert c.paired.error_log == pytest.approx(ratios.std(ddof=1) / 3**0.5)
+    low, high = c.another_day or (1, 1)
+    ends = c.paired.interval(c.level) or (0, 0)
+    assert low < ends[0] < ends[1] < high, "a day more may give what the mean of days excludes"
+    assert c.verdict == "faster"
+    assert onward(a).startswith("Nothing is open here.")
+    assert ", averaged in each session and then over sessions;" in paragraph(a)
+    foot = draw(a)["ratio"].get_supxlabel()
+    assert "n = 18 launches; bars: 95 % Student t interval over sessions, on logs." in foot
 
 
 def test_nothing_is_added_to_what_was_shipped(tmp_path: Path) -> None:

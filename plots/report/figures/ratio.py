@@ -63,7 +63,7 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
-    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
+    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame, rows[0].unit)
     return figure
 
 
@@ -113,7 +113,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
-    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame)
+    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame, rows[0].unit)
     return figure
 
 

@@ -156,13 +156,14 @@ def caption(
     notes: Sequence[str],
     estimates: Estimates,
     frame: Frame,
+    unit: str = "launches",
 ) -> None:
-    """As `add_titles`, the foot ending with n and how to read the bars."""
+    """As `add_titles`, the foot ending with n launches and how to read the bars, over the unit."""
     n = sorted({e.n for e in estimates})
     said = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     said[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
     if any(e.shown for e in estimates):
-        said.append("bars: 95 % Student t interval over launches, on logs")
+        said.append(f"bars: 95 % Student t interval over {unit}, on logs")
     if any(map(dots, estimates)):
         said.append(f"dots: single launches, as fewer than {MIN_BLOCKS} bear no interval")
     if any(cut(e, frame) for e in estimates):
