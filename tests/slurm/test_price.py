@@ -129,6 +129,25 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("setup", "form", "sd"),
+    [
+        ("", "turns", ASSUMED_NOISE_BY_TURNS),
+        ('[setup]\ncontainer = ["env"]\n', "separate launches", ASSUMED_NOISE_APART),
+    ],
+)
+def test_a_site_that_cannot_take_turns_is_priced_as_one(
+    tmp_path: Path, setup: str, form: str, sd: float
+) -> None:
+    local = (ROOT / "slurm/sites/local.toml").read_text()
+    (tmp_path / "mine.toml").write_text(local.replace('"local"', '"mine"', 1) + f"\n{setup}")
+    text = SMALL.replace("turns = false\n", "").replace("blocks = 2", "blocks = 6")
+    study = write(tmp_path, text.replace("horovod/gloo", "horovod/mpi"))
+    asked = Asked(str(study), str(tmp_path / "mine.toml"), tmp_path / "results")
+    *_, price = lines(open_work(asked), None)
+    assert f"a paired sd of {100 * sd:g} % assumed, as by {form} on shared machines" in price
+
+
+@pytest.mark.parametrize(
     ("assumed", "studies"),
     [
         (ASSUMED_NOISE_BY_TURNS, ("local", "local-transports", "handwritten", "aa", "injected")),
