@@ -1,13 +1,14 @@
 #!/bin/bash
 #
 # Study 'handwritten-emulated' on this machine (site 'local'; not run yet):
-# 60 runs.
+# 20 runs.
 # How far is hand-written data parallelism over MPI from Horovod and DDP at four and eight ranks, and what do buckets and overlap gain, when accelerators compute?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
+# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
+# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
+# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,8 +28,8 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1324491144  # drawn at the first run
-# The same with accelerators that compute, at more ranks than this machine has cores: 60 runs, about 40 minutes on two cores.
+seed = 1207093916  # drawn at the first run
+# The same with accelerators that compute, at more ranks than this machine has cores: 60 runs and more until it is settled, 45 minutes and more on two cores.
 # The forward and backward passes sleep as an accelerator's would take; exchange and optimiser are real.
 name = "handwritten-emulated"
 question = "How far is hand-written data parallelism over MPI from Horovod and DDP at four and eight ranks, and what do buckets and overlap gain, when accelerators compute?"
@@ -53,7 +54,8 @@ image_size = 32                                # the timeline's
 emulate = "bench/instrument/timelines/resnet50-p100-32px.json"
 threads = 1
 warmup_steps = 4
-windows = 5
+windows = 6
+lead_in_steps = 1                              # the first step of a turn is slower, and not alike
 steps_per_window = 2
 max_lr = 0.001                                 # nothing is learned from gradients that are a pattern
 
@@ -69,20 +71,21 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study handwritten-emulated
-  --study-sha256 fa8f5167c799eb43dcde58357af1b59688da8bd7c290e512110d45a5fb62b53b
+  --study-sha256 d282d52622ee0c0ede73dd1ecdac0796c6edc0fb60de17cbf92fdedd800744d3
   --model resnet50
   --image-size 32
   --emulate bench/instrument/timelines/resnet50-p100-32px.json
   --threads 1
   --warmup-steps 4
-  --windows 5
+  --windows 6
+  --lead-in-steps 1
   --steps-per-window 2
   --max-lr 0.001
 )
 
 # The job and how its site starts ranks; `python -m slurm.driver --help` explains each option
 JOB=(
-  --study-dir=results/mine/handwritten-emulated
+  --study-dir=results/handwritten-emulated
   --study="$STUDY"
   --limit-s=240 # of one run, seconds
   --python="$PYTHON"
@@ -92,75 +95,31 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1324491144
-run b00-00-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 0 --curves weak --overlap on
-run b00-01-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491144 --block 0 --position 1 --curves weak --overlap off --bucket-mib 0.0
-run b00-02-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 2 --curves weak --overlap on
-run b00-03-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491144 --block 0 --position 3 --curves weak --overlap off --bucket-mib 25.0
-run b00-04-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 4 --curves weak --overlap on
-run b00-05-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491144 --block 0 --position 5 --curves weak --overlap off --bucket-mib 25.0
-run b00-06-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491144 --block 0 --position 6 --curves weak --overlap off --bucket-mib 0.0
-run b00-07-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 7 --curves weak --overlap on
-run b00-08-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 8 --curves weak --overlap on
-run b00-09-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491144 --block 0 --position 9 --curves weak --overlap on
+# Block 0: one randomised pass, every run with seed 1207093916
+turns 5
+run b00-00-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 0 --curves weak --overlap on
+run b00-01-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 1 --curves weak --overlap on
+run b00-02-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093916 --block 0 --position 2 --curves weak --overlap off --bucket-mib 0.0
+run b00-03-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093916 --block 0 --position 3 --curves weak --overlap off --bucket-mib 25.0
+run b00-04-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 4 --curves weak --overlap on
+turns 5
+run b00-05-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 5 --curves weak --overlap on
+run b00-06-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 6 --curves weak --overlap on
+run b00-07-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093916 --block 0 --position 7 --curves weak --overlap off --bucket-mib 25.0
+run b00-08-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093916 --block 0 --position 8 --curves weak --overlap off --bucket-mib 0.0
+run b00-09-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 9 --curves weak --overlap on
 
-# Block 1: one randomised pass, every run with seed 1324491145
-run b01-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 0 --curves weak --overlap on
-run b01-01-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 1 --curves weak --overlap on
-run b01-02-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491145 --block 1 --position 2 --curves weak --overlap off --bucket-mib 25.0
-run b01-03-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 3 --curves weak --overlap on
-run b01-04-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491145 --block 1 --position 4 --curves weak --overlap off --bucket-mib 0.0
-run b01-05-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 5 --curves weak --overlap on
-run b01-06-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 6 --curves weak --overlap on
-run b01-07-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491145 --block 1 --position 7 --curves weak --overlap off --bucket-mib 0.0
-run b01-08-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491145 --block 1 --position 8 --curves weak --overlap off --bucket-mib 25.0
-run b01-09-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491145 --block 1 --position 9 --curves weak --overlap on
-
-# Block 2: one randomised pass, every run with seed 1324491146
-run b02-00-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491146 --block 2 --position 0 --curves weak --overlap off --bucket-mib 0.0
-run b02-01-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 1 --curves weak --overlap on
-run b02-02-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 2 --curves weak --overlap on
-run b02-03-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491146 --block 2 --position 3 --curves weak --overlap off --bucket-mib 25.0
-run b02-04-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 4 --curves weak --overlap on
-run b02-05-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491146 --block 2 --position 5 --curves weak --overlap off --bucket-mib 0.0
-run b02-06-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 6 --curves weak --overlap on
-run b02-07-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491146 --block 2 --position 7 --curves weak --overlap off --bucket-mib 25.0
-run b02-08-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 8 --curves weak --overlap on
-run b02-09-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491146 --block 2 --position 9 --curves weak --overlap on
-
-# Block 3: one randomised pass, every run with seed 1324491147
-run b03-00-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491147 --block 3 --position 0 --curves weak --overlap off --bucket-mib 25.0
-run b03-01-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 1 --curves weak --overlap on
-run b03-02-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 2 --curves weak --overlap on
-run b03-03-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491147 --block 3 --position 3 --curves weak --overlap off --bucket-mib 0.0
-run b03-04-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 4 --curves weak --overlap on
-run b03-05-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 5 --curves weak --overlap on
-run b03-06-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491147 --block 3 --position 6 --curves weak --overlap off --bucket-mib 25.0
-run b03-07-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 7 --curves weak --overlap on
-run b03-08-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491147 --block 3 --position 8 --curves weak --overlap off --bucket-mib 0.0
-run b03-09-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491147 --block 3 --position 9 --curves weak --overlap on
-
-# Block 4: one randomised pass, every run with seed 1324491148
-run b04-00-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 0 --curves weak --overlap on
-run b04-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 1 --curves weak --overlap on
-run b04-02-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 2 --curves weak --overlap on
-run b04-03-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 3 --curves weak --overlap on
-run b04-04-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491148 --block 4 --position 4 --curves weak --overlap off --bucket-mib 0.0
-run b04-05-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491148 --block 4 --position 5 --curves weak --overlap off --bucket-mib 25.0
-run b04-06-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 6 --curves weak --overlap on
-run b04-07-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491148 --block 4 --position 7 --curves weak --overlap off --bucket-mib 0.0
-run b04-08-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491148 --block 4 --position 8 --curves weak --overlap off --bucket-mib 25.0
-run b04-09-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491148 --block 4 --position 9 --curves weak --overlap on
-
-# Block 5: one randomised pass, every run with seed 1324491149
-run b05-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 0 --curves weak --overlap on
-run b05-01-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 1 --curves weak --overlap on
-run b05-02-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491149 --block 5 --position 2 --curves weak --overlap off --bucket-mib 25.0
-run b05-03-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491149 --block 5 --position 3 --curves weak --overlap off --bucket-mib 0.0
-run b05-04-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 4 --curves weak --overlap on
-run b05-05-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 5 --curves weak --overlap on
-run b05-06-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 6 --curves weak --overlap on
-run b05-07-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1324491149 --block 5 --position 7 --curves weak --overlap off --bucket-mib 25.0
-run b05-08-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1324491149 --block 5 --position 8 --curves weak --overlap off --bucket-mib 0.0
-run b05-09-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1324491149 --block 5 --position 9 --curves weak --overlap on
+# Block 1: one randomised pass, every run with seed 1207093917
+turns 5
+run b01-00-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 0 --curves weak --overlap on
+run b01-01-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093917 --block 1 --position 1 --curves weak --overlap off --bucket-mib 25.0
+run b01-02-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093917 --block 1 --position 2 --curves weak --overlap off --bucket-mib 0.0
+run b01-03-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 3 --curves weak --overlap on
+run b01-04-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 4 --curves weak --overlap on
+turns 5
+run b01-05-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 5 --curves weak --overlap on
+run b01-06-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 6 --curves weak --overlap on
+run b01-07-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093917 --block 1 --position 7 --curves weak --overlap off --bucket-mib 0.0
+run b01-08-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093917 --block 1 --position 8 --curves weak --overlap off --bucket-mib 25.0
+run b01-09-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 9 --curves weak --overlap on
 END_OF_RUNS
