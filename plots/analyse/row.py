@@ -70,6 +70,7 @@ def row_of(run: Run, study: Study) -> Row:
         "others_share": others_share(run),
         "busy_share": _busy_share(run),
         "turns": run.exit.get("apart") or facts["turns"],
+        "took_turns_in": run.host.get("turns", {}).get("launch", ""),
         "exit_code": run.exit.get("code"),
         "began_s": _began_s(run),
         "wall_s": run.exit.get("wall_s", math.nan),

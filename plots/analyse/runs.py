@@ -36,7 +36,7 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "sequence", "parts", "evidence", "trainings", "served"),
-    *("renamed", *CLOCK, *fields_with(Role.APART)),
+    *("renamed", "took_turns_in", *CLOCK, *fields_with(Role.APART)),
 )
 _TEXTS = ("facts", "recorded")
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read

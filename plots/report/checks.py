@@ -126,7 +126,12 @@ def _turns(a: Analysis) -> Iterator[Check]:
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
     taken = reasons.pop(TAKEN, 0)
-    if taken and not reasons:
+    if taken and not reasons and (elsewhere := _of_other_groups(a)):
+        n = sum(c.paired.n for c in a.comparisons)
+        why = "The two sides took turns, but with other worlds, so the machine changed between them"
+        yield Check(f"turns apart in {elsewhere} of {count(n, 'pair')}", False, f"{why}.")
+        yield from _first_steps(a)
+    elif taken and not reasons:
         how = "Both sides of a comparison lived at the same time and worked one at a time"
         yield Check("in turns", True, f"{how}, window by window.")
         yield from _first_steps(a)
@@ -139,6 +144,18 @@ def _turns(a: Analysis) -> Iterator[Check]:
         both = f"{count(taken, 'run')} took turns, and {most}" if taken else most
         why = f"Launched one after the other, so the machine changed between them ({both})."
         yield Check("launched apart", False, why)
+
+
+def _of_other_groups(a: Analysis) -> int:
+    """Pairs whose sides took turns, and not with each other: memory had no room for all at once."""
+    groups = {
+        point: dict(zip(rows["block"], rows["took_turns_in"], strict=True))
+        for point, rows in by_point(a.loaded.runs)
+    }
+    pairs = [[groups.get(point, {}) for point in c.points] for c in a.comparisons]
+    return sum(
+        ours[block] != theirs[block] for ours, theirs in pairs for block in ours.keys() & theirs
+    )
 
 
 def _first_steps(a: Analysis) -> Iterator[Check]:

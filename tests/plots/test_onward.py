@@ -58,6 +58,21 @@ def test_one_way_on_with_its_command(
         assert "`python -m slurm run results/mine/test" in words, "a folder stands for its study"
 
 
+def test_sides_that_took_turns_with_other_worlds_are_counted(tmp_path: Path) -> None:
+    """In launch 2 of six memory had room for two worlds of four."""
+    for block in range(6):
+        for position, cell in enumerate(EQUAL):
+            run = logs.config(cell, 2, block=block, seed=block, position=position)
+            group = f"{block}-{position if block == 2 else 0}"
+            where = logs.host(2, turns={"launch": group, "turn": position, "worlds": 2})
+            noise = np.random.default_rng(2 * block + position)
+            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+            logs.write(path, run, 0.1, noise, provenance=where)
+    names = {check.name: check.holds for check in checks(analysed(tmp_path))}
+    assert names["turns apart in 1 of 6 pairs"] is False
+    assert "in turns" not in names
+
+
 def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path: Path) -> None:
     """Six launches a day on three days, of which the last had another ratio."""
     logs.study_toml(tmp_path, blocks=18, more=PLAN)
