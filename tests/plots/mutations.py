@@ -26,6 +26,7 @@ from bench.record import CHECKS, SCHEMA, STATES, RunLog, append_event, parse_run
 from bench.study.plan import Point, Run
 from bench.study.status import look
 from plots.analyse import runs
+from plots.analyse.row import row_of
 from plots.read.runs import find_study
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -242,7 +243,7 @@ def used(data: bytes) -> dict[str, Any]:
     assert isinstance(run.exit.get("wall_s", 0), int | float)
     found: dict[str, Any] = {"state": run.state, "reason": run.problem}
     if run.state == "ok":
-        found |= {"row": runs._row(run, NO_STUDY), "host": run.host, "workload": run.workload}
+        found |= {"row": row_of(run, NO_STUDY), "host": run.host, "workload": run.workload}
         found["processes"] = run.processes
     json.dumps(found, default=str).encode()  # what a report writes must be text
     return found
