@@ -128,8 +128,8 @@ def _turns(a: Analysis) -> Iterator[Check]:
     taken = reasons.pop(TAKEN, 0)
     if taken and not reasons and (elsewhere := _of_other_groups(a)):
         n = sum(c.paired.n for c in a.comparisons)
-        why = "The two sides took turns, but with other worlds, so the machine changed between them"
-        yield Check(f"turns apart in {elsewhere} of {count(n, 'pair')}", False, f"{why}.")
+        why = f"Of {count(n, 'pair')} both sides took turns, and of {elsewhere} with other worlds"
+        yield Check(f"{count(elsewhere, 'pair')} apart", False, f"{why}, minutes apart.")
         yield from _first_steps(a)
     elif taken and not reasons:
         how = "Both sides of a comparison lived at the same time and worked one at a time"

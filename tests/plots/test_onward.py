@@ -69,7 +69,7 @@ def test_sides_that_took_turns_with_other_worlds_are_counted(tmp_path: Path) -> 
             path = tmp_path / "runs" / f"{block}-{position}.jsonl"
             logs.write(path, run, 0.1, noise, provenance=where)
     names = {check.name: check.holds for check in checks(analysed(tmp_path))}
-    assert names["turns apart in 1 of 6 pairs"] is False
+    assert names["1 pair apart"] is False
     assert "in turns" not in names
 
 
