@@ -126,9 +126,10 @@ def _turns(a: Analysis) -> Iterator[Check]:
     runs = a.loaded.runs
     reasons = Counter(runs.loc[runs["cell"].isin(compared), "turns"])
     taken = reasons.pop(TAKEN, 0)
-    if taken and not reasons and (elsewhere := _of_other_groups(a)):
-        n = sum(c.paired.n for c in a.comparisons)
-        why = f"Of {count(n, 'pair')} both sides took turns, and of {elsewhere} with other worlds"
+    together = [] if reasons else list(_in_one_group(a))
+    if taken and (elsewhere := together.count(False)):
+        of = count(len(together), "pair")
+        why = f"Of {of} both sides took turns, and of {elsewhere} with other worlds"
         yield Check(f"{count(elsewhere, 'pair')} apart", False, f"{why}, minutes apart.")
         yield from _first_steps(a)
     elif taken and not reasons:
@@ -146,16 +147,17 @@ def _turns(a: Analysis) -> Iterator[Check]:
         yield Check("launched apart", False, why)
 
 
-def _of_other_groups(a: Analysis) -> int:
-    """Pairs whose sides took turns, and not with each other: memory had no room for all at once."""
+def _in_one_group(a: Analysis) -> Iterator[bool]:
+    """Of each pair, those of variants and arms too, whether its sides took turns with each other:
+    not where memory had no room for all worlds at once.
+    """
     groups = {
         point: dict(zip(rows["block"], rows["took_turns_in"], strict=True))
         for point, rows in by_point(a.loaded.runs)
     }
-    pairs = [[groups.get(point, {}) for point in c.points] for c in a.comparisons]
-    return sum(
-        ours[block] != theirs[block] for ours, theirs in pairs for block in ours.keys() & theirs
-    )
+    pairs = [c.points for c in a.comparisons] + [(g.baseline, g.point) for g in a.gains]
+    for ours, theirs in (map(groups.__getitem__, pair) for pair in pairs):
+        yield from (ours[block] == theirs[block] for block in ours.keys() & theirs)
 
 
 def _first_steps(a: Analysis) -> Iterator[Check]:
