@@ -13,11 +13,13 @@ from slurm.site import Site
 class Launch(NamedTuple):
     """Runs that belong together; `apart`: why they are started one by one, '' where they are not.
 
-    A run without a partner has no turns, and needs no reason.
+    A run without a partner has no turns, and needs no reason. `pairs`: positions of runs that are
+    compared, which a node without memory for all keeps together first.
     """
 
     runs: list[Run]
     apart: str = ""
+    pairs: Sequence[tuple[int, int]] = ()
 
 
 def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
@@ -30,7 +32,17 @@ def together(runs: Sequence[Run], study: Study, site: Site) -> Iterator[Launch]:
     for run in runs:
         members.setdefault((run.config.block, name[run.point]), []).append(run)
     for launch in members.values():
-        yield Launch(launch, _why_apart(launch, site) if len(launch) > 1 else "")
+        apart = _why_apart(launch, site) if len(launch) > 1 else ""
+        yield Launch(launch, apart, () if apart else _pairs(launch, study))
+
+
+def _pairs(launch: Sequence[Run], study: Study) -> list[tuple[int, int]]:
+    """The study's comparisons, arms over their cells, then variants over the first, by position."""
+    at = {(run.point.cell, run.point.variant): run.config.position or 0 for run in launch}
+    first, *others = study.variants or [""]
+    pairs = [((a, v), (b, v)) for v in (first, *others) for a, b in study.partners]
+    pairs += [((cell, first), (cell, v)) for v in others for cell in study.cells]
+    return [(at[one], at[other]) for one, other in pairs if {one, other} <= at.keys()]
 
 
 def _why_apart(launch: Sequence[Run], site: Site) -> str:

@@ -25,10 +25,10 @@ from bench.lifecycle.turn_table import SHARED_MEMORY, VARIABLE, Place, Table
 from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
-from slurm.driver.launches import Launch, Line, in_parts
+from slurm.driver.launches import Launch, Line, in_parts, point_of
 from slurm.driver.steps import Ended, Step, Steps
 
-_RANK_BYTES = 2**30  # of a rank, until one has been measured
+_RANK_BYTES = 2**30  # of a rank of a point that no run of the study has measured
 _SPARE = 0.9  # of the memory that is free
 
 
@@ -80,7 +80,7 @@ class Job:
         self.bench = [*asked.container, asked.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
-        self.rank_bytes = _RANK_BYTES
+        self.rank_bytes = _rank_bytes(self.folder)
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
@@ -124,20 +124,20 @@ class Job:
         elif len(lines) > 1:
             try:
                 _new_table(launch).forget_name()
-                most = self._ranks_at_once()
+                free = free_bytes()  # no limit is known without the kernel's word
+                most = math.inf if free is None else _SPARE * free
             except OSError as error:
                 apart = f"{SHARED_MEMORY} cannot be written: {error.strerror}"
-        parts = in_parts(lines, most, self.ranks_here)
+        parts = in_parts(launch, most, self._bytes_here)
         if len(parts) > 1 and not apart:
-            ranks = sum(map(self.ranks_here, lines))
-            needed = f"{ranks * self.rank_bytes / 2**30:.1f} GiB for {ranks} ranks at once"
-            apart = f"memory: {needed}, and there is room for {most:.0f}"
+            ranks, needed = sum(map(self.ranks_here, lines)), sum(map(self._bytes_here, lines))
+            of_all = f"{needed / 2**30:.1f} GiB for {ranks} ranks at once"
+            apart = f"memory: {of_all}, and there is room for {most / 2**30:.1f}"
         return [Launch(part, "" if part[1:] else apart) for part in parts]
 
-    def _ranks_at_once(self) -> float:
-        """For so many there is memory; no limit is known without the kernel's word."""
-        free = free_bytes()
-        return math.inf if free is None else _SPARE * free // self.rank_bytes
+    def _bytes_here(self, line: Line) -> int:
+        """What a run takes of one machine, as far as earlier runs of its point tell."""
+        return self.ranks_here(line) * self.rank_bytes.get(point_of(line.id), _RANK_BYTES)
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it
@@ -214,9 +214,9 @@ class Job:
         for head, line, end in zip(heads, lines, ended, strict=True):
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
-                self.rank_bytes = max(
-                    [self.rank_bytes, *read_run(log).end.get("peak_memory_bytes", ())]
-                )
+                point = point_of(line.id)
+                if peak := _peak_bytes(log):
+                    self.rank_bytes[point] = max(peak, self.rank_bytes.get(point, 0))
                 continue
             check_room(log.parent)
             if self.steps.stopped is not None:
@@ -296,6 +296,17 @@ class Job:
             session=self.session,
             **of_the_launch,
         )
+
+
+def _rank_bytes(folder: Path) -> dict[str, int]:
+    """The most memory that a rank of each point has taken, in the point's last run."""
+    last = {point_of(log.stem): log for log in sorted((folder / "runs").glob("*.jsonl"))}
+    measured = ((point, _peak_bytes(log)) for point, log in last.items() if is_ok(log))
+    return {point: peak for point, peak in measured if peak}
+
+
+def _peak_bytes(log: Path) -> int:
+    return max(read_run(log).end.get("peak_memory_bytes", ()), default=0)
 
 
 def _new_table(launch: Launch) -> Table:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from bench.config import UsageError
 
 _COUNT = re.compile("[1-9][0-9]{0,8}")
+_PAIR = re.compile(r"([0-9]{1,9})\+([0-9]{1,9})")
 
 
 class Line(NamedTuple):
@@ -31,26 +30,35 @@ class Line(NamedTuple):
         return int(index) if index.isdecimal() else 0  # whatever else it is, the run refuses it
 
     @property
-    def variant(self) -> tuple[str, str]:
-        """What it has of its own beside the plain run of its cell."""
-        return self._option("--variant", ""), self._option("--arm", "")
+    def position(self) -> str:
+        """In its block, by which the head of a launch names it."""
+        return self._option("--position", "")
 
     def _option(self, name: str, otherwise: str) -> str:
         return dict(zip(self.options, self.options[1:], strict=False)).get(name, otherwise)
 
 
+def point_of(run_id: str) -> str:
+    """What a run measures in every block: its id without block and position."""
+    return re.sub("^b[0-9]+-[0-9]+-", "", run_id)
+
+
 class Launch(NamedTuple):
-    """Runs that are started together and take turns; `apart`: why the one run here does not."""
+    """Runs that are started together and take turns; `apart`: why the one run here does not.
+
+    `pairs`: positions of runs that are compared, the most important comparison first.
+    """
 
     lines: list[Line]
     apart: str = ""
+    pairs: tuple[tuple[str, str], ...] = ()
 
 
 def read_launches(text: str) -> list[Launch]:
     """What a script starts; comments and empty lines count for nothing.
 
-    `turns N` begins a launch of the runs below it, N at most; below `apart N REASON`, and where
-    neither stands, each run is a launch of its own.
+    `turns N A+B ...` begins a launch of the runs below it, N at most; those at positions A and B
+    are compared. Below `apart N REASON`, and where neither stands, each run is a launch of its own.
     """
     launches: list[Launch] = []
     head, left, reason = "", 0, ""
@@ -62,15 +70,19 @@ def read_launches(text: str) -> list[Launch]:
         match words:
             case []:
                 continue
-            case ["turns" | "apart", count, *rest] if _COUNT.fullmatch(count):
-                head, left, reason = words[0], int(count), " ".join(rest)
-                if head == "turns":
-                    launches.append(Launch([]))
+            case ["turns", count, *rest] if _COUNT.fullmatch(count) and all(
+                pairs := [_PAIR.fullmatch(word) for word in rest]
+            ):
+                head, left, reason = "turns", int(count), ""
+                launches.append(Launch([], "", tuple((m[1], m[2]) for m in pairs if m)))
+                continue
+            case ["apart", count, *rest] if _COUNT.fullmatch(count):
+                head, left, reason = "apart", int(count), " ".join(rest)
                 continue
             case ["run", name, ranks, *options] if _COUNT.fullmatch(ranks):
                 run = Line(name, int(ranks), options)
             case _:
-                form = "`run ID RANKS OPTIONS`, `turns N` or `apart N REASON`"
+                form = "`run ID RANKS OPTIONS`, `turns N A+B ...` or `apart N REASON`"
                 raise UsageError(f"run line {number} is not {form}: {line}")
         if left and head == "turns":
             launches[-1].lines.append(run)
@@ -81,24 +93,34 @@ def read_launches(text: str) -> list[Launch]:
 
 
 def in_parts(
-    lines: Sequence[Line], most: float, ranks_of: Callable[[Line], int]
+    launch: Launch, most_bytes: float, bytes_of: Callable[[Line], int]
 ) -> list[list[Line]]:
-    """Runs of a launch as what can live at once: at most so many ranks, or a run alone.
+    """Runs of a launch as what can live at once: at most so many bytes, or a run alone.
 
-    Runs of one variant and arm stand together where they fit, as both sides of most comparisons do,
-    and each part keeps the launch's order, in which sides are first in turn.
+    Of runs that are compared, both stand in one part where they fit, those of the first pair before
+    those of the next. Parts, and runs of a part, keep the launch's order, in which sides are first
+    in turn.
     """
+    lines, parts = launch.lines, list[list[Line]]()
 
     def fit(runs: Sequence[Line]) -> bool:
-        return sum(map(ranks_of, runs)) <= most
+        return sum(map(bytes_of, runs)) <= most_bytes
 
-    parts: list[list[Line]] = []
-    variant = attrgetter("variant")
-    for _, group in groupby(sorted(lines, key=variant), key=variant):
-        mates = [*group]
-        for unit in [mates] if fit(mates) else [[line] for line in mates]:
-            if parts and fit([*parts[-1], *unit]):
-                parts[-1] += unit
-            else:
-                parts.append(unit)
-    return [sorted(part, key=lines.index) for part in parts]
+    for unit in [*_pairs(launch), *([line] for line in lines)]:
+        placed = [part for part in parts if any(line in part for line in unit)]
+        left = [line for line in unit if not any(line in part for part in placed)]
+        room = [part for part in placed or parts if fit([*part, *left])]
+        if left and room:
+            room[0] += left
+        elif not placed and (fit(unit) or len(unit) == 1):
+            parts.append(unit)
+    parts = [sorted(part, key=lines.index) for part in parts]
+    return sorted(parts, key=lambda part: lines.index(part[0]))
+
+
+def _pairs(launch: Launch) -> Iterator[list[Line]]:
+    """Both runs of each pair; none of a pair whose run was deleted from the script."""
+    line_at = {line.position: line for line in launch.lines}
+    for pair in launch.pairs:
+        if line_at.keys() >= {*pair}:
+            yield [line_at[position] for position in pair]

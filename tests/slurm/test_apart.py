@@ -117,7 +117,7 @@ def test_a_node_without_room_for_all_at_once(
 ) -> None:
     launched, free = Launched(tmp_path, monkeypatch), free_bytes()
     assert free is not None
-    launched.job.rank_bytes = int(0.95 * free / 2)  # a tenth is to be spared
+    launched.job.rank_bytes = dict.fromkeys("ab", int(0.95 * free / 2))  # a tenth is to be spared
     logs = launched.runs()
     needed = f"{0.95 * free / 2**30:.1f} GiB for 2 ranks"
     assert one_by_one(logs).startswith(f"memory: {needed} at once, and ")
@@ -160,7 +160,7 @@ def test_a_gpu_of_one_process(
 def test_a_node_with_just_enough_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched, free = Launched(tmp_path, monkeypatch), free_bytes()
     assert free is not None
-    launched.job.rank_bytes = int(0.85 * free / 2)
+    launched.job.rank_bytes = dict.fromkeys("ab", int(0.85 * free / 2))
     logs = launched.runs()
     assert [run.state for run in logs] == ["ok", "ok"]
     assert [run.host["turns"]["turn"] for run in logs] == [0, 1]
@@ -171,10 +171,14 @@ def test_a_node_with_just_enough_room(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_what_a_rank_was_seen_to_need_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In this job and in later ones, for runs of the same point."""
     launched = Launched(tmp_path, monkeypatch, alone=True)
-    launched.job.rank_bytes = 1
     (run,) = launched.runs()
-    assert [launched.job.rank_bytes] == run.end["peak_memory_bytes"]
+    seen = {"a": run.end["peak_memory_bytes"][0]}
+    assert launched.job.rank_bytes == seen
+    launched.logs[0].rename(launched.logs[0].with_name("b00-03-a.jsonl"))
+    later = driver.Job(launched.job.asked, [], read_launches("run b01-00-a 1\n"))
+    assert later.rank_bytes == seen
 
 
 @pytest.mark.ranks

@@ -10,11 +10,23 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.driver.launches import Line, in_parts, read_launches
+from slurm.driver.launches import Launch, Line, in_parts, read_launches
 from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
 PYTHON = [sys.executable, "-c"]
+LINES_THAT_ARE_NONE = [
+    *(
+        "run a",
+        "ruin a 2",
+        "run a 0 -x",
+        "run a 2x",
+        "run 'a 2",
+        "turns",
+        "turns 2 1",
+        "turns 2 1+b",
+    )
+]
 DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(1, flush=True)\n"
 
 
@@ -34,7 +46,7 @@ def steps() -> Iterator[Steps]:
 def test_run_lines_may_be_edited_and_commented() -> None:
     text = "\n# Block 0\nrun a 2 --backend ddp --data-dir '/a b'  # mine\n#run b 2 --backend x\n"
     (launch,) = read_launches(text)
-    assert launch == ([Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])], "")
+    assert launch == Launch([Line("a", 2, ["--backend", "ddp", "--data-dir", "/a b"])])
     assert launch.lines[0].backend == "ddp"
 
 
@@ -52,26 +64,33 @@ def test_runs_below_a_line_of_turns_are_started_together() -> None:
     ("most", "parts"),
     [
         (10, [["slow", "bf16-b", "b", "a", "bf16-a"]]),
+        (8, [["slow", "b", "a"], ["bf16-b", "bf16-a"]]),
         (6, [["slow", "b", "a"], ["bf16-b", "bf16-a"]]),
-        (4, [["b", "a"], ["slow"], ["bf16-b", "bf16-a"]]),
-        (3, [["b"], ["a"], ["slow"], ["bf16-b"], ["bf16-a"]]),
-        (0, [["b"], ["a"], ["slow"], ["bf16-b"], ["bf16-a"]]),
+        (4, [["slow"], ["bf16-b", "bf16-a"], ["b", "a"]]),
+        (3, [["slow"], ["bf16-b"], ["b"], ["a"], ["bf16-a"]]),
+        (0, [["slow"], ["bf16-b"], ["b"], ["a"], ["bf16-a"]]),
     ],
 )
 def test_a_launch_too_large_for_the_memory_keeps_pairs_together(
     most: int, parts: list[list[str]]
 ) -> None:
-    def line(name: str, *options: str) -> Line:
-        return Line(name, 2, [*options])
-
-    bf16 = ("--variant", "bf16")
-    lines = [line("slow", "--arm", "slow"), line("bf16-b", *bf16), line("b"), line("a")]
-    lines.append(line("bf16-a", *bf16))
-    split = in_parts(lines, most, lambda line: line.ranks)
+    """Memory for four: the second pair does not fit beside the first, but one of it would."""
+    names = ["slow", "bf16-b", "b", "a", "bf16-a"]
+    lines = [Line(name, 2, ["--position", str(at)]) for at, name in enumerate(names)]
+    pairs = [("3", "2"), ("2", "0"), ("4", "1"), ("3", "4"), ("9", "0")]
+    split = in_parts(Launch(lines, "", tuple(pairs)), most, lambda line: line.ranks)
     assert [[line.id for line in part] for part in split] == parts
 
 
-@pytest.mark.parametrize("line", ["run a", "ruin a 2", "run a 0 -x", "run a 2x", "run 'a 2"])
+def test_the_first_pair_of_a_launch_stands_before_the_others() -> None:
+    """Whatever the order of its lines."""
+    text = "turns 3 2+0 0+1\n" + "".join(f"run r{n} 2 --position {n}\n" for n in range(3))
+    (launch,) = read_launches(text)
+    split = in_parts(launch, 4, lambda line: line.ranks)
+    assert [[line.id for line in part] for part in split] == [["r0", "r2"], ["r1"]]
+
+
+@pytest.mark.parametrize("line", LINES_THAT_ARE_NONE)
 def test_a_line_that_is_none_is_refused(line: str) -> None:
     with pytest.raises(UsageError, match=r"^run line 2"):
         read_launches(f"\n{line}\n")
