@@ -1,7 +1,9 @@
 """The head of a page: what its answer stands on, and what to do next."""
 
 import re
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,19 +60,35 @@ def test_one_way_on_with_its_command(
         assert "`python -m slurm run results/mine/test" in words, "a folder stands for its study"
 
 
-def test_sides_that_took_turns_with_other_worlds_are_counted(tmp_path: Path) -> None:
-    """In launch 2 of six memory had room for two worlds of four."""
-    for block in range(6):
-        for position, cell in enumerate(EQUAL):
-            run = logs.config(cell, 2, block=block, seed=block, position=position)
-            group = f"{block}-{position if block == 2 else 0}"
-            where = logs.host(2, turns={"launch": group, "turn": position, "worlds": 2})
-            noise = np.random.default_rng(2 * block + position)
-            path = tmp_path / "runs" / f"{block}-{position}.jsonl"
-            logs.write(path, run, 0.1, noise, provenance=where)
+GROUPED = ["ddp/mpi", "horovod/mpi", "horovod/mpi@clipped"]
+
+
+@pytest.mark.parametrize(
+    ("in_launch_2", "name"),
+    [
+        ({}, "in turns"),
+        ({"ddp/mpi": "b"}, "1 pair apart"),
+        ({"horovod/mpi": "b"}, "2 pairs apart"),
+        ({"horovod/mpi@clipped": "b"}, "1 pair apart"),
+    ],
+)
+def test_sides_that_took_turns_with_other_worlds_are_counted(
+    tmp_path: Path, in_launch_2: dict[str, str], name: str
+) -> None:
+    """One pair of frameworks and one of an arm over its cell, in each of six launches."""
+    listed = f'cells = {GROUPED}\nscaling = ["weak"]\nworld_sizes = [2]\n'
+    more = f"{listed}[weak]\nbatch_per_rank = 16\n[arms.clipped]\nclip_norm = 1.0\n"
+    logs.study_toml(tmp_path, more=more)
+    for block, (position, cell) in product(range(6), enumerate(GROUPED)):
+        group = in_launch_2.get(cell, "a") if block == 2 else "a"
+        clipped: dict[str, Any] = {"clip_norm": 1.0} if "@" in cell else {}
+        run = logs.config(cell, 2, block=block, seed=block, position=position, **clipped)
+        where = logs.host(2, turns={"launch": f"{block}{group}", "turn": position, "worlds": 3})
+        noise = np.random.default_rng(3 * block + position)
+        path = tmp_path / "runs" / f"{block}-{position}.jsonl"
+        logs.write(path, run, 0.1, noise, provenance=where)
     names = {check.name: check.holds for check in checks(analysed(tmp_path))}
-    assert names["1 pair apart"] is False
-    assert "in turns" not in names
+    assert names[name] is (name == "in turns")
 
 
 def test_from_three_sessions_on_their_means_decide_and_the_page_says_it(tmp_path: Path) -> None:
