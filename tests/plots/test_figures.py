@@ -313,13 +313,30 @@ def test_many_ranks_are_logarithmic_and_settings_get_a_figure_each(tmp_path: Pat
     names = ["weak-matched-throughput", "weak-shipped-throughput"]
     names += ["weak-matched-efficiency", "weak-shipped-efficiency"]
     steps = ["steps-matched", "steps-shipped"]
-    by_size = ["ratio-by-size-matched", "ratio-by-size-shipped"]
-    assert list(drawn) == [*by_size, "ratio-matched", "ratio-shipped", *names, *steps]
+    by_size = ["ratio-by-size-shipped", "ratio-by-size-matched"]  # the primary comparison's first
+    assert list(drawn) == [*by_size, "ratio-shipped", "ratio-matched", *names, *steps]
     (ax,) = drawn["weak-shipped-throughput"].axes
     assert ax.get_yscale() == "log"
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "2", "4", "8", "16"]
     assert list(ax.get_xticks()) == [1, 2, 4, 8, 16]
     assert list(bars(ax)) == ["single", "ddp/mpi", "ddp/gloo", "horovod/gloo"]
+
+
+def test_the_first_figure_is_of_the_primary_comparison(tmp_path: Path) -> None:
+    """Whose variant another one's name may come before."""
+    precisions = ("float32", "bf16")
+    sizes = 'cells = ["ddp/mpi", "horovod/mpi"]\nscaling = ["weak"]\nworld_sizes = [2]\n'
+    variants = "".join(f'[variants.{x}]\nprecision = "{x}"\n' for x in precisions)
+    logs.study_toml(tmp_path, more=f"{sizes}[weak]\nbatch_per_rank = 16\n{variants}")
+    for block, cell, precision in itertools.product(
+        range(6), ("ddp/mpi", "horovod/mpi"), precisions
+    ):
+        run = logs.config(cell, 2, block=block, seed=block, precision=precision, variant=precision)
+        logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}-{precision}.jsonl", run, 0.1)
+    a = analyse(load(tmp_path))
+    assert a.primary is not None
+    assert a.primary.variant == ("precision=float32",)
+    assert next(iter(figures.draw(a))) == "ratio-precision-float32"
 
 
 def test_lines_join_one_fixed_configuration_only(tmp_path: Path) -> None:

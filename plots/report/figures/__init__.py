@@ -12,11 +12,12 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
-from plots.analyse.comparability import changes_exchange, without_exchange
+from plots.analyse.comparability import without_exchange
 from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
+from plots.report import answer
 from plots.report.figures import curves, exchange, nodes, presets, ratio, steps, trainings
 from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
@@ -45,10 +46,8 @@ def draw(a: Analysis) -> dict[str, Figure]:
 
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
-    pages = sorted(
-        {(c.variant, c.settings) for c in a.comparisons},
-        key=lambda page: (changes_exchange(page[0]), page),
-    )
+    # the figure that the page begins with is the first, and of the comparison that it tells
+    pages = list(dict.fromkeys((c.variant, c.settings) for c in answer.by_weight(a)))
     ratios = {page: [c for c in a.comparisons if (c.variant, c.settings) == page] for page in pages}
     for page, name in file_names("ratio-by-size", pages):
         if ratio.curves_of(ratios[page]):
