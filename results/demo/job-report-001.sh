@@ -30,4 +30,4 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 [ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
 command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
 
-exec "$PYTHON" -m slurm.driver --report --study-dir=results/mine/demo --python="$PYTHON"
+exec "$PYTHON" -m slurm.driver --report --study-dir=results/demo --python="$PYTHON"
