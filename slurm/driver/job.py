@@ -28,7 +28,7 @@ from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kill
 from slurm.driver.launches import Launch, Line, in_parts, point_of
 from slurm.driver.steps import Ended, Step, Steps
 
-_RANK_BYTES = 2**30  # of a rank of a point that no run of the study has measured
+_RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
 _SPARE = 0.9  # of the memory that is free
 
 
@@ -136,8 +136,9 @@ class Job:
         return [Launch(part, "" if part[1:] else apart) for part in parts]
 
     def _bytes_here(self, line: Line) -> int:
-        """What a run takes of one machine, as far as earlier runs of its point tell."""
-        return self.ranks_here(line) * self.rank_bytes.get(point_of(line.id), _RANK_BYTES)
+        """What a run takes of one machine: by earlier runs of its point, else the largest known."""
+        unknown = max([_RANK_BYTES, *self.rank_bytes.values()])
+        return self.ranks_here(line) * self.rank_bytes.get(point_of(line.id), unknown)
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         if ended.code == 2:  # wrong input: all runs share it

@@ -181,6 +181,17 @@ def test_what_a_rank_was_seen_to_need_counts(
     assert later.rank_bytes == seen
 
 
+def test_a_point_not_seen_yet_may_need_what_the_largest_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, free = Launched(tmp_path, monkeypatch).job, free_bytes()
+    assert free is not None
+    for share, parts in ((0.5, [["a"], ["b"]]), (0.4, [["a", "b"]])):
+        job.rank_bytes = {"b": int(share * free)}
+        made = [[line.id for line in part.lines] for part in job.parts(job.launches[0])]
+        assert made == parts
+
+
 @pytest.mark.ranks
 def test_a_node_whose_memory_cannot_be_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

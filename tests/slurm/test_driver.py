@@ -15,18 +15,8 @@ from slurm.driver.steps import KILLED, TIMED_OUT, Steps
 from tests.slurm.test_job_script import Job, alive, wait_for
 
 PYTHON = [sys.executable, "-c"]
-LINES_THAT_ARE_NONE = [
-    *(
-        "run a",
-        "ruin a 2",
-        "run a 0 -x",
-        "run a 2x",
-        "run 'a 2",
-        "turns",
-        "turns 2 1",
-        "turns 2 1+b",
-    )
-]
+LINES_THAT_ARE_NONE = ["run a", "ruin a 2", "run a 0 -x", "run a 2x", "run 'a 2"]
+LINES_THAT_ARE_NONE += ["turns", "turns 2 1", "turns 2 1+b"]
 DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(1, flush=True)\n"
 
 
