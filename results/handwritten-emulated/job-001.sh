@@ -1,14 +1,14 @@
 #!/bin/bash
 #
 # Study 'handwritten-emulated' on this machine (site 'local'; not run yet):
-# 20 runs.
+# 60 runs.
 # How far is hand-written data parallelism over MPI from Horovod and DDP at four and eight ranks, and what do buckets and overlap gain, when accelerators compute?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. The runs
-# below a line `turns N` are started together: they take turns, window by window, while the others are stopped. Those
-# below `apart N REASON` are started one by one. Delete or edit lines as you like. A run whose log exists is not started
-# again. A failed run does not stop other launches, unless its input was wrong. What happens around them is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Runs below
+# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
+# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
+# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -28,7 +28,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1207093916  # drawn at the first run
+seed = 68702478  # drawn at the first run
 # The same with accelerators that compute, at more ranks than this machine has cores: 60 runs and more until it is settled, 45 minutes and more on two cores.
 # The forward and backward passes sleep as an accelerator's would take; exchange and optimiser are real.
 name = "handwritten-emulated"
@@ -71,7 +71,7 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study handwritten-emulated
-  --study-sha256 d282d52622ee0c0ede73dd1ecdac0796c6edc0fb60de17cbf92fdedd800744d3
+  --study-sha256 2855c4ecc0510ee45a78f66315579a61519614d7a621120d6ef2b3afe2c46bbf
   --model resnet50
   --image-size 32
   --emulate bench/instrument/timelines/resnet50-p100-32px.json
@@ -95,31 +95,87 @@ JOB=(
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1207093916
-turns 5
-run b00-00-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 0 --curves weak --overlap on
-run b00-01-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 1 --curves weak --overlap on
-run b00-02-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093916 --block 0 --position 2 --curves weak --overlap off --bucket-mib 0.0
-run b00-03-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093916 --block 0 --position 3 --curves weak --overlap off --bucket-mib 25.0
-run b00-04-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 4 --curves weak --overlap on
-turns 5
-run b00-05-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 5 --curves weak --overlap on
-run b00-06-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 6 --curves weak --overlap on
-run b00-07-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093916 --block 0 --position 7 --curves weak --overlap off --bucket-mib 25.0
-run b00-08-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093916 --block 0 --position 8 --curves weak --overlap off --bucket-mib 0.0
-run b00-09-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093916 --block 0 --position 9 --curves weak --overlap on
+# Block 0: one randomised pass, every run with seed 68702478
+turns 5 8+5 5+7 5+6
+run b00-00-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 0 --curves weak --overlap on
+run b00-05-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 5 --curves weak --overlap on
+run b00-06-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702478 --block 0 --position 6 --curves weak --overlap off --bucket-mib 0.0
+run b00-07-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702478 --block 0 --position 7 --curves weak --overlap off --bucket-mib 25.0
+run b00-08-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 8 --curves weak --overlap on
+turns 5 3+2 2+1 2+4
+run b00-01-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702478 --block 0 --position 1 --curves weak --overlap off --bucket-mib 25.0
+run b00-02-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 2 --curves weak --overlap on
+run b00-03-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 3 --curves weak --overlap on
+run b00-04-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702478 --block 0 --position 4 --curves weak --overlap off --bucket-mib 0.0
+run b00-09-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702478 --block 0 --position 9 --curves weak --overlap on
 
-# Block 1: one randomised pass, every run with seed 1207093917
-turns 5
-run b01-00-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 0 --curves weak --overlap on
-run b01-01-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093917 --block 1 --position 1 --curves weak --overlap off --bucket-mib 25.0
-run b01-02-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093917 --block 1 --position 2 --curves weak --overlap off --bucket-mib 0.0
-run b01-03-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 3 --curves weak --overlap on
-run b01-04-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 4 --curves weak --overlap on
-turns 5
-run b01-05-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 5 --curves weak --overlap on
-run b01-06-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 6 --curves weak --overlap on
-run b01-07-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 1207093917 --block 1 --position 7 --curves weak --overlap off --bucket-mib 0.0
-run b01-08-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 1207093917 --block 1 --position 8 --curves weak --overlap off --bucket-mib 25.0
-run b01-09-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 1207093917 --block 1 --position 9 --curves weak --overlap on
+# Block 1: one randomised pass, every run with seed 68702479
+turns 5 1+2 2+3 2+0
+run b01-00-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702479 --block 1 --position 0 --curves weak --overlap off --bucket-mib 0.0
+run b01-01-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 1 --curves weak --overlap on
+run b01-02-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 2 --curves weak --overlap on
+run b01-03-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702479 --block 1 --position 3 --curves weak --overlap off --bucket-mib 25.0
+run b01-05-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 5 --curves weak --overlap on
+turns 5 6+9 9+7 9+8
+run b01-04-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 4 --curves weak --overlap on
+run b01-06-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 6 --curves weak --overlap on
+run b01-07-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702479 --block 1 --position 7 --curves weak --overlap off --bucket-mib 25.0
+run b01-08-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702479 --block 1 --position 8 --curves weak --overlap off --bucket-mib 0.0
+run b01-09-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702479 --block 1 --position 9 --curves weak --overlap on
+
+# Block 2: one randomised pass, every run with seed 68702480
+turns 5 0+2 2+3 2+1
+run b02-00-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 0 --curves weak --overlap on
+run b02-01-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702480 --block 2 --position 1 --curves weak --overlap off --bucket-mib 0.0
+run b02-02-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 2 --curves weak --overlap on
+run b02-03-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702480 --block 2 --position 3 --curves weak --overlap off --bucket-mib 25.0
+run b02-09-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 9 --curves weak --overlap on
+turns 5 5+4 4+6 4+7
+run b02-04-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 4 --curves weak --overlap on
+run b02-05-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 5 --curves weak --overlap on
+run b02-06-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702480 --block 2 --position 6 --curves weak --overlap off --bucket-mib 25.0
+run b02-07-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702480 --block 2 --position 7 --curves weak --overlap off --bucket-mib 0.0
+run b02-08-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702480 --block 2 --position 8 --curves weak --overlap on
+
+# Block 3: one randomised pass, every run with seed 68702481
+turns 5 7+8 8+6 8+5
+run b03-00-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 0 --curves weak --overlap on
+run b03-05-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702481 --block 3 --position 5 --curves weak --overlap off --bucket-mib 0.0
+run b03-06-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702481 --block 3 --position 6 --curves weak --overlap off --bucket-mib 25.0
+run b03-07-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 7 --curves weak --overlap on
+run b03-08-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 8 --curves weak --overlap on
+turns 5 4+2 2+1 2+3
+run b03-01-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702481 --block 3 --position 1 --curves weak --overlap off --bucket-mib 25.0
+run b03-02-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 2 --curves weak --overlap on
+run b03-03-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702481 --block 3 --position 3 --curves weak --overlap off --bucket-mib 0.0
+run b03-04-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 4 --curves weak --overlap on
+run b03-09-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702481 --block 3 --position 9 --curves weak --overlap on
+
+# Block 4: one randomised pass, every run with seed 68702482
+turns 5 0+3 3+2 3+1
+run b04-00-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 0 --curves weak --overlap on
+run b04-01-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702482 --block 4 --position 1 --curves weak --overlap off --bucket-mib 0.0
+run b04-02-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702482 --block 4 --position 2 --curves weak --overlap off --bucket-mib 25.0
+run b04-03-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 3 --curves weak --overlap on
+run b04-05-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 5 --curves weak --overlap on
+turns 5 8+9 9+6 9+7
+run b04-04-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 4 --curves weak --overlap on
+run b04-06-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702482 --block 4 --position 6 --curves weak --overlap off --bucket-mib 25.0
+run b04-07-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702482 --block 4 --position 7 --curves weak --overlap off --bucket-mib 0.0
+run b04-08-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 8 --curves weak --overlap on
+run b04-09-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702482 --block 4 --position 9 --curves weak --overlap on
+
+# Block 5: one randomised pass, every run with seed 68702483
+turns 5 5+2 2+3 2+4
+run b05-00-ddp-mpi-w8-b2048 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 0 --curves weak --overlap on
+run b05-02-handwritten-mpi-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 2 --curves weak --overlap on
+run b05-03-handwritten-mpi-bucketed-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702483 --block 5 --position 3 --curves weak --overlap off --bucket-mib 25.0
+run b05-04-handwritten-mpi-naive-w8-b2048 8 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702483 --block 5 --position 4 --curves weak --overlap off --bucket-mib 0.0
+run b05-05-horovod-mpi-w8-b2048 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 5 --curves weak --overlap on
+turns 5 7+6 6+9 6+8
+run b05-01-ddp-mpi-w4-b2048 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 1 --curves weak --overlap on
+run b05-06-handwritten-mpi-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 6 --curves weak --overlap on
+run b05-07-horovod-mpi-w4-b2048 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 2048 --seed 68702483 --block 5 --position 7 --curves weak --overlap on
+run b05-08-handwritten-mpi-naive-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm naive --batch-per-rank 2048 --seed 68702483 --block 5 --position 8 --curves weak --overlap off --bucket-mib 0.0
+run b05-09-handwritten-mpi-bucketed-w4-b2048 4 --backend handwritten --transport mpi --settings shipped --arm bucketed --batch-per-rank 2048 --seed 68702483 --block 5 --position 9 --curves weak --overlap off --bucket-mib 25.0
 END_OF_RUNS
