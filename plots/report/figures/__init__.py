@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
+from plots.analyse.comparison import Comparison
 from plots.analyse.points import NO_SETTINGS, Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
@@ -47,13 +49,14 @@ def draw(a: Analysis) -> dict[str, Figure]:
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
     # the figure that the page begins with is the first, and of the comparison that it tells
-    pages = list(dict.fromkeys((c.variant, c.settings) for c in answer.by_weight(a)))
-    ratios = {page: [c for c in a.comparisons if (c.variant, c.settings) == page] for page in pages}
-    for page, name in file_names("ratio-by-size", pages):
+    ratios: dict[tuple[tuple[str, ...], str], list[Comparison]] = defaultdict(list)
+    for c in answer.by_weight(a):
+        ratios[c.variant, c.settings].append(c)
+    for page, name in file_names("ratio-by-size", ratios):
         if ratio.curves_of(ratios[page]):
             yield name, ratio.against_size(a, ratios[page])
-    for page, name in file_names("ratio", pages):
-        yield name, ratio.draw(a, ratios[page])
+    if ratios:
+        yield "ratio", ratio.draw(a, list(ratios.values()))
     yield from _exchange(a)
     yield from _accuracy(a)
     for name, found in _series(a.throughput):

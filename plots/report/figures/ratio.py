@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from matplotlib.figure import Figure
 
@@ -27,12 +27,21 @@ from plots.report.format import ratio, rule, short
 from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
+_LINE_IN = 0.14  # of a row's name
 
 
-def draw(a: Analysis, rows: list[Comparison]) -> Figure:
-    """Forest plot: one row per point, the margin shaded, 1 marked, blocks from top to bottom."""
-    rows = sorted(rows, key=_order)
-    figure = Figure(figsize=(7.2, 1.9 + 0.5 * len(rows)))
+def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
+    """Forest plot: one row per point, the margin shaded, 1 marked, blocks from top to bottom.
+
+    `pages`: the rows of each variant with each settings, in this order. What differs between pages
+    stands at each row, what does not in the subtitle.
+    """
+    rows = [c for page in pages for c in sorted(page, key=_order)]
+    words = [{*_conditions(page[0])} for page in pages]
+    common = set.intersection(*words)
+    names = [_name(c, common) for c in rows]
+    row_in = max(0.5, _LINE_IN * max(name.count("\n") + 1 for name in names))
+    figure = Figure(figsize=(7.2, 1.9 + row_in * len(rows)))
     ax = figure.subplots()
     margin, found = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
@@ -50,21 +59,26 @@ def draw(a: Analysis, rows: list[Comparison]) -> Figure:
     ax.minorticks_off()
     ax.set_xticks(ratio_ticks(*frame), [f"{t:g}" for t in ratio_ticks(*frame)])
     ax.set_xlim(*frame)
-    name_rows(ax, [_name(c) for c in rows], fontsize=8)
+    name_rows(ax, names, fontsize=8)
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
     ax.set_xlabel(
         f"images/s of {candidate} over images/s of {reference}{transport}, paired by launch\n"
         f"(left of 1: {reference} faster; right: {candidate})"
     )
-    work = ", ".join([workload(a), *rows[0].variant])
-    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
+    same = [word for word in _conditions(rows[0]) if word in common]
+    subtitle = f"{'; '.join([workload(a), *same])}; shaded: equal within {rule(margin)}"
     title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
-    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame, rows[0].unit)
+    variants = [page[0].variant for page in pages]
+    caption(a, figure, variants, title, subtitle, notes, found, frame, rows[0].unit)
     return figure
+
+
+def _conditions(c: Comparison) -> list[str]:
+    return [f"settings: {c.settings}", *c.variant]
 
 
 def curves_of(rows: Sequence[Comparison]) -> list[str]:
@@ -137,6 +151,7 @@ def _order(c: Comparison) -> tuple[object, ...]:
     return transport_order(c.transport), curve, c.world_size, c.samples_per_rank
 
 
-def _name(c: Comparison) -> str:
+def _name(c: Comparison, common: Collection[str]) -> str:
     point = f"{ranks(c.world_size)}, {c.samples_per_rank} per rank"
-    return f"{'primary: ' if c.primary else ''}{point}\n{c.transport}: {', '.join(c.curves)}"
+    lines = [f"{'primary: ' if c.primary else ''}{point}", f"{c.transport}: {', '.join(c.curves)}"]
+    return "\n".join([*lines, *(word for word in _conditions(c) if word not in common)])
