@@ -340,8 +340,8 @@ def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:
     assert next(iter(drawn)) == "ratio"
     rows = [label.get_text() for label in drawn["ratio"].axes[0].get_yticklabels()]
     assert rows == [
-        "primary: 2 ranks, 16 per rank\nmpi: weak\nprecision=float32",
-        "2 ranks, 16 per rank\nmpi: weak\nprecision=bf16",
+        "primary: 2 ranks, 16 per rank\nmpi: weak; precision=float32",
+        "2 ranks, 16 per rank\nmpi: weak; precision=bf16",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from textwrap import fill
 
 from matplotlib.figure import Figure
 
@@ -27,7 +28,8 @@ from plots.report.format import ratio, rule, short
 from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
-_LINE_IN = 0.14  # of a row's name
+_LINE_IN = 0.15  # of a row's name
+_WIDTH = 34  # of such a line, in characters
 
 
 def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
@@ -40,7 +42,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     words = [{*_conditions(page[0])} for page in pages]
     common = set.intersection(*words)
     names = [_name(c, common) for c in rows]
-    row_in = max(0.5, _LINE_IN * max(name.count("\n") + 1 for name in names))
+    row_in = 0.1 + _LINE_IN * max(name.count("\n") + 1 for name in names)
     figure = Figure(figsize=(7.2, 1.9 + row_in * len(rows)))
     ax = figure.subplots()
     margin, found = a.loaded.study.margin, [c.estimate for c in rows]
@@ -153,5 +155,6 @@ def _order(c: Comparison) -> tuple[object, ...]:
 
 def _name(c: Comparison, common: Collection[str]) -> str:
     point = f"{ranks(c.world_size)}, {c.samples_per_rank} per rank"
-    lines = [f"{'primary: ' if c.primary else ''}{point}", f"{c.transport}: {', '.join(c.curves)}"]
-    return "\n".join([*lines, *(word for word in _conditions(c) if word not in common)])
+    words = [f"{c.transport}: {', '.join(c.curves)}"]
+    words += [word for word in _conditions(c) if word not in common]
+    return "\n".join([f"{'primary: ' if c.primary else ''}{point}", fill("; ".join(words), _WIDTH)])
