@@ -181,7 +181,7 @@ def _variant(rows: Sequence[Row]) -> tuple[str, ...]:
 
 def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:
     """Values at the largest point, where all have an interval and they do not crowd a title."""
-    if any(e.shown is None for e in last.values()):
+    if all(e.shown is None for e in last.values()):
         return f": n = {max(e.n for e in last.values())}, too few launches for an interval"
     found = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())
-    return f": {found}" if len(last) <= 2 else ""
+    return f": {found}" if len(last) <= 2 and all(e.shown for e in last.values()) else ""

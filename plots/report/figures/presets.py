@@ -15,7 +15,14 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from bench.config import UsageError
-from plots.report.figures.style import STYLE, marked_title, set_title, shrink_to
+from plots.report.figures.style import (
+    STYLE,
+    letters_in,
+    marked_title,
+    set_title,
+    shrink_to,
+    wrapped,
+)
 
 LEAST_POINTS = 6.0  # a smaller letter is not read in print
 _LEGEND_POINTS = 8.0  # of a legend that went below its figure, before they change
@@ -79,8 +86,7 @@ def _place_titles(figure: Figure, letters: float) -> None:
     for line, text in enumerate(heads):
         text.set_y(1 - (0.08 + 0.24 * line) * letters / height)
         shrink_to(text, 0.97 * width)
-    letter_in = 0.55 * float(foot.get_fontsize()) / 72
-    foot.set_text(_wrapped(foot.get_text(), int(0.97 * width / letter_in)))
+    foot.set_text(wrapped(foot.get_text(), letters_in(0.97 * width, foot)))
 
 
 def _wrap_labels(figure: Figure, width_in: float) -> None:
@@ -89,8 +95,7 @@ def _wrap_labels(figure: Figure, width_in: float) -> None:
         spec = ax.get_subplotspec()
         room_in = 0.8 * width_in / (spec.get_gridspec().ncols if spec else 1)
         for label, room in ((ax.title, room_in), (ax.xaxis.label, room_in), (ax.yaxis.label, 2.0)):
-            letters = max(12, int(72 * room / (0.55 * float(label.get_fontsize()))))
-            label.set_text(_wrapped(label.get_text(), letters))
+            label.set_text(wrapped(label.get_text(), max(12, letters_in(room, label))))
 
 
 def _thin_ticks(figure: Figure) -> None:
@@ -161,7 +166,7 @@ def _legends_below(figure: Figure, preset: Preset) -> Iterator[float]:
         legend.remove()
         below = {"title": title or None, "fontsize": size, "title_fontsize": size}
         handles = [drawn[name] for name in names]
-        ways = [(2, texts), (1, texts), (1, [_wrapped(text, letters) for text in texts])]
+        ways = [(2, texts), (1, texts), (1, [wrapped(text, letters) for text in texts])]
         while ways:
             ncols, written = ways.pop(0)
             placed = figure.legend(
@@ -173,8 +178,3 @@ def _legends_below(figure: Figure, preset: Preset) -> Iterator[float]:
                 yield box.height / figure.dpi
                 break
             placed.remove()
-
-
-def _wrapped(text: str, letters: int) -> str:
-    """Each line of it on as many as it needs."""
-    return "\n".join(part for line in text.split("\n") for part in wrap(line, letters))

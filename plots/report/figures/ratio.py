@@ -28,7 +28,7 @@ from plots.report.format import ratio, rule, short
 from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
-_LINE_IN = 0.15  # of a row's name
+_LINE_IN = 0.134  # of a row's name
 _WIDTH = 34  # of such a line, in characters
 
 
@@ -42,8 +42,8 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     words = [{*_conditions(page[0])} for page in pages]
     common = set.intersection(*words)
     names = [_name(c, common) for c in rows]
-    row_in = 0.1 + _LINE_IN * max(name.count("\n") + 1 for name in names)
-    figure = Figure(figsize=(7.2, 1.9 + row_in * len(rows)))
+    row_in = max(0.4, _LINE_IN * max(name.count("\n") + 1.6 for name in names))
+    figure = Figure(figsize=(7.2, 1.8 + row_in * len(rows)))
     ax = figure.subplots()
     margin, found = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)

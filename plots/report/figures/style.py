@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -123,7 +124,8 @@ def add_titles(
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
     foot = [*notes, f"{clean(machine(a.loaded.host), 120)}. {counted}."]
     text = "\n".join(clean(line, 250) for line in foot)
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=7, color=GREY)
+    label = figure.supxlabel(text, x=0.01, ha="left", fontsize=7, color=GREY)
+    label.set_text(wrapped(text, letters_in(0.97 * figure.get_figwidth(), label)))
 
 
 def set_title(figure: Figure, title: str) -> None:
@@ -169,3 +171,13 @@ def caption(
     if any(cut(e, frame) for e in estimates):
         notes = [*notes, "Arrows: the interval goes on; the tables have its end."]
     add_titles(a, figure, variants, title, subtitle, notes, "; ".join(said))
+
+
+def letters_in(width_in: float, text: Text) -> int:
+    """About how many letters of this text's size fit."""
+    return int(72 * width_in / (0.5 * float(text.get_fontsize())))
+
+
+def wrapped(text: str, letters: int) -> str:
+    """Each line of it on as many as it needs."""
+    return "\n".join(part for line in text.split("\n") for part in wrap(line, letters))
