@@ -18,10 +18,11 @@ from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis
-from plots.report.format import count, every, ratio, rule, short
+from plots.report.format import clean, count, every, ratio, rule, short
 from plots.report.verdicts import doubts, sides
 
 _MOST_NAMES = 5  # of runs
+_MOST_REASON = 160  # characters of a chip's own words
 _MOST_COST = 0.25  # of the margin: what beginning a turn may cost one side more
 
 
@@ -68,8 +69,8 @@ def _logs(a: Analysis) -> Iterator[Check]:
         yield Check("study changed", False, f"{changed[:1].upper()}{changed[1:]}.")
     aside = [x.reason for x in a.loaded.unusable if x.state == "ok"]
     if aside:  # complete, and not to be averaged with the others
-        why = f"Of another kind: {'; '.join(dict.fromkeys(aside))}."
-        yield Check(f"{count(len(aside), 'run')} set aside", False, why)
+        name = clean(f"{count(len(aside), 'run')} set aside: {aside[0]}", _MOST_REASON)
+        yield Check(name, False, f"Of another kind: {'; '.join(dict.fromkeys(aside))}.")
     if lost := sum(sum(ends.values()) for ends in a.attempts.values()):
         each = "; ".join(
             f"{cell or 'not recorded'} {', '.join(f'{n} {end}' for end, n in ends.items()) or 0}"

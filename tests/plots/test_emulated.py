@@ -78,8 +78,10 @@ def test_emulated_and_real_runs_are_two_lines_each_with_its_name(tmp_path: Path)
     assert not a.gains, "compute that slept gains nothing over compute"
     drawn = titles(folder)
     assert len(drawn) == 14
+    assert {"ratio-real", "ratio-emulated"} < set(drawn)
     for name, title in drawn.items():
-        assert title.startswith("Emulated: ") == ("k80" in name), (name, title)
+        emulated_runs = "k80" in name or name == "ratio-emulated"
+        assert title.startswith("Emulated: ") == emulated_runs, (name, title)
     for row in a.efficiency:
         assert row.baseline.variant == row.point.variant
 

@@ -55,8 +55,10 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     for page, name in file_names("ratio-by-size", ratios):
         if ratio.curves_of(ratios[page]):
             yield name, ratio.against_size(a, ratios[page])
-    if ratios:
-        yield "ratio", ratio.draw(a, list(ratios.values()))
+    # what slept is no row beside what computed
+    kinds = {page: ("emulated" if a.emulated(page[0]) else "real",) for page in ratios}
+    for kind, name in file_names("ratio", kinds.values()):
+        yield name, ratio.draw(a, [rows for page, rows in ratios.items() if kinds[page] == kind])
     yield from _exchange(a)
     yield from _accuracy(a)
     for name, found in _series(a.throughput):
