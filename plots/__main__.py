@@ -159,33 +159,6 @@ def collectives(
 
 
 @app.command()
-def watch(
-    folder: Annotated[Path, _FOLDER],
-    every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 15.0,
-    out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
-) -> None:
-    """Make the report again whenever a run ends, until all are there; Ctrl-C is safe."""
-    _require(folder)
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    from plots.report.watch import watch as look
-
-    console = Console()
-    if not console.is_terminal:  # a batch log gets plain lines
-        look(folder, out or folder, every, lambda lines: typer.echo("\n".join(lines)))
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        look(
-            folder,
-            out or folder,
-            every,
-            lambda lines: live.update(Text("\n".join(lines)), refresh=True),
-        )
-
-
-@app.command()
 def export(
     form: Annotated[
         Literal["mllog", "extra-p", "latex"],

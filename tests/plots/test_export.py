@@ -1,4 +1,4 @@
-"""Other programs' formats hold the very numbers of the logs; a report that follows a study."""
+"""Other programs' formats hold the very numbers of the logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
-from plots.report.watch import watch
 from tests.plots import logs
 
 
@@ -137,32 +136,3 @@ def test_a_curve_that_is_not_there_is_refused(
     words = ["export", "extra-p", str(tmp_path), "-o", str(tmp_path / "x"), "--curve", "strong"]
     assert main(words) == 2
     assert "no cell has all points of the curve strong" in capsys.readouterr().err
-
-
-def test_a_report_follows_a_study_to_its_end(study: Path, tmp_path: Path) -> None:
-    """The last block comes while it watches; then it stops by itself."""
-    later = tmp_path / "later"
-    later.mkdir()
-    for path in (study / "runs").glob("5-*"):
-        path.rename(later / path.name)
-    shown: list[list[str]] = []
-
-    def sleep(seconds: float) -> None:
-        assert seconds == 7
-        assert len(shown) == 1, "it goes on though all is there"
-        for path in later.iterdir():
-            path.rename(study / "runs" / path.name)
-
-    watch(study, tmp_path / "out", 7, shown.append, sleep)
-    assert len(shown) == 2
-    assert "in 5 launches" in "\n".join(shown[0])
-    assert ", n = 6." in "\n".join(shown[1])
-    assert (tmp_path / "out" / "report.html").exists()
-
-
-def test_a_folder_without_a_study_is_not_watched(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["watch", str(tmp_path)]) == 2
-    assert "holds no study.toml and no logs" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from textwrap import fill
+from typing import Literal
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
-from plots.report.answer import tally
-from plots.report.axes import apart, look, ratio_ticks, reach, transport_order
+from plots.report.answer import tally, versus
+from plots.report.axes import Frame, apart, look, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
     GUIDE,
@@ -57,10 +59,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
         mark(ax, [i], [e], frame, style, axis="x")
         text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
         ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
-    ax.set_xscale("log")  # half and double are equally far from 1
-    ax.minorticks_off()
-    ax.set_xticks(ratio_ticks(*frame), [f"{t:g}" for t in ratio_ticks(*frame)])
-    ax.set_xlim(*frame)
+    _ratio_scale(ax, "x", frame)
     name_rows(ax, names, fontsize=8)
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
@@ -68,15 +67,36 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
         f"images/s of {candidate} over images/s of {reference}{transport}, paired by launch\n"
         f"(left of 1: {reference} faster; right: {candidate})"
     )
-    same = [word for word in _conditions(rows[0]) if word in common]
-    subtitle = f"{'; '.join([workload(a), *same])}; shaded: equal within {rule(margin)}"
-    title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in found) else []
     notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
-    variants = [page[0].variant for page in pages]
-    caption(a, figure, variants, title, subtitle, notes, found, frame, rows[0].unit)
+    _entitle(a, figure, rows, common, notes, frame)
     return figure
+
+
+def _ratio_scale(ax: Axes, axis: Literal["x", "y"], frame: Frame) -> None:
+    """Logarithmic: half and double are equally far from 1."""
+    ticks = ratio_ticks(*frame)
+    ax.set(**{f"{axis}scale": "log", f"{axis}lim": frame})
+    ax.minorticks_off()
+    ax.set(**{f"{axis}ticks": ticks, f"{axis}ticklabels": [f"{t:g}" for t in ticks]})
+
+
+def _entitle(
+    a: Analysis,
+    figure: Figure,
+    rows: Sequence[Comparison],
+    common: Collection[str],
+    notes: Sequence[str],
+    frame: Frame,
+) -> None:
+    """All verdicts in one line, and what all rows have in common below it."""
+    title = f"{versus(a)}: {tally(rows, most=_VERDICTS)}"
+    same = [word for word in _conditions(rows[0]) if word in common]
+    margin = f"shaded: equal within {rule(a.loaded.study.margin)}"
+    subtitle = "; ".join([workload(a), *same, margin])
+    variants, found = [c.variant for c in rows], [c.estimate for c in rows]
+    caption(a, figure, variants, title, subtitle, notes, found, frame, rows[0].unit)
 
 
 def _conditions(c: Comparison) -> list[str]:
@@ -116,20 +136,14 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
             said = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
             last[name].append(f"{curve}: {said}" if len(curves) > 1 else said)
         scale_axes(ax, values, frame, log_y=False)
-        ax.set_yscale("log")
-        ax.minorticks_off()
-        ax.set_yticks(ratio_ticks(*frame), [f"{t:g}" for t in ratio_ticks(*frame)])
-        ax.set_ylim(*frame)
+        _ratio_scale(ax, "y", frame)
         ax.set_xlabel("images per rank" if curve == "batch" else f"ranks ({curve} scaling)")
     reference, candidate = sides(a.reference, a.candidate)
     panels[0].set_ylabel(f"images/s of {candidate}\nover images/s of {reference}")
     values_at = {name: "\n".join(said) for name, said in last.items()}
     legend(panels[-1], values_at, over(a.reference, a.candidate))
-    work = ", ".join([workload(a), *rows[0].variant])
-    subtitle = f"{work}; settings: {rows[0].settings}; shaded: equal within {rule(margin)}"
-    title = f"{candidate} against {reference}: {tally(rows, most=_VERDICTS)}"
     notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
-    caption(a, figure, [rows[0].variant], title, subtitle, notes, found, frame, rows[0].unit)
+    _entitle(a, figure, rows, _conditions(rows[0]), notes, frame)
     return figure
 
 
