@@ -111,11 +111,8 @@ def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
             batches[c.samples_per_step].append(c)
     aside: dict[int, str] = {}
     for group in batches.values():
-        others = zip(
-            group,
-            comparability.against_most([*map(comparability.work_of, (c.facts for c in group))]),
-            strict=True,
-        )
+        works = [comparability.work_of(c.facts) for c in group]
+        others = zip(group, comparability.against_most(works), strict=True)
         aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}
     return [replace(c, reason=aside.get(id(c), c.reason)) for c in found]
 

@@ -23,14 +23,8 @@ from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 Row = dict[str, Any]
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
-    *("model", "dataset", "precision"),
-    *(
-        "samples_per_rank",
-        "samples_per_step",
-        "warmup_steps",
-        "lead_in_steps",
-        *fields_with(Role.APART),
-    ),
+    *("model", "dataset", "precision", "samples_per_rank", "samples_per_step"),
+    *("warmup_steps", "lead_in_steps", *fields_with(Role.APART)),
 )
 
 

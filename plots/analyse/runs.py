@@ -97,15 +97,19 @@ def load(folder: Path) -> Loaded:
     kept = (folder / "study.toml").exists()
     changed = changed_study(study, carried) if kept else ""
     cell_of = {row["log"]: row["cell"] for row in rows}
+
+    def counted(rows: Sequence[Row]) -> pd.DataFrame:
+        return pd.DataFrame([row for row in rows if row["log"] not in aside])
+
     return Loaded(
         shipped=(folder / SHIPPED).exists(),
         study=as_planned(study, carried),
         fixed=kept and any(carried),
         changed=changed,
-        runs=pd.DataFrame([row for row in rows if row["log"] not in aside]),
-        pipelines=pd.DataFrame([row for row in pipelines if row["log"] not in aside]),
-        observed=pd.DataFrame([row for row in observed if row["log"] not in aside]),
-        framework=pd.DataFrame([row for row in framework if row["log"] not in aside]),
+        runs=counted(rows),
+        pipelines=counted(pipelines),
+        observed=counted(observed),
+        framework=counted(framework),
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         # one that said nothing of itself is of the cell of the run that was done again
         superseded=tuple(

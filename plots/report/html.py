@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
@@ -16,6 +14,7 @@ from plots.report.axes import look
 from plots.report.figures import Picture
 from plots.report.format import clean
 from plots.report.lead import lead
+from plots.report.markdown import templates
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
@@ -38,14 +37,7 @@ def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> s
     """The whole file; `page` and `details` are Markdown in which nothing of a log is a tag."""
     first = lead(a)
     answering = next((p for p in pictures if p.narrow), None)
-    here = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=here,
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(autoescape=True)
     environment.globals.update(picture=_picture, colour=lambda cell: look(cell, [cell])["color"])
     study = a.loaded.study
     return environment.get_template("page.html.j2").render(

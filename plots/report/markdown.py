@@ -39,9 +39,7 @@ _MOST_NODES = 24  # the slowest first; the rest are in the file
 
 def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     """The page, with `drawn` the names of the figures beside it, and its details."""
-    blank: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    here = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=here, undefined=StrictUndefined, **blank)
+    environment = templates(keep_trailing_newline=True)
     environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
     environment.globals.update(table=markdown_table, count=count, every=every, rule=rule)
     runs, host, checked = analysis.loaded.runs, analysis.loaded.host, checks(analysis)
@@ -88,6 +86,13 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     names = ("page.md.j2", "details.md.j2")
     page, details = (environment.get_template(name).render(said) for name in names)
     return page, details
+
+
+def templates(**options: bool) -> Environment:
+    """What the pages are rendered by: the files beside this module."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
+    return Environment(loader=loader, undefined=StrictUndefined, **blank)
 
 
 def told(x: Any) -> Any:

@@ -115,9 +115,9 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
     compared = (*tables.ratios(a), *tables.CHECKS)
     nodes = tables.marked(a, tables.CALIBRATIONS)
     calibrated = a.calibrated and {"calibration.csv": csv(nodes, a.calibrated.all)}
+    numbers = to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
     return {
-        "summary.json": to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
-        + "\n",
+        "summary.json": f"{numbers}\n",
         "runs.csv": csv_text(tidy(a.loaded)),
         "points.csv": csv(tables.marked(a, tables.THROUGHPUT), a.throughput),
         "comparisons.csv": csv(tables.marked(a, compared), a.comparisons),
@@ -135,10 +135,7 @@ def _trainings(a: Analysis) -> dict[str, str]:
     trained = {tuple(map(str, t.point)): dawnbench(t.usual) for t in a.trained}
     named = file_names("training", trained)
     usual = {f"dawnbench/{name}.tsv": trained[point] for point, name in named}
-    return {
-        "trainings.csv": csv_text(by_epoch(a.trained)),
-        **usual,
-    }
+    return {"trainings.csv": csv_text(by_epoch(a.trained)), **usual}
 
 
 def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
