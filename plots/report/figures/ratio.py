@@ -100,7 +100,7 @@ def _entitle(
 
 
 def _conditions(c: Comparison) -> list[str]:
-    return [f"settings: {c.settings}", *c.variant]
+    return [*c.variant, f"settings: {c.settings}"]
 
 
 def curves_of(rows: Sequence[Comparison]) -> list[str]:
