@@ -51,8 +51,8 @@ def settled(folder: Annotated[Path, _FOLDER]) -> None:
     _require(folder)
     from plots.report.settled import settled as look
 
-    done, said = look(folder)
-    typer.echo(said)
+    done, line = look(folder)
+    typer.echo(line)
     raise typer.Exit(0 if done else 1)
 
 
@@ -102,8 +102,8 @@ def _named(option: str, words: list[str] | None) -> dict[str, str]:
 
 def _inches(text: str) -> float:
     """'3.5in' or '178mm'. Raises UsageError for another unit, and what no page is wide."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
-    inches = float(found[1]) / {"in": 1.0, "mm": 25.4}[found[2]] if found else 0.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(in|mm)", text)
+    inches = float(match[1]) / {"in": 1.0, "mm": 25.4}[match[2]] if match else 0.0
     if not 3 <= inches <= 12:
         raise UsageError(f"width={text!r} is not from 3 to 12 inches; say 3.5in or 89mm")
     return inches
@@ -150,11 +150,11 @@ def collectives(
     from plots.report.figures import collectives as figure
     from plots.report.figures import save
 
-    found = read_each(logs or [])
-    found += measured("nccl-tests", nccl_tests or []) + measured("osu", osu or [], world_size)
-    if not found:
+    tables = read_each(logs or [])
+    tables += measured("nccl-tests", nccl_tests or []) + measured("osu", osu or [], world_size)
+    if not tables:
         raise UsageError("no LOG is named, and no table of --nccl-tests or --osu; name one")
-    for path in save({"collectives": figure.draw(found)}, out):
+    for path in save({"collectives": figure.draw(tables)}, out):
         typer.echo(path)
 
 
@@ -214,19 +214,19 @@ def compare(
         _require_parent(out)
         comparing.require_form(out)
     if cells is not None:
-        found = comparing.cells(folders[0], *cells)
+        compared = comparing.cells(folders[0], *cells)
     else:
-        found = comparing.side_by_side(folders, fail_below)
-    written = None if out is None else comparing.write(found, out)
+        compared = comparing.side_by_side(folders, fail_below)
+    written = None if out is None else comparing.write(compared, out)
     if as_json:
-        typer.echo(comparing.to_json(found), nl=False)
+        typer.echo(comparing.to_json(compared), nl=False)
     else:
-        typer.echo(written or found.text)
-    for one in found.judged:
+        typer.echo(written or compared.text)
+    for one in compared.judged:
         if one.state != "holds":
             typer.echo(one.line, err=True)
     if fail_below is not None:
-        raise typer.Exit(gate.EXIT_CODES[gate.verdict(found.judged)])
+        raise typer.Exit(gate.EXIT_CODES[gate.verdict(compared.judged)])
 
 
 @app.command("import")
@@ -276,10 +276,10 @@ def import_logs(
         raise UsageError(f"--pattern and --marker are of the format pattern, and none of {form}")
     if target is not None and form != "dawnbench":
         raise UsageError(f"--target is of the format dawnbench, and none of {form}")
-    from plots.imports.observation import Given
+    from plots.imports.observation import Options
     from plots.report.imported import bring_in
 
-    given = Given(
+    options = Options(
         backend=backend,
         world_size=world_size,
         batch_per_rank=batch,
@@ -290,7 +290,7 @@ def import_logs(
         patterns=pattern or (),
         marker=marker,
     )
-    for line in bring_in(form, files, given, out, values=values, epochs=epochs, force=force):
+    for line in bring_in(form, files, options, out, values=values, epochs=epochs, force=force):
         typer.echo(line)
 
 

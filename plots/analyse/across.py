@@ -65,31 +65,30 @@ def _work(a: Analysis, point: Point) -> list[comparability.Facts]:
 
 def differences(studies: Sequence[Analysis]) -> list[tuple[str, list[str]]]:
     """Facts of the runs in which the studies differ: name, and each study's values."""
-    told = [_facts(a) for a in studies]
-    names = dict.fromkeys(name for facts in told for name in facts)
-    rows = [(name, [facts.get(name, "-") for facts in told]) for name in names]
+    by_study = [_facts(a) for a in studies]
+    names = dict.fromkeys(name for facts in by_study for name in facts)
+    rows = [(name, [facts.get(name, "-") for facts in by_study]) for name in names]
     return [(name, values) for name, values in rows if len(set(values)) > 1]
 
 
 def both(studies: Sequence[Analysis]) -> Iterator[Both]:
     """Every comparison that at least one study makes."""
-    found = [{c.points: c for c in a.comparisons} for a in studies]
+    comparisons = [{c.points: c for c in a.comparisons} for a in studies]
     everywhere = [
         name
         for name, _ in differences(studies)
         if name == _HOSTS or not name.startswith(comparability.OF_THE_POINT)
     ]
     together = _sessions(studies)
-    for key in dict.fromkeys(key for one in found for key in one):
-        rows = [one.get(key) for one in found]
-        there = [row for row in rows if row is not None]
+    for key in dict.fromkeys(key for one in comparisons for key in one):
+        rows = [one.get(key) for one in comparisons]
         having = [a for a, row in zip(studies, rows, strict=True) if row is not None]
         differing = dict.fromkeys([*everywhere, *_conditions(having, key)])
         apart = f"other {', '.join(differing)}" if differing else ""
         pooled = None if apart else _pooled(rows, together)
-        few = f"fewer than {stats.SESSIONS} sessions" if len(there) > 1 else "in one study alone"
+        few = f"fewer than {stats.SESSIONS} sessions" if len(having) > 1 else "in one study alone"
         yield Both(
-            first=there[0],
+            first=next(filter(None, rows)),
             ratios=[None if row is None else row.estimate for row in rows],
             pooled=pooled,
             not_pooled=apart or ("" if pooled else few),
@@ -139,10 +138,10 @@ def shared_runs(studies: Sequence[Analysis]) -> bool:
     seen: set[tuple[float, float]] = set()
     for a in studies:
         runs = a.loaded.runs.dropna(subset=["began_s"])
-        own = set(zip(runs["began_s"], runs["step_seconds_mean"], strict=True))
-        if own & seen:
+        measurements = set(zip(runs["began_s"], runs["step_seconds_mean"], strict=True))
+        if measurements & seen:
             return True
-        seen |= own
+        seen |= measurements
     return False
 
 
@@ -157,12 +156,12 @@ def measured(a: Analysis) -> str:
 
 def _facts(a: Analysis) -> Mapping[str, str]:
     """Of all runs together; what follows from a point's size or settings is left out."""
-    told: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for facts in a.loaded.runs["facts"]:
         for name, value in facts.items():
             if not name.startswith((*_OF_SIZES, *comparability.PER_BLOCK)):
-                told.setdefault(name, set()).add(value)
+                by_name.setdefault(name, set()).add(value)
     hosts = {host for hosts in a.loaded.runs["hosts"] for host in hosts}
     return {_HOSTS: ", ".join(sorted(hosts))} | {
-        name: ", ".join(sorted(values)) for name, values in told.items()
+        name: ", ".join(sorted(values)) for name, values in by_name.items()
     }

@@ -41,17 +41,17 @@ def bounds(
         log = logs.get((point.cell, point.world_size))
         if log is None or plain not in table.blocks:
             continue
-        rows = next(rows for found, rows in by_point(runs) if found == point)
-        what = f"{curve}: {describe(point)} against all-reduces alone"
-        there = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
-        if there - {log.machine}:
-            reason = f"cpu: {', '.join(sorted(there | {log.machine}))}"
-            yield NotCompared(what, reason)
+        rows = next(rows for p, rows in by_point(runs) if p == point)
+        pair = f"{curve}: {describe(point)} against all-reduces alone"
+        cpus = {cpu for one in rows["facts"] if (cpu := one.get("cpu")) is not None}
+        if cpus - {log.machine}:
+            reason = f"cpu: {', '.join(sorted(cpus | {log.machine}))}"
+            yield NotCompared(pair, reason)
             continue
         size = rows["gradient_bytes"].iloc[0]
         exchange = _seconds(log, size)
         if exchange is None:
-            yield NotCompared(what, f"no all-reduce of {size:,.0f} bytes lies on a fitted line")
+            yield NotCompared(pair, f"no all-reduce of {size:,.0f} bytes lies on a fitted line")
             continue
         alone = stats.geometric_mean([m.step_seconds for m in table.blocks[plain].values()]).value
         compute = alone if curve == "weak" else alone / point.world_size

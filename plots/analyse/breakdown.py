@@ -23,20 +23,20 @@ def parts_of(run: Run) -> dict[str, float]:
     windows = [e for e in run.events if e["event"] == "breakdown" and e["phase"] == "window"]
     if not windows:
         return {}
-    found = {name: float(np.mean([event[name] for event in windows])) for name in PARTS}
+    means = {name: float(np.mean([event[name] for event in windows])) for name in PARTS}
     one_clock = config.device == "cpu" and len(run.hosts) == 1
     waits = [0.0 if config.ranks_part else _waiting(event, one_clock) for event in windows]
     waiting = float(np.mean(waits))
-    return found | {"waiting": waiting, "reducing": found["exposed"] - waiting}
+    return means | {"waiting": waiting, "reducing": means["exposed"] - waiting}
 
 
 def evidence_of(run: Run) -> dict[str, float]:
     """Mean seconds of a step by the framework's own words, over the ranks that it tells them of."""
-    told: dict[str, list[float]] = defaultdict(list)
+    by_name: dict[str, list[float]] = defaultdict(list)
     for rank in run.end.get("evidence", ()):
         for name, seconds in rank.items():
-            told[name].append(seconds)
-    return {name: float(np.mean(seconds)) for name, seconds in told.items()}
+            by_name[name].append(seconds)
+    return {name: float(np.mean(seconds)) for name, seconds in by_name.items()}
 
 
 def _waiting(event: Mapping[str, Any], one_clock: bool) -> float:

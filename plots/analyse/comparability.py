@@ -107,8 +107,8 @@ def facts(
     named = {*of_variants} - {EMULATE, *(OF_MANY if config.backend == "single" else ())}
     work = {k: v for k, v in work.items() if k.removeprefix(TUNED) not in named}
     work |= config.model_dump(mode="json", include=named)
-    own = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
-    work = {k: v for k, v in work.items() if k not in of_the_arm} | own
+    arm_fields = {OF_THE_ARM + k: getattr(config, k) for k in of_the_arm}
+    work = {k: v for k, v in work.items() if k not in of_the_arm} | arm_fields
     if (wire := _wire(config, end, workload)) is not None:
         work["wire"] = wire
     code = {**host.get("user_code", {}), **end.get("user_code", {})}
@@ -132,26 +132,26 @@ def _wire(config: RunConfig, end: Mapping[str, Any], workload: Mapping[str, Any]
 
 def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     ranks = host.get("ranks", ())
-    found: dict[str, object] = {"platform": host.get("platform")}
-    found["turns"] = TAKEN if "turns" in host else NO_TURNS
+    host_facts: dict[str, object] = {"platform": host.get("platform")}
+    host_facts["turns"] = TAKEN if "turns" in host else NO_TURNS
     for name in _OF_A_RANK:
         if values := sorted({str(rank[name]) for rank in ranks if name in rank}):
-            found[_RENAMED.get(name, name)] = ", ".join(values)
+            host_facts[_RENAMED.get(name, name)] = ", ".join(values)
     if affinity := [rank["affinity"] for rank in ranks if "affinity" in rank]:
-        found["affinity"] = affinity
+        host_facts["affinity"] = affinity
     versions = host.get("versions", {}).items()
-    found |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
+    host_facts |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
     if _CODE in host:
-        found[_CODE] = host[_CODE]
+        host_facts[_CODE] = host[_CODE]
     else:  # not the commit: one that leaves the measuring code alone changes nothing
-        found |= {f"git.{k}": v for k, v in host.get("git", {}).items() if k != "commit"}
-    found[_MALLOC] = host.get(_MALLOC)
+        host_facts |= {f"git.{k}": v for k, v in host.get("git", {}).items() if k != "commit"}
+    host_facts[_MALLOC] = host.get(_MALLOC)
     env = host.get("env", {}).items()
-    found |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
-    found |= {OWN_ENV + k: v for k, v in host.get("backend_env", {}).items()}
+    host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
+    host_facts |= {OWN_ENV + k: v for k, v in host.get("backend_env", {}).items()}
     if any(of_places := [rank.get("env", {}) for rank in ranks]):
-        found[_ENV + "of single ranks"] = json.dumps(of_places)
-    return {k: str(v) for k, v in found.items() if v is not None}
+        host_facts[_ENV + "of single ranks"] = json.dumps(of_places)
+    return {k: str(v) for k, v in host_facts.items() if v is not None}
 
 
 def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ def own_fields(facts: Iterable[Facts]) -> tuple[str, ...]:
 
 
 def _by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
-    own = {item for one in facts for item in one.items() if item[0].startswith(kind)}
-    return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in own))
+    facts_of_kind = {item for one in facts for item in one.items() if item[0].startswith(kind)}
+    return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in facts_of_kind))
 
 
 def differences(a: Iterable[Facts], b: Iterable[Facts], ignore: Collection[str] = ()) -> list[str]:
@@ -280,8 +280,8 @@ def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
 
 def changes_exchange(variant: tuple[str, ...]) -> bool:
     """Whether a variant exchanges otherwise than a plain run, or not at all."""
-    told = (word.partition("=") for word in variant)
-    return any(name in EXCHANGE and value != usual(name) for name, _, value in told)
+    words = (word.partition("=") for word in variant)
+    return any(name in EXCHANGE and value != usual(name) for name, _, value in words)
 
 
 def is_emulated(facts: Facts) -> bool:
@@ -307,11 +307,11 @@ class DigestCheck:
 def compare_digests(runs: pd.DataFrame) -> Iterator[DigestCheck]:
     """Runs of equal block, seed and work, of two cells or more, must end bit-identical."""
     agree = runs["facts"].map(lambda one: _BITS_AGREE.items() <= one.items())
-    told = runs[agree & (runs["parameters_sha256"] != "")]
+    digest_runs = runs[agree & (runs["parameters_sha256"] != "")]
     for world_size in BIT_IDENTICAL_WORLDS:
-        there = told[told["world_size"] == world_size]
-        keys = ["block", "allocation", there["facts"].map(_training)]
-        grouped: Any = there.groupby(keys, sort=False)
+        runs_of_size = digest_runs[digest_runs["world_size"] == world_size]
+        keys = ["block", "allocation", runs_of_size["facts"].map(_training)]
+        grouped: Any = runs_of_size.groupby(keys, sort=False)
         groups = [(Block(*key[:2]), rows) for key, rows in grouped if rows["cell"].nunique() > 1]
         wrong = tuple(
             f"{block.name}: {', '.join(sorted(rows['cell'] + ' (' + rows['log'] + ')'))}"

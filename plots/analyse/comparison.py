@@ -101,12 +101,12 @@ def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
     rows: list[Comparison] = []
     missing: list[NotCompared] = []
     for a, b in _pairs(table, study):
-        what = f"{describe(a)} against {b.cell}"
+        pair = f"{describe(a)} against {b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
-            missing.append(NotCompared(what, f"no usable run of {lacking[0].cell}", lacking[0]))
+            missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
             continue
         ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
-        blocks, reasons = table.shared(a, b, ignore, what)
+        blocks, reasons = table.shared(a, b, ignore, pair)
         missing += reasons
         rows += [_comparison(table, a, b, blocks, swapped=True)] if blocks else []
     return [*_decided(rows, study, _primary(rows, study)), *missing]
@@ -141,18 +141,18 @@ def changed(point: Point) -> int:
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     """The points of each two cells that are compared, whether or not both have them."""
-    there = sorted({p.cell for p in table.blocks})
+    table_cells = sorted({p.cell for p in table.blocks})
     return sorted(
         (point, point._replace(cell=b))
-        for a, b in pairs(there, study.reference, study.candidate)
+        for a, b in pairs(table_cells, study.reference, study.candidate)
         for point in {p._replace(cell=a) for p in table.blocks if p.cell in (a, b)}
     )
 
 
 def _is(row: Comparison, primary: Primary) -> bool:
-    asked = primary.model_dump(exclude={"curve"}, exclude_none=True)
-    asked["samples_per_rank"] = asked.pop("batch_per_rank", row.samples_per_rank)
-    same = all(getattr(row, name) == value for name, value in asked.items())
+    fields = primary.model_dump(exclude={"curve"}, exclude_none=True)
+    fields["samples_per_rank"] = fields.pop("batch_per_rank", row.samples_per_rank)
+    same = all(getattr(row, name) == value for name, value in fields.items())
     return same and primary.curve in row.curves
 
 
@@ -210,15 +210,15 @@ def _comparison(
         median_ratio=table.median_ratio(a, b, blocks),
         first_steps=table.first_steps(a, b, blocks),
         sessions=tuple(table.sessions(a, blocks)),
-        emulated=any(comparability.is_emulated(one) for _, own in facts for one in own),
+        emulated=any(comparability.is_emulated(one) for _, side in facts for one in side),
         unequal=_of_one([(c, comparability.own_env(f)) for c, f in facts]),
         of_one_arm=_of_one([(c, comparability.own_fields(f)) for c, f in facts]),
     )
 
 
-def _of_one(own: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+def _of_one(sides: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
     """What one of two cells alone had, in words."""
-    (a, own_a), (b, own_b) = own
+    (a, own_a), (b, own_b) = sides
     alone = [(a, [v for v in own_a if v not in own_b]), (b, [v for v in own_b if v not in own_a])]
     return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
 
@@ -247,8 +247,8 @@ def between(
     for p, q in ((p, q) for p in table.blocks for q in table.blocks if a.takes(p) and b.takes(q)):
         if p == q or not _meet(p, q, chosen):
             continue
-        what = f"{describe(q)} against {describe(p)}"
-        blocks, reasons = table.shared(p, q, tuple(ignore), what)
+        pair = f"{describe(q)} against {describe(p)}"
+        blocks, reasons = table.shared(p, q, tuple(ignore), pair)
         missing += reasons
         rows += [_named(_comparison(table, p, q, blocks), p, q)] if blocks else []
     ordered = sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size))

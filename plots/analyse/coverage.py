@@ -37,7 +37,7 @@ def planned(study: Study) -> list[Planned]:
     counted = [(p, c) for p in points(study) if (c := config_of(study, p)).is_throughput]
     varied = (field for point, _ in counted for field in study.variants.get(point.variant, ()))
     fields = [field for field in dict.fromkeys(varied) if field not in fields_with(Role.APART)]
-    found: dict[Planned, None] = {}
+    plan: dict[Planned, None] = {}
     for point, config in counted:
         values = config.model_dump(mode="json", include={*fields})
         if config.emulate is not None:  # of a timeline, reports know the file's name
@@ -46,8 +46,8 @@ def planned(study: Study) -> list[Planned]:
         if point.cell == "single":
             variant, settings = without_exchange(variant), NO_SETTINGS
         reported = Point(settings, point.cell, point.world_size, point.batch_per_rank, variant)
-        found |= dict.fromkeys((curve, reported) for curve in point.curves)
-    of_cells = sorted(found, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:4]))
+        plan |= dict.fromkeys((curve, reported) for curve in point.curves)
+    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:4]))
     return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
 
 
@@ -67,8 +67,8 @@ def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
             facts = {_named(f"{k}={v}") for k, v in mean.facts[0].items()}
             held[_bare(point)].append((block.number, facts))
     for curve, point in plan:
-        there = {n for n, facts in held[_bare(point)] if facts.issuperset(point.variant)}
-        if missing := tuple(block for block in range(blocks) if block not in there):
+        numbers = {n for n, facts in held[_bare(point)] if facts.issuperset(point.variant)}
+        if missing := tuple(block for block in range(blocks) if block not in numbers):
             yield Gap(curve, point, blocks, missing)
 
 

@@ -54,7 +54,7 @@ class Overlap:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class Evidence:
     """What a framework's own instruments say of a step, by its own words: evidence beside ours."""
 
     point: Point
@@ -68,23 +68,22 @@ class Exchange:
     breakdowns: list[Breakdown]
     costs: list[Cost]
     overlaps: list[Overlap]
-    said: list[Said]
+    evidence: list[Evidence]
 
 
 def examine(
     table: Table, observed: Table, framework: pd.DataFrame
 ) -> tuple[Exchange | None, list[NotCompared]]:
     """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
-    found = [*_breakdowns(table, observed), *_costs(table, observed), *_overlaps(table)]
-    missing = [x for x in found if isinstance(x, NotCompared)]
+    rows = [*_breakdowns(table, observed), *_costs(table, observed), *_overlaps(table)]
+    missing = [x for x in rows if isinstance(x, NotCompared)]
     exchange = Exchange(
-        breakdowns=[x for x in found if isinstance(x, Breakdown)],
-        costs=[x for x in found if isinstance(x, Cost)],
-        overlaps=[x for x in found if isinstance(x, Overlap)],
-        said=list(_said(framework)),
+        breakdowns=[x for x in rows if isinstance(x, Breakdown)],
+        costs=[x for x in rows if isinstance(x, Cost)],
+        overlaps=[x for x in rows if isinstance(x, Overlap)],
+        evidence=list(_evidence(framework)),
     )
-    there = exchange.breakdowns or exchange.costs or exchange.overlaps or exchange.said
-    return exchange if there else None, missing
+    return exchange if any(vars(exchange).values()) else None, missing
 
 
 def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown | NotCompared]:
@@ -95,8 +94,8 @@ def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown | NotCompar
         may_differ = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
         watched = observed.facts(point, observed.blocks[point])
         if other := comparability.differences(watched, facts, may_differ):
-            what = f"{describe(point)}, observed, against the same undisturbed"
-            yield NotCompared(what, "; ".join(other))
+            pair = f"{describe(point)}, observed, against the same undisturbed"
+            yield NotCompared(pair, "; ".join(other))
             plain = {}
         undisturbed = [mean.step_seconds for mean in plain.values()]
         seconds = {
@@ -117,17 +116,17 @@ def _costs(table: Table, observed: Table) -> Iterator[Cost | NotCompared]:
         if point.cell == "single" or "exchange=off" in point.variant:
             continue
         exposed = [mean.parts["exposed"] for mean in observed.blocks.get(point, {}).values()]
-        found: list[Estimate | None] = []
+        estimates: list[Estimate | None] = []
         for of, seconds in ((observed, _backward), (table, _step)):
             values, missing = _differences(of, point, without, seconds)
-            found.append(stats.arithmetic_mean(values) if values else None)
+            estimates.append(stats.arithmetic_mean(values) if values else None)
             yield from missing
-        if exposed or any(found):
+        if exposed or any(estimates):
             yield Cost(
                 point=point,
                 exposed_seconds=stats.arithmetic_mean(exposed) if exposed else None,
-                inflation_seconds=found[0],
-                difference_seconds=found[1],
+                inflation_seconds=estimates[0],
+                difference_seconds=estimates[1],
             )
 
 
@@ -136,8 +135,8 @@ def _overlaps(table: Table) -> Iterator[Overlap | NotCompared]:
         blocking = _twin(point, "overlap")
         if blocking is None or blocking not in table.blocks:
             continue
-        what = f"{describe(point)} against {describe(blocking)}"
-        blocks, missing = table.shared(point, blocking, _OTHER_WORK, what)
+        pair = f"{describe(point)} against {describe(blocking)}"
+        blocks, missing = table.shared(point, blocking, _OTHER_WORK, pair)
         yield from missing
         if blocks:
             yield Overlap(
@@ -148,13 +147,15 @@ def _overlaps(table: Table) -> Iterator[Overlap | NotCompared]:
             )
 
 
-def _said(framework: pd.DataFrame) -> Iterator[Said]:
+def _evidence(framework: pd.DataFrame) -> Iterator[Evidence]:
     for point, rows in by_point(framework):
-        told: dict[str, list[float]] = defaultdict(list)
+        by_name: dict[str, list[float]] = defaultdict(list)
         for evidence in rows["evidence"]:
             for name, seconds in evidence.items():
-                told[name].append(seconds)
-        yield Said(point=point, seconds={k: stats.arithmetic_mean(v) for k, v in told.items()})
+                by_name[name].append(seconds)
+        yield Evidence(
+            point=point, seconds={k: stats.arithmetic_mean(v) for k, v in by_name.items()}
+        )
 
 
 def _twin(point: Point, field: str) -> Point | None:
@@ -171,8 +172,8 @@ def _differences(
     """Of `a` minus those of `b`, by block, where their work differs in nothing but the exchange."""
     if b is None or a not in table.blocks or b not in table.blocks:
         return [], []
-    what = f"{describe(a)} against {describe(b)}"
-    blocks, missing = table.shared(a, b, _OTHER_WORK, what)
+    pair = f"{describe(a)} against {describe(b)}"
+    blocks, missing = table.shared(a, b, _OTHER_WORK, pair)
     of_a, of_b = table.blocks[a], table.blocks[b]
     return [seconds(of_a[block]) - seconds(of_b[block]) for block in blocks], missing
 

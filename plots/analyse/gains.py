@@ -41,12 +41,12 @@ def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
     for points in siblings.values():
         plainest, *others = sorted(points, key=lambda p: (changed(p), p.variant))
         for point in others:
-            what = f"{describe(point)} against {', '.join(plainest.variant)}"
+            pair = f"{describe(point)} against {', '.join(plainest.variant)}"
             # but for the timeline: compute that slept gains nothing over compute
             words = (word.partition("=")[0] for word in (*point.variant, *plainest.variant))
             varied = {*comparability.VARIED, *words} - {comparability.EMULATE}
             ignore = (*varied, "bucket_mib", "exchange_bytes")
-            blocks, missing = table.shared(plainest, point, ignore, what)
+            blocks, missing = table.shared(plainest, point, ignore, pair)
             yield from missing
             if blocks:
                 yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
@@ -59,9 +59,9 @@ def _arms_over_cells(table: Table, study: Study) -> Iterator[Gain | NotCompared]
         plain = point._replace(cell=arms[point.cell])
         if plain not in table.blocks:
             continue
-        what = f"{describe(point)} against {plain.cell}"
-        blocks, missing = table.shared(plain, point, ignore, what)
+        pair = f"{describe(point)} against {plain.cell}"
+        blocks, missing = table.shared(plain, point, ignore, pair)
         yield from missing
         if blocks:
-            own = comparability.own_fields(table.facts(point, blocks))
-            yield Gain(point, plain, table.paired(plain, point, blocks).estimate, own)
+            arm_fields = comparability.own_fields(table.facts(point, blocks))
+            yield Gain(point, plain, table.paired(plain, point, blocks).estimate, arm_fields)

@@ -87,9 +87,9 @@ class Calibrated:
         return _off(d.value, DRIFT_LIMIT) and not d.low <= 1 <= d.high
 
 
-def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
-    """All that `found` says, and where it is silent."""
-    checked = _set_mixed_aside(found)
+def calibrate(calibrations: Sequence[Calibration], table: Table) -> Calibrated:
+    """All that `calibrations` say, and where they are silent."""
+    checked = _set_mixed_aside(calibrations)
     good = [c for c in checked if c.usable]
     jobs = list(_drift(good))
     scaled = list(same_nodes(good, table))
@@ -103,10 +103,10 @@ def calibrate(found: Sequence[Calibration], table: Table) -> Calibrated:
     )
 
 
-def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
+def _set_mixed_aside(calibrations: Sequence[Calibration]) -> list[Calibration]:
     """Only equal work is comparable from node to node: a batch's minority gives no number."""
     batches: dict[int, list[Calibration]] = defaultdict(list)
-    for c in found:
+    for c in calibrations:
         if c.usable:
             batches[c.samples_per_step].append(c)
     aside: dict[int, str] = {}
@@ -114,14 +114,14 @@ def _set_mixed_aside(found: Sequence[Calibration]) -> list[Calibration]:
         works = [comparability.work_of(c.facts) for c in group]
         others = zip(group, comparability.against_most(works), strict=True)
         aside |= {id(c): f"work differs from the other calibrations: {d}" for c, d in others if d}
-    return [replace(c, reason=aside.get(id(c), c.reason)) for c in found]
+    return [replace(c, reason=aside.get(id(c), c.reason)) for c in calibrations]
 
 
-def _absent(found: Sequence[Calibration], table: Table) -> list[Calibration]:
+def _absent(calibrations: Sequence[Calibration], table: Table) -> list[Calibration]:
     """Rounds of which nothing is known, in jobs that have another round or runs."""
     places = {block.allocation: "" for blocks in table.blocks.values() for block in blocks}
-    places |= {c.allocation: c.job for c in found if c.job}
-    rounds = {(c.allocation, c.when) for c in found}
+    places |= {c.allocation: c.job for c in calibrations if c.job}
+    rounds = {(c.allocation, c.when) for c in calibrations}
     reason = "not there: the job ended before it, or is still running"
     return [
         Calibration(job=job, allocation=place, when=when, reason=reason)
@@ -165,11 +165,11 @@ def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
         rates[c.job, c.allocation][c.when, c.unit] = c.images_per_s
     jobs = {
         place: {
-            node: math.log(there["end", node] / there["start", node])
-            for when, node in there
-            if when == "start" and ("end", node) in there
+            node: math.log(job_rates["end", node] / job_rates["start", node])
+            for when, node in job_rates
+            if when == "start" and ("end", node) in job_rates
         }
-        for place, there in rates.items()
+        for place, job_rates in rates.items()
     }
     for (job, allocation), logs in jobs.items():
         if not logs:

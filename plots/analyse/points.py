@@ -73,7 +73,7 @@ class BlockMean:
 class NotCompared:
     """Two points that were not compared, in one block or at all, and why."""
 
-    what: str
+    pair: str
     reason: str
     absent: Point | None = None  # the one of which there is no usable run at all
 
@@ -87,8 +87,8 @@ class Table:
 
     def on(self, curve: str) -> list[Point]:
         """Points of a curve, series by series, ranks and batch rising."""
-        there = (p for p, curves in self.curves.items() if curve in curves)
-        return sorted(there, key=lambda p: (*p.series(curve), p.world_size, p.samples_per_rank))
+        points = (p for p, curves in self.curves.items() if curve in curves)
+        return sorted(points, key=lambda p: (*p.series(curve), p.world_size, p.samples_per_rank))
 
     def seconds(self, point: Point, blocks: Iterable[Block]) -> list[float]:
         """Of a step, by block."""
@@ -107,8 +107,8 @@ class Table:
         """
         seconds = self.seconds(a, blocks), self.seconds(b, blocks)
         places = [(self.blocks[a][x].position, self.blocks[b][x].position) for x in blocks]
-        told = swapped and not np.isnan(places).any()
-        first = [b_at < a_at for a_at, b_at in places] if told else ()
+        order_effect = swapped and not np.isnan(places).any()
+        first = [b_at < a_at for a_at, b_at in places] if order_effect else ()
         return stats.paired_ratio(numerator=seconds[0], denominator=seconds[1], first=first)
 
     def sessions(self, a: Point, blocks: Iterable[Block]) -> list[str]:
@@ -129,22 +129,22 @@ class Table:
         return stats.paired_ratio(numerator=over[1], denominator=over[0])
 
     def shared(
-        self, a: Point, b: Point, ignore: tuple[str, ...], what: str
+        self, a: Point, b: Point, ignore: tuple[str, ...], pair: str
     ) -> tuple[list[Block], list[NotCompared]]:
         """The blocks in which two points did equal work, and why they are not compared in others.
 
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
-        ours, theirs = self.blocks[a], self.blocks[b]
+        means_a, means_b = self.blocks[a], self.blocks[b]
         differ = {
-            block: "; ".join(comparability.differences(mean.facts, theirs[block].facts, ignore))
-            for block, mean in ours.items()
-            if block in theirs
+            block: "; ".join(comparability.differences(mean.facts, means_b[block].facts, ignore))
+            for block, mean in means_a.items()
+            if block in means_b
         }
-        reasons = {x: why for x, why in differ.items() if why} | _held_apart(ours, theirs)
-        missing = [NotCompared(f"{what}, {block.name}", why) for block, why in reasons.items()]
+        reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
+        missing = [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
         if not differ and not reasons:
-            missing = [NotCompared(what, "no block holds both")]
+            missing = [NotCompared(pair, "no block holds both")]
         return [block for block, why in differ.items() if not why], missing
 
 
@@ -203,9 +203,9 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
         for block in blocks:
             held[block.number].append(block.allocation or "no job or session recorded")
     return {
-        Block(i): f"not in one allocation: {' and '.join(here)} against {' and '.join(there)}"
-        for i, here in places[0].items()
-        if (there := places[1].get(i)) and not set(here) & set(there)
+        Block(i): f"not in one allocation: {' and '.join(jobs_a)} against {' and '.join(jobs_b)}"
+        for i, jobs_a in places[0].items()
+        if (jobs_b := places[1].get(i)) and not set(jobs_a) & set(jobs_b)
     }
 
 

@@ -43,7 +43,7 @@ def _share(ranks: Sequence[dict[str, int]]) -> float:
 
 def disturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     """The runs whose machine was not quiet, the worst one last, and of how many it is known."""
-    told = runs[runs["others_share"].notna()]
-    shares = told["others_share"].astype(float)
-    noisy = told.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
-    return noisy, len(told)
+    runs_with_share = runs[runs["others_share"].notna()]
+    shares = runs_with_share["others_share"].astype(float)
+    noisy = runs_with_share.assign(others_share=shares)[shares > NOISY].sort_values("others_share")
+    return noisy, len(runs_with_share)

@@ -138,17 +138,17 @@ def _started(run: Run) -> str:
     return "" if math.isnan(began_s) else f"{datetime.fromtimestamp(began_s, UTC):%FT%TZ}"
 
 
-def _names(run: Run, what: str) -> str:
+def _names(run: Run, field: str) -> str:
     """The processors or GPUs of all ranks."""
     ranks = run.host.get("ranks", ())
-    return ", ".join(sorted({str(rank[what]) for rank in ranks if what in rank}))
+    return ", ".join(sorted({str(rank[field]) for rank in ranks if field in rank}))
 
 
 def _timeline(facts: comparability.Facts) -> str:
     """What an emulated run followed, a name and the head of its digest."""
-    said = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
-    found = next(filter(None, said), "")
-    return "" if found == comparability.usual(comparability.EMULATE) else found
+    timelines = (facts.get(of + comparability.EMULATE) for of in ("", comparability.OF_THE_ARM))
+    timeline = next(filter(None, timelines), "")
+    return "" if timeline == comparability.usual(comparability.EMULATE) else timeline
 
 
 def _input_share(run: Run) -> float | None:
@@ -163,7 +163,7 @@ def _busy_share(run: Run) -> float | None:
     """Share of the windows' time that the cores of the busiest host worked, for whomever; None
     where a log does not say.
     """
-    told = [window.get("busy_share") or [None] for window in run.windows]
-    if any(share is None for shares in told for share in shares):
+    by_window = [window.get("busy_share") or [None] for window in run.windows]
+    if any(share is None for shares in by_window for share in shares):
         return None
-    return float(np.average(np.max(told, axis=1), weights=run.window_seconds))
+    return float(np.average(np.max(by_window, axis=1), weights=run.window_seconds))

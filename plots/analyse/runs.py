@@ -81,8 +81,8 @@ def load(folder: Path) -> Loaded:
             widest = max(widest, one.host, key=lambda host: len(host.get("ranks", ())))
     aside = _copies(measured.values())
     rows = [row for row in rows if row["log"] not in aside]
-    told = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
-    for row, session in zip(rows, sessions.named(*told), strict=True):
+    columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
+    for row, session in zip(rows, sessions.named(*columns), strict=True):
         row["session"] = session
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
@@ -175,12 +175,12 @@ def _other_variant(config: RunConfig, study: Study) -> str:
     if config.study != study.name:
         return ""
     tables = (("variants", config.variant, study.variants), ("arms", config.arm, study.arms))
-    for table, name, given in tables:
-        if table == "variants" and name is not None and name not in given:
+    for table, name, definitions in tables:
+        if table == "variants" and name is not None and name not in definitions:
             return f"its variant={name!r} is none of the study's"
         # of one process alone the plan leaves out what means nothing to it
         unseen = comparability.OF_MANY if config.cell == "single" else ()
-        for field, wanted in given.get(name or "", {}).items():
+        for field, wanted in definitions.get(name or "", {}).items():
             value = getattr(config, field, wanted)
             same = value == wanted or (isinstance(value, Path) and value == Path(str(wanted)))
             if field not in unseen and not same:

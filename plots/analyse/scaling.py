@@ -81,8 +81,8 @@ def size(curve: str, point: Point) -> int:
 def efficiency(table: Table) -> Iterator[Scaled | NotCompared]:
     """Every distributed point against the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):
-        own = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
-        for kind, baseline in (("common", plain), ("own", own)):
+        one_rank = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
+        for kind, baseline in (("common", plain), ("own", one_rank)):
             if baseline != point:
                 yield from _against(table, curve, point, kind, baseline)
 
@@ -99,29 +99,29 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
 def _against(
     table: Table, curve: str, point: Point, kind: str, baseline: Point
 ) -> Iterator[Scaled | NotCompared]:
-    what = f"{curve}: {describe(point)} against {describe(baseline)}"
+    pair = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         reason = "the baseline was not run, or no run of it is usable"
-        yield NotCompared(what, reason, baseline)
+        yield NotCompared(pair, reason, baseline)
         return
     ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
-    ours, theirs = table.blocks[point].keys(), table.blocks[baseline].keys()
-    shared = len(ours & theirs)
+    point_blocks, baseline_blocks = table.blocks[point].keys(), table.blocks[baseline].keys()
+    shared, n = len(point_blocks & baseline_blocks), len(point_blocks)
     # Paired where either has no other block, or two or more make at least half of the point's.
     # Fewer, such as one that was done again, must not stand for all: the others were on other
     # nodes, and the two points are then compared as they are.
-    if 0 < shared == min(len(ours), len(theirs)) or (shared > 1 and 2 * shared >= len(ours)):
-        blocks, missing = table.shared(baseline, point, ignore, what)
+    if 0 < shared == min(n, len(baseline_blocks)) or (shared > 1 and 2 * shared >= n):
+        blocks, missing = table.shared(baseline, point, ignore, pair)
         yield from missing
         if blocks:
             before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
             yield _scaled(curve, point, kind, baseline, before, after)
         return
-    facts = table.facts(baseline, theirs), table.facts(point, ours)
+    facts = table.facts(baseline, baseline_blocks), table.facts(point, point_blocks)
     if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
-        yield NotCompared(f"{what}, all blocks", "; ".join(other))
+        yield NotCompared(f"{pair}, all blocks", "; ".join(other))
         return
-    before, after = table.seconds(baseline, theirs), table.seconds(point, ours)
+    before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)
     row = _scaled(curve, point, kind, baseline, before, after, paired=False)
     few = "1 shared block" if shared == 1 else f"{shared or 'no'} shared blocks"
     yield replace(row, flags=(*row.flags, f"Welch's interval: {few}"))
@@ -134,17 +134,17 @@ def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | N
     speed of the nodes a block was given cancels. Step seconds are averaged over the point's nodes,
     and over start and end.
     """
-    here: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
+    calibrations: dict[tuple[str, int], list[Calibration]] = defaultdict(list)
     for c in good:
-        here[c.allocation, c.samples_per_step].append(c)
+        calibrations[c.allocation, c.samples_per_step].append(c)
     for curve, point, plain in distributed(table):
-        what = f"{curve}: {describe(point)} against the calibration of the same nodes"
+        pair = f"{curve}: {describe(point)} against the calibration of the same nodes"
         before, after = [], []
         for block, mean in table.blocks[point].items():
             batch = plain.samples_per_step
-            alone = _alone(here.get((block.allocation, batch), ()), batch, mean)
+            alone = _alone(calibrations.get((block.allocation, batch), ()), batch, mean)
             if isinstance(alone, str):
-                yield NotCompared(f"{what}, {block.name}", alone)
+                yield NotCompared(f"{pair}, {block.name}", alone)
             else:
                 before.append(alone)
                 after.append(mean.step_seconds)
@@ -152,17 +152,17 @@ def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | N
             yield _scaled(curve, point, "same nodes", plain, before, after)
 
 
-def _alone(found: Sequence[Calibration], batch: int, mean: BlockMean) -> float | str:
+def _alone(calibrations: Sequence[Calibration], batch: int, mean: BlockMean) -> float | str:
     """Seconds of a step of one plain process on a block's own nodes, or why they are not known."""
-    nodes = {host: [c for c in found if c.host == host] for host in mean.hosts}
-    if not found:
+    nodes = {host: [c for c in calibrations if c.host == host] for host in mean.hosts}
+    if not calibrations:
         return f"no usable calibration at {batch} images per step"
-    if lacking := [host for host, own in nodes.items() if not own]:
+    if lacking := [host for host, group in nodes.items() if not group]:
         return f"no usable calibration of {', '.join(lacking)}"
-    facts = [c.facts for own in nodes.values() for c in own]
+    facts = [c.facts for group in nodes.values() for c in group]
     if other := comparability.differences(facts, mean.facts, _SAME_NODES_MAY_DIFFER):
         return "; ".join(other)
-    return float(np.mean([np.mean([c.step_seconds for c in own]) for own in nodes.values()]))
+    return float(np.mean([np.mean([c.step_seconds for c in group]) for group in nodes.values()]))
 
 
 def _scaled(

@@ -43,14 +43,14 @@ class Served:
 
 def of_run(run: Run) -> dict[str, Any]:
     """What a usable log says of it; empty without servers."""
-    config, told = run.config, run.end.get("servers", ())
-    if config is None or not any(server["updates"] for server in told):
+    config, servers = run.config, run.end.get("servers", ())
+    if config is None or not any(server["updates"] for server in servers):
         return {}
     epochs = (event for event in run.events if event["event"] == "epoch")
     last = [list(of_one)[-1] for _, of_one in groupby(epochs, lambda event: event["training"])]
     return {
-        "servers": len(told),
-        "staleness": _sum([server["staleness"] for server in told]),
+        "servers": len(servers),
+        "staleness": _sum([server["staleness"] for server in servers]),
         "images_per_s": [config.samples_per_rank * len(s) / sum(s) for s in run.step_seconds()],
         "right": [
             np.divide(event["own_correct"], event["held_out"])
@@ -63,16 +63,16 @@ def of_run(run: Run) -> dict[str, Any]:
 def summarise(runs: pd.DataFrame) -> Iterator[Served]:
     """Point by point; runs without servers are left out."""
     for point, rows in by_point(runs):
-        there = [one for one in rows["served"] if one]
-        if not there:
+        records = [one for one in rows["served"] if one]
+        if not records:
             continue
-        right = [shares for one in there for shares in one["right"]]
+        right = [shares for one in records for shares in one["right"]]
         yield Served(
             point=point,
-            servers=there[0]["servers"],
-            staleness=tuple(_sum([one["staleness"] for one in there])),
-            slowest=stats.arithmetic_mean([min(one["images_per_s"]) for one in there]),
-            mean=stats.arithmetic_mean([float(np.mean(one["images_per_s"])) for one in there]),
+            servers=records[0]["servers"],
+            staleness=tuple(_sum([one["staleness"] for one in records])),
+            slowest=stats.arithmetic_mean([min(one["images_per_s"]) for one in records]),
+            mean=stats.arithmetic_mean([float(np.mean(one["images_per_s"])) for one in records]),
             least=stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
             right=stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
         )

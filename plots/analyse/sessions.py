@@ -43,8 +43,8 @@ def named(
 def apart(paired: Paired, sessions: Sequence[str]) -> Iterator[tuple[str, Estimate]]:
     """Each session's own ratio, side by side."""
     for session in dict.fromkeys(sessions):
-        own = zip(sessions, paired.ratios, strict=True)
-        yield session, geometric_mean([ratio for name, ratio in own if name == session])
+        ratios = zip(sessions, paired.ratios, strict=True)
+        yield session, geometric_mean([ratio for name, ratio in ratios if name == session])
 
 
 def another_day(

@@ -54,18 +54,18 @@ class Trend:
 
 def trends(runs: pd.DataFrame) -> list[Trend]:
     """Every cell's trend: runs too noisy to be flagged one by one show together what they share."""
-    found: list[Trend] = []
+    by_cell: list[Trend] = []
     for cell, rows in runs.groupby("cell"):
         judged = rows[rows["judged"]]
         last = judged["last_over_first"].tolist()
         pooled = stats.paired_ratio(numerator=last, denominator=[1.0] * len(last)) if last else None
-        found.append(
+        by_cell.append(
             Trend(cell=str(cell), runs=len(rows), judged_runs=len(last), over_first=pooled)
         )
-    p_values = {t.cell: t.over_first.t_p for t in found if t.over_first and t.over_first.n > 1}
+    p_values = {t.cell: t.over_first.t_p for t in by_cell if t.over_first and t.over_first.n > 1}
     adjusted = stats.holm([p for p in p_values.values() if p is not None])
     corrected = dict(zip(p_values, adjusted, strict=True))
-    return [replace(t, holm_p=corrected.get(t.cell)) for t in found]
+    return [replace(t, holm_p=corrected.get(t.cell)) for t in by_cell]
 
 
 def mser_cut(values: Floats, batch: int = 5) -> int:
@@ -85,10 +85,10 @@ def mser_cut(values: Floats, batch: int = 5) -> int:
 
 def tukey_outliers(values: Floats) -> list[float]:
     """Values beyond 1.5 interquartile ranges from the quartiles (Tukey 1977), in their order."""
-    found = np.asarray(values, float)
-    q1, q3 = np.percentile(found, [25, 75])
+    sample = np.asarray(values, float)
+    q1, q3 = np.percentile(sample, [25, 75])
     fence = 1.5 * (q3 - q1)
-    return list(found[(found < q1 - fence) | (found > q3 + fence)].tolist())
+    return list(sample[(sample < q1 - fence) | (sample > q3 + fence)].tolist())
 
 
 def judge(step_seconds: Floats) -> Steadiness:

@@ -28,12 +28,12 @@ class Steps:
 
 def at_largest(runs: pd.DataFrame) -> Iterator[Steps]:
     """Points at the most ranks of their series; runs of unequal length are cut to the shortest."""
-    found = list(by_point(runs))
+    groups = list(by_point(runs))
     most: dict[object, int] = {}
-    for point, _ in found:
+    for point, _ in groups:
         key = _series(point)
         most[key] = max(most.get(key, 0), point.world_size)
-    for point, rows in found:
+    for point, rows in groups:
         if point.world_size < most[_series(point)] or point.cell == "single":
             continue
         sequences = rows["sequence"].tolist()

@@ -94,8 +94,8 @@ class Analysis:
 
     def emulated(self, variant: tuple[str, ...] = ()) -> bool:
         """Whether the compute of these runs slept: a folder's, or those of one variant of it."""
-        told = dict(word.split("=", 1) for word in variant)
-        return comparability.is_emulated({**self.shared, **told})
+        fields = dict(word.split("=", 1) for word in variant)
+        return comparability.is_emulated({**self.shared, **fields})
 
     @cached_property
     def shared(self) -> comparability.Facts:
@@ -111,15 +111,15 @@ class Analysis:
     @property
     def notes(self) -> list[str]:
         """What had to be assumed, and what is not as planned."""
-        study, found = self.loaded.study, list(self.loaded.notes)
+        study, notes = self.loaded.study, list(self.loaded.notes)
         studies = Counter(self.loaded.runs["study"].fillna("none")).most_common()
         if studies[1:]:
             names = ", ".join(f"{name} ({n})" for name, n in studies)
-            found.append(f"The runs are of several studies: {names}.")
+            notes.append(f"The runs are of several studies: {names}.")
         if study.primary is not None and self.primary is None:
             wrong = "The primary comparison that the study names is not exactly one here"
-            found.append(f"{wrong}, so all share one error.")
-        return [*found, *(f"not the same in all runs: {v}" for v in self.varying)]
+            notes.append(f"{wrong}, so all share one error.")
+        return [*notes, *(f"not the same in all runs: {v}" for v in self.varying)]
 
     @property
     def attempts(self) -> dict[str, dict[str, int]]:
@@ -142,39 +142,39 @@ def analyse(
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
     study, table = loaded.study, tabulate(loaded.runs)
     planned = coverage.planned(study)
-    found = [
+    rows = [
         *comparison.compare(table, study),
         *gains.gains(table, study),
         *scaling.efficiency(table),
         *bounds(table, loaded.runs, collectives),
     ]
     varied = (*comparability.VARIED, *comparability.of_variants(study), comparability.OF_THE_ARM)
-    asked = (*comparability.OF_THE_POINT, "seed", *varied)
+    factors = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = loaded.runs["facts"].tolist()
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
-    gained = [x for x in found if isinstance(x, gains.Gain)]
-    compared = [x for x in found if isinstance(x, comparison.Comparison)]
+    gained = [x for x in rows if isinstance(x, gains.Gain)]
+    compared = [x for x in rows if isinstance(x, comparison.Comparison)]
     return Analysis(
         loaded=loaded,
         table=table,
         reference=study.reference,
         candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
-        efficiency=[x for x in found if isinstance(x, scaling.Scaled)],
+        efficiency=[x for x in rows if isinstance(x, scaling.Scaled)],
         comparisons=compared,
         gains=sorted(gained, key=lambda g: (g.point.cell != "single", g.point)),
-        not_compared=[*(x for x in found if isinstance(x, NotCompared)), *not_twins],
+        not_compared=[*(x for x in rows if isinstance(x, NotCompared)), *not_twins],
         step_times=list(_step_times(loaded.runs)),
         trends=trends(loaded.runs),
         digests=list(comparability.compare_digests(loaded.runs)),
-        varying=comparability.differences(facts, (), asked) + comparability.compute_env(facts),
+        varying=comparability.differences(facts, (), factors) + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
         pauses=list(pauses.find(loaded.runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
         exchange=exchange,
-        bounds=[x for x in found if isinstance(x, Bound)],
+        bounds=[x for x in rows if isinstance(x, Bound)],
         trained=sorted(summarise(loaded.runs), key=lambda t: (t.point.cell != "single", t.point)),
         served=sorted(served.summarise(loaded.runs), key=lambda s: s.point),
     )
@@ -184,7 +184,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
     def order(p: Point) -> tuple[object, ...]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
 
-    for point, group in sorted(by_point(runs), key=lambda found: order(found[0])):
+    for point, group in sorted(by_point(runs), key=lambda entry: order(entry[0])):
         p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))
         yield StepTimes(
             point=point,
@@ -204,13 +204,13 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     if runs.empty:
         return
     columns = ("dataset", "num_workers")
-    told = runs["variant"].tolist()
+    variants = runs["variant"].tolist()
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
     if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
         sizes = (f"world_size={n}" for n in runs["world_size"])
-        told = [(*words, size) for words, size in zip(told, sizes, strict=True)]
+        variants = [(*words, size) for words, size in zip(variants, sizes, strict=True)]
     keyed["variant"] = [
-        tuple(word for word in words if word.partition("=")[0] not in columns) for words in told
+        tuple(word for word in words if word.partition("=")[0] not in columns) for words in variants
     ]
     by = ["dataset", "samples_per_rank", "num_workers", "variant"]
     grouped: Any = runs.assign(**keyed).groupby(by)
@@ -243,8 +243,8 @@ def gloo_builds(a: Analysis) -> str:
     """Whose Gloo carries each cell that is compared over Gloo; '' where none is."""
     versions = a.loaded.host.get("versions", {})
     cells = [cell for c in a.comparisons for cell in (c.reference, c.candidate)]
-    found = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
-    return "; ".join(f"{name}: {build}" for name, build in found.items())
+    builds = {label(cell): build for cell in cells if (build := gloo(cell, versions))}
+    return "; ".join(f"{name}: {build}" for name, build in builds.items())
 
 
 def workload(a: Analysis) -> str:

@@ -89,8 +89,8 @@ class Trained:
         """The one that took the median time (the lower of two) to its end, if it can be among
         those that reached the target.
         """
-        there = [t for t in self.trainings if t.reached] or list(self.trainings)
-        return sorted(there, key=lambda t: t.seconds[-1])[(len(there) - 1) // 2]
+        trainings = [t for t in self.trainings if t.reached] or list(self.trainings)
+        return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
 
     @property
     def _seconds(self) -> list[float]:
@@ -132,7 +132,7 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
     """Point by point; runs that were not asked for trainings are left out."""
     for point, rows in by_point(runs):
         # one of the same seed is the same training: counted twice, n would be too large
-        of_seed = {(t.seed, t.index): t for found in rows["trainings"][::-1] for t in found}
+        of_seed = {(t.seed, t.index): t for group in rows["trainings"][::-1] for t in group}
         trainings = tuple(of_seed[key] for key in sorted(of_seed))
         if not trainings:
             continue

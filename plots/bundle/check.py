@@ -84,9 +84,9 @@ def _without_code(path: str, run: Run, contents: Contents) -> str:
 def _at_work(contents: Contents) -> Iterator[str]:
     """Jobs whose last start has no end; jobs of a batch system hold no lock."""
     for path in sorted(path for path in contents if PurePath(path).match("jobs/*.jsonl")):
-        said = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
-        begun = [place for event, *place in said if event == "begin"]
-        if begun and ("end", *begun[-1]) not in said:
+        events = [(e.event, e.job, e.restart) for e in read_events(contents[path])]
+        begun = [place for event, *place in events if event == "begin"]
+        if begun and ("end", *begun[-1]) not in events:
             cure = "wait for it, or submit again if it is gone (python -m slurm submit)"
             yield f"{path}: {allocation(*begun[-1])} has begun and not ended; {cure}"
 
@@ -104,8 +104,8 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
         wanted = calibration_of(study, config.samples_per_rank, config.block or 0)
     if wanted is None:
         return "is of no run that study.toml plans; put it elsewhere"
-    found = difference(wanted, config)
-    return f"has {found}" if found else ""
+    other = difference(wanted, config)
+    return f"has {other}" if other else ""
 
 
 def ids(planned: Iterable[PlannedRun], logs: Logs) -> Configs:
@@ -118,12 +118,12 @@ def ids(planned: Iterable[PlannedRun], logs: Logs) -> Configs:
         for path, run in logs.items()
         if is_last(path) and run.config is not None and run.config.study_sha256 is None
     }
-    found = {}
+    by_id = {}
     for run in planned:
         same = (x for x, c in earlier.items() if c.block == run.config.block)
         name = next((x for x in same if not difference(run.config, earlier[x])), run.id)
-        found[name] = run.config
-    return found
+        by_id[name] = run.config
+    return by_id
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
@@ -155,5 +155,5 @@ def _contradiction(kept: Any, fresh: Any, where: str = "") -> str | None:
             return None
         case _:
             return None if kept == fresh else where.lstrip(".")
-    found = (_contradiction(a, b, place) for place, a, b in pairs)
-    return next((place for place in found if place is not None), None)
+    contradictions = (_contradiction(a, b, place) for place, a, b in pairs)
+    return next((place for place in contradictions if place is not None), None)

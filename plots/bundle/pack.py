@@ -72,8 +72,8 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
                 late = "changed while the study was read; bundle it when nobody works in it"
                 raise UsageError(f"{folder}: {path} {late}")
         _refuse(folder, check.report_problems(kept, made))
-        there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    left_out = there - contents.keys() - made.keys()
+        in_folder = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    left_out = in_folder - contents.keys() - made.keys()
     facts = _manifest(name, contents | made, logs, planned, left_out)
     files = {**contents, **made, "MANIFEST.json": (json.dumps(facts, indent=1) + "\n").encode()}
     data = _archive(name, files, _newest(logs))
@@ -96,8 +96,8 @@ def _nobody_works_in(folder: Path) -> Iterator[None]:
 
 
 def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
-    found = {path for pattern in patterns for path in folder.glob(pattern)}
-    paths = sorted(path for path in found if path.is_file() and path.suffix != ".tmp")
+    matches = {path for pattern in patterns for path in folder.glob(pattern)}
+    paths = sorted(path for path in matches if path.is_file() and path.suffix != ".tmp")
     for path in paths:
         if not path.resolve().is_relative_to(folder.resolve()):
             away = f"leads out of the folder, to {path.resolve()}"
@@ -105,9 +105,9 @@ def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def _refuse(folder: Path, found: Iterator[str]) -> None:
+def _refuse(folder: Path, contradictions: Iterator[str]) -> None:
     """Raise UsageError with the first problem and the number of the others."""
-    if problems := list(found):
+    if problems := list(contradictions):
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise UsageError(f"{folder} contradicts itself: {problems[0]}{more}")
 
@@ -120,12 +120,12 @@ def _manifest(
     states = {id_: runs[id_].state if id_ in runs else "planned" for id_ in sorted(planned)}
     counts = Counter(states.values())
     report = json.loads(contents["summary.json"])
-    told = report["study"]
+    blocks = report["study"]
     return {
         "schema": SCHEMA,
         "folder": name,
         "study": tomllib.loads(contents["study.toml"].decode()),
-        "blocks": {"planned": told["blocks_planned"], "usable": told["blocks_usable"]},
+        "blocks": {"planned": blocks["blocks_planned"], "usable": blocks["blocks_usable"]},
         "runs": {"planned": len(states), "by_state": {state: counts[state] for state in STATES}},
         "gaps": [
             {"run": id_, "state": state, "reason": runs[id_].problem if id_ in runs else None}
@@ -147,12 +147,12 @@ def _provenance(runs: Iterable[Run]) -> dict[str, list[Any]]:
     """Every value that the runs recorded of versions, code and hardware: of one, all agree."""
     seen: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        told = [("platform", run.host.get("platform"))]
+        facts = [("platform", run.host.get("platform"))]
         for part in ("versions", "git", "env"):
-            told += [(f"{part}.{k}", value) for k, value in run.host.get(part, {}).items()]
+            facts += [(f"{part}.{k}", value) for k, value in run.host.get(part, {}).items()]
         for rank in run.host.get("ranks", ()):
-            told += [(name, rank.get(name)) for name in _OF_A_RANK]
-        for name, value in told:
+            facts += [(name, rank.get(name)) for name in _OF_A_RANK]
+        for name, value in facts:
             if value is not None:
                 seen[name].add(json.dumps(value, sort_keys=True))
     return {name: list(map(json.loads, sorted(values))) for name, values in sorted(seen.items())}

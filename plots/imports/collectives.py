@@ -9,23 +9,23 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.collectives import KINDS, Measured, Timed
 from plots.imports import FORMATS
-from plots.imports.observation import Given
+from plots.imports.observation import Options
 from plots.imports.points import read
 
 
 def measured(form: str, paths: Sequence[Path], world_size: int | None = None) -> list[Measured]:
     """Each file by itself, so that two of one size stay two lines."""
-    found = [m for path in paths for m in _of(form, path, world_size)]
-    names = [(m.cell, m.ranks) for m in found]
+    tables = [m for path in paths for m in _of(form, path, world_size)]
+    names = [(m.cell, m.ranks) for m in tables]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two tables are of {twice[0]} and {twice[1]} ranks; leave out one")
-    return found
+    return tables
 
 
 def _of(form: str, path: Path, world_size: int | None) -> list[Measured]:
-    given = Given(world_size=world_size, backend=form)
-    values = read(FORMATS[form], form, [path], given).values
-    found = []
+    options = Options(world_size=world_size, backend=form)
+    values = read(FORMATS[form], form, [path], options).values
+    tables = []
     grouped: Any = values.groupby(["world_size", "model"])
     for (world, kind_of_data), rows in grouped:
         timed = []
@@ -40,9 +40,9 @@ def _of(form: str, path: Path, world_size: int | None) -> list[Measured]:
             ]
         if timed:
             cell = f"{form}, {kind_of_data}"
-            found.append(
+            tables.append(
                 Measured(cell=cell, ranks=int(world), machine=path.name, timed=tuple(timed))
             )
-    if not found:
+    if not tables:
         raise UsageError(f"{path}: no collective that is drawn ({', '.join(KINDS)}) is in it")
-    return found
+    return tables

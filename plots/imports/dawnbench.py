@@ -15,7 +15,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     NUMBER,
     Format,
-    Given,
+    Options,
     Reading,
     Row,
     as_number,
@@ -40,16 +40,16 @@ _SCORES = {  # how a target by each is called, and in which unit it is given
 _HEAD = re.compile(r"(.*?)\b(epochs?\s+hours\s+\S.*|hours\s+epochs?\s+\S.*)", re.IGNORECASE)
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     heads = [(i, m) for i, line in enumerate(log.lines) if (m := _HEAD.fullmatch(line.text))]
     if heads:
         rows = list(_epochs(log, heads[0][0], heads[0][1]))
         _require_a_training(rows)
-        return Reading(table([*rows, *_to_target(rows, given)]), cut_off(log, len(log.lines)))
-    reading = _runs(log, given)
+        return Reading(table([*rows, *_to_target(rows, options)]), cut_off(log, len(log.lines)))
+    reading = _runs(log, options)
     lines = reading.values
     run = lines.groupby("quantity").cumcount().astype(float)  # each line is a run
-    return Reading(_reached(lines.assign(run=run), given), reading.warnings)
+    return Reading(_reached(lines.assign(run=run), options), reading.warnings)
 
 
 def _epochs(log: Log, at: int, head: re.Match[str]) -> Iterator[Row]:
@@ -86,16 +86,16 @@ def _require_a_training(rows: Sequence[Row]) -> None:
     times = sorted({(r["epoch"], r["value"]) for r in rows if r["quantity"] == "run_seconds"})
     for (epoch, seconds), (after, later) in pairwise(times):
         if not later >= seconds or after == epoch:
-            said = f"hours at epoch {after:g} are {later / 3600:g}, and {seconds / 3600:g} at"
-            raise UsageError(f"{said} {epoch:g}: of two trainings, or cut; part or mend them")
+            hours = f"hours at epoch {after:g} are {later / 3600:g}, and {seconds / 3600:g} at"
+            raise UsageError(f"{hours} {epoch:g}: of two trainings, or cut; part or mend them")
     shares = [r["value"] for r in rows if r["quantity"] == "validation_accuracy"]
     if shares and not 0.01 < max(shares) <= 1:
         raise UsageError(f"no top1Accuracy is in percent: the largest is {100 * max(shares):g}")
 
 
-def _to_target(rows: Sequence[Row], given: Given) -> Iterator[Row]:
+def _to_target(rows: Sequence[Row], options: Options) -> Iterator[Row]:
     """The first epoch at the target by each score: DAWNBench's is top-5 for ImageNet."""
-    if given.target is None:
+    if options.target is None:
         return
     seconds = {row["epoch"]: row["value"] for row in rows if row["quantity"] == "run_seconds"}
     scores = [
@@ -104,24 +104,24 @@ def _to_target(rows: Sequence[Row], given: Given) -> Iterator[Row]:
         for name, unit in [_SCORES.get(row["quantity"], ("", 0))]
         if name
     ]
-    reached = [score for score in scores if score[1] >= given.target]
+    reached = [score for score in scores if score[1] >= options.target]
     if not reached:
         best = max((value for _, value, _ in scores), default=None)
-        said = "it states no accuracy" if best is None else f"its best is {best:g}"
-        raise UsageError(f"it never reaches {given.target:g}: {said}; give another --target")
+        words = "it states no accuracy" if best is None else f"its best is {best:g}"
+        raise UsageError(f"it never reaches {options.target:g}: {words}; give another --target")
     for name in dict.fromkeys(name for name, *_ in reached):
-        epoch = min(epoch for own, _, epoch in reached if own == name)
-        quantity = f"{name}_target_{given.target:g}_seconds"
+        epoch = min(epoch for score, _, epoch in reached if score == name)
+        quantity = f"{name}_target_{options.target:g}_seconds"
         yield {"quantity": quantity, "value": seconds[epoch], "epoch": epoch}
 
 
-def _reached(lines: pd.DataFrame, given: Given) -> pd.DataFrame:
+def _reached(lines: pd.DataFrame, options: Options) -> pd.DataFrame:
     """With which of the runs reached the target, as a run that did not has no time to it."""
     scores = lines[lines["quantity"] == "validation_accuracy"]
-    if given.target is None or scores.empty:
+    if options.target is None or scores.empty:
         return lines
     share = scores.assign(
-        quantity="share_of_runs_at_target", value=(100 * scores["value"] >= given.target) * 1.0
+        quantity="share_of_runs_at_target", value=(100 * scores["value"] >= options.target) * 1.0
     )
     return pd.concat([lines, share], ignore_index=True)
 

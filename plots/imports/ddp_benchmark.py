@@ -17,7 +17,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     RATE,
     Format,
-    Given,
+    Options,
     Reading,
     Row,
     as_number,
@@ -37,7 +37,7 @@ _CELL = re.compile(r"p(\d+):\s+([\d.]+)s\s+(\d+)/s")
 _MARKER = re.compile(r"\d GPUs --")
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     if any(_MARKER.search(line.text) for line in log.lines):
         return _printed(log)
     try:
@@ -51,10 +51,10 @@ def _printed(log: Log) -> Reading:
     marked, lost, last = 0, [], 0
     transport, place = "", {}
     for line in log.lines:
-        if found := _TRANSPORT.search(line.text):
-            transport = f"/{found[1]}"
-        elif found := _BENCHMARK.search(line.text):
-            place = {"model": found[1], "batch_per_rank": int(found[2])}
+        if match := _TRANSPORT.search(line.text):
+            transport = f"/{match[1]}"
+        elif match := _BENCHMARK.search(line.text):
+            place = {"model": match[1], "batch_per_rank": int(match[2])}
         elif _MARKER.search(line.text):
             marked += 1
             if (row := _ROW.search(line.text)) is None or not place:
@@ -71,8 +71,8 @@ def _of_row(cells: str, place: Row) -> Iterator[Row]:
     for p, text, rate in _CELL.findall(cells):
         seconds = as_number(text, f"p{p}")
         if not abs(place["batch_per_rank"] - seconds * int(rate)) <= 0.00051 * int(rate) + seconds:
-            said = f"{place['batch_per_rank']} examples in {text} s are not {rate}/s"
-            raise UsageError(f"{said}; mend the line, or take it out")
+            rates = f"{place['batch_per_rank']} examples in {text} s are not {rate}/s"
+            raise UsageError(f"{rates}; mend the line, or take it out")
         yield {"quantity": f"p{p}_step_seconds", "value": seconds, **place}
         if p == "50":
             yield {"quantity": RATE, "value": place["world_size"] * int(rate), **place}

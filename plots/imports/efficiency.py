@@ -23,8 +23,8 @@ class Row:
     world_size: int
     batch: float
     images_per_s: Estimate
-    own: Estimate | None
-    common: Estimate | None
+    own_efficiency: Estimate | None
+    common_efficiency: Estimate | None
     how: str
     measured: bool
 
@@ -46,16 +46,17 @@ def scaled(points: pd.DataFrame) -> pd.DataFrame:
     rates["curve"] = strong.map({True: "strong", False: "weak"})
     rates["batch"] = rates["global_batch"].where(strong, rates["batch_per_rank"])
     _require_one(rates)
-    own = _baseline(rates[(rates["world_size"] == 1)], [*KEYS, "batch"], "own_images_per_s")
-    alone = rates[(rates["backend"] == "single") & (rates["world_size"] == 1)]
-    common = _baseline(alone, ["source", "batch"], "common_images_per_s")
-    found = rates.merge(own, how="left", on=[*KEYS, "batch"])
-    found = found.merge(common, how="left", on=["source", "batch"])
+    one_rank = rates[rates["world_size"] == 1]
+    own_baseline = _baseline(one_rank, [*KEYS, "batch"], "own_images_per_s")
+    plain = one_rank[one_rank["backend"] == "single"]
+    common_baseline = _baseline(plain, ["source", "batch"], "common_images_per_s")
+    joined = rates.merge(own_baseline, how="left", on=[*KEYS, "batch"])
+    joined = joined.merge(common_baseline, how="left", on=["source", "batch"])
     for name in ("own", "common"):
-        ideal = found["world_size"] * found[f"{name}_images_per_s"]
-        found[f"{name}_efficiency"] = found["value"] / ideal
+        ideal = joined["world_size"] * joined[f"{name}_images_per_s"]
+        joined[f"{name}_efficiency"] = joined["value"] / ideal
     order = [*KEYS, "batch", "world_size"]
-    return found.sort_values(order, ignore_index=True)
+    return joined.sort_values(order, ignore_index=True)
 
 
 def _require_one(rates: pd.DataFrame) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bench.config import UsageError
-from plots.imports.observation import COLUMNS, RATE, WORDS, Format, Given
+from plots.imports.observation import COLUMNS, RATE, WORDS, Format, Options
 from plots.imports.text import Log, decode
 
 MOST_RANKS = 10_000_000
@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def read_files(
-    form: Format, name: str, paths: Sequence[Path], given: Given
+    form: Format, name: str, paths: Sequence[Path], options: Options
 ) -> tuple[pd.DataFrame, list[str]]:
     """Every number of every file, and what must be told. Raises UsageError, naming the file."""
     parts: list[pd.DataFrame] = []
@@ -37,32 +37,34 @@ def read_files(
             if data in seen:
                 raise UsageError(f"the same log as {seen[data]}; name each once")
             seen[data] = path
-            part, said = _read_one(form, name, decode(data, path.name), given)
+            part, of_file = _read_one(form, name, decode(data, path.name), options)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}; name a log") from None
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
         label = str(path) if alike else path.name
         parts.append(part.assign(file=part["file"].fillna(label)))
-        warnings += (f"{label}: {warning}" for warning in said)
+        warnings += (f"{label}: {warning}" for warning in of_file)
     values = pd.concat(parts, ignore_index=True)
-    return _told_apart(values, form, name, given), warnings
+    return _told_apart(values, form, name, options), warnings
 
 
-def _read_one(form: Format, name: str, log: Log, given: Given) -> tuple[pd.DataFrame, list[str]]:
-    reading = form.read(log, given)
+def _read_one(
+    form: Format, name: str, log: Log, options: Options
+) -> tuple[pd.DataFrame, list[str]]:
+    reading = form.read(log, options)
     warnings = list(reading.warnings)
     if log.overwritten:
-        said = f"{log.overwritten} states of progress bars were overwritten by later ones"
-        warnings.append(f"{said}, which count")
+        states = f"{log.overwritten} states of progress bars were overwritten by later ones"
+        warnings.append(f"{states}, which count")
     values = reading.values.reindex(columns=[*COLUMNS, *EXTRA, "file"])
     if values.empty:
-        said = f"nothing in it is of the format {name} ({form.written_by})"
-        raise UsageError("; ".join([said, *warnings, "choose another format"]))
+        nothing = f"nothing in it is of the format {name} ({form.written_by})"
+        raise UsageError("; ".join([nothing, *warnings, "choose another format"]))
     values = values.astype(dict.fromkeys(("reducer", "source", "file", *WORDS), object))
     if form.one_speaks and values["rank"].nunique() == 1:
         values = values.assign(rank=float("nan"))
-    values = _with_options(values, given)
+    values = _with_options(values, options)
     values = _with_world_size(values, log, warnings)
     if values["backend"].isna().any():
         values["backend"] = values["backend"].where(values["backend"].notna(), "not said")
@@ -77,9 +79,9 @@ def _read_one(form: Format, name: str, log: Log, given: Given) -> tuple[pd.DataF
     return values, warnings
 
 
-def _with_options(values: pd.DataFrame, given: Given) -> pd.DataFrame:
+def _with_options(values: pd.DataFrame, options: Options) -> pd.DataFrame:
     for column, option in _OPTIONS.items():
-        value = getattr(given, column)
+        value = getattr(options, column)
         if value is None:
             continue
         stated = [x for x in values[column].dropna().unique() if x != value]
@@ -90,7 +92,7 @@ def _with_options(values: pd.DataFrame, given: Given) -> pd.DataFrame:
             raise UsageError(f"it says {column} {words} itself; leave out --{option} {value}")
         values[column] = value
     model = [f", {model}" if isinstance(model, str) else "" for model in values["model"]]
-    source = pd.Series([f"{given.source}{suffix}" for suffix in model], index=values.index)
+    source = pd.Series([f"{options.source}{suffix}" for suffix in model], index=values.index)
     return values.assign(source=values["source"].fillna(source))  # each model has curves of its own
 
 
@@ -125,12 +127,12 @@ def _require_possible(values: pd.DataFrame) -> None:
         raise UsageError(f"{first['quantity']} {first['value']:g} is below 0; mend the line")
 
 
-def _told_apart(values: pd.DataFrame, form: Format, name: str, given: Given) -> pd.DataFrame:
+def _told_apart(values: pd.DataFrame, form: Format, name: str, options: Options) -> pd.DataFrame:
     """Several files of one size are runs or ranks: where nothing says which, the user must."""
     several = values.groupby([*POINT, "quantity"], dropna=False)["file"].nunique().max() > 1
     if not several:
         return values
-    if given.files == "ranks":
+    if options.files == "ranks":
         if form.a_file_is_a_run or values["rank"].notna().any():
             why = "a log is of a whole run" if form.a_file_is_a_run else "lines name their ranks"
             raise UsageError(f"{values['file'].iloc[0]}: {why}; leave out --files ranks")
@@ -139,7 +141,7 @@ def _told_apart(values: pd.DataFrame, form: Format, name: str, given: Given) -> 
             world = f"{values['world_size'].min():.0f}"
             raise UsageError(f"{len(files)} files are no ranks of a world of {world}")
         return values.assign(rank=rank.astype(float))
-    if given.files is None and not form.a_file_is_a_run and values["rank"].isna().all():
+    if options.files is None and not form.a_file_is_a_run and values["rank"].isna().all():
         names = ", ".join(dict.fromkeys(values["file"]))
         raise UsageError(f"{names}: of one size; say what they are, --files runs or --files ranks")
     return values

@@ -7,7 +7,7 @@ two scripts writes `Rank:`. World size and batch are not in the lines.
 from __future__ import annotations
 
 from bench.config import UsageError
-from plots.imports.observation import NUMBER, RANK_RATE, Format, Given, Reading, matched
+from plots.imports.observation import NUMBER, RANK_RATE, Format, Options, Reading, matched
 from plots.imports.text import Log
 
 _lines = matched(
@@ -19,21 +19,23 @@ _lines = matched(
 _OFF = 0.02  # relative: rates are cut to whole numbers, and times to hundredths
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     """A line's rate is its samples over its time: one that is not was written by two ranks."""
-    reading = _lines(log, given)
+    reading = _lines(log, options)
     values = reading.values
-    own = {name: rows.reset_index() for name, rows in values.groupby("quantity", sort=False)}
-    if not own:
+    by_quantity = {
+        name: rows.reset_index() for name, rows in values.groupby("quantity", sort=False)
+    }
+    if not by_quantity:
         return reading
     samples, seconds, rate = (
-        own[name]["value"] for name in ("samples", "epoch_seconds", RANK_RATE)
+        by_quantity[name]["value"] for name in ("samples", "epoch_seconds", RANK_RATE)
     )
     for i in rate.index[~((rate * seconds / samples - 1).abs() <= _OFF)]:  # nan as well
-        place = own[RANK_RATE].loc[i]
-        said = f"rank {place['rank']:g}, epoch {place['epoch']:g}: throughput {rate[i]:g}"
+        place = by_quantity[RANK_RATE].loc[i]
+        stated = f"rank {place['rank']:g}, epoch {place['epoch']:g}: throughput {rate[i]:g}"
         follows = f"{samples[i]:g} samples in {seconds[i]:g} s"
-        raise UsageError(f"{said} does not follow from {follows}; mend the line, or take it out")
+        raise UsageError(f"{stated} does not follow from {follows}; mend the line, or take it out")
     return reading
 
 

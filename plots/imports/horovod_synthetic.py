@@ -10,7 +10,7 @@ from plots.imports.observation import (
     RANK_RATE,
     RATE,
     Format,
-    Given,
+    Options,
     Reading,
     matched,
     stating,
@@ -36,9 +36,9 @@ _lines = stating(
 _ROUNDED = 0.051  # each is written with one decimal, and so is what it is made of
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     """The script's own mean says whether Iter #0 counts: for Keras it is warm-up."""
-    reading = _lines(log, given)
+    reading = _lines(log, options)
     values, warnings = reading.values, list(reading.warnings)
     rates = values[values["quantity"] == RANK_RATE]
     mean, total = (_one(values, f"{name}_{RATE}") for name in ("rank_mean", "total"))
@@ -60,9 +60,9 @@ def _read(log: Log, given: Given) -> Reading:
         warnings.append("it states no mean, so Iter #0 is left out: Keras' script warms up in it")
     elif abs(tells["value"].mean() - mean) > 2 * _ROUNDED:
         if not abs(later - mean) <= 2 * _ROUNDED:
-            own = tells["value"].mean()
+            whole = tells["value"].mean()
             raise UsageError(
-                f"its lines have the mean {own:.1f}, and without Iter #0 {later:.1f}; it states "
+                f"its lines have the mean {whole:.1f}, and without Iter #0 {later:.1f}; it states "
                 f"{mean:g}: lines are missing or of another run"
             )
         values = _warmed_up(values)
@@ -88,8 +88,8 @@ def _whole(values: pd.DataFrame, mean: float | None, total: float | None) -> pd.
     if values.empty or mean is None:
         return values
     quantity, rate = (RATE, total) if total else (RANK_RATE, mean)
-    own = values.iloc[:1].assign(quantity=quantity, value=rate)
-    return pd.concat([values, own], ignore_index=True)
+    stated = values.iloc[:1].assign(quantity=quantity, value=rate)
+    return pd.concat([values, stated], ignore_index=True)
 
 
 FORMAT = Format(

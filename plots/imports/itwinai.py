@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from bench.config import UsageError
-from plots.imports.observation import Format, Given, Reading, cut_off
+from plots.imports.observation import Format, Options, Reading, cut_off
 from plots.imports.plain_csv import numbers, rows
 from plots.imports.text import Log
 
 _NAMES = {"name": "backend", "epoch_id": "epoch", "time": "epoch_seconds"}
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     texts = rows(log.text, tuple(_NAMES))
     size = "workers" if "workers" in texts else "nodes"  # of versions until 2025
     if size not in texts:
         raise UsageError("no column workers or nodes; it is none of itwinai's epoch times")
     names = {**_NAMES, size: "world_size"}
-    said = ["world size is the number of nodes, not of ranks"] if size == "nodes" else []
+    warnings = ["world size is the number of nodes, not of ranks"] if size == "nodes" else []
     values = numbers(texts[list(names)].rename(columns=names))
-    return Reading(values, [*said, *cut_off(log, len(log.lines))])
+    return Reading(values, [*warnings, *cut_off(log, len(log.lines))])
 
 
 FORMAT = Format(

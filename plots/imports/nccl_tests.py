@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bench.config import UsageError
 from bench.study.collectives import bus_factor
-from plots.imports.observation import Format, Given, Reading, Row, as_number, table, understood
+from plots.imports.observation import Format, Options, Reading, Row, as_number, table, understood
 from plots.imports.text import Line, Log
 
 _KINDS = {
@@ -56,17 +56,17 @@ class _Table:
     of_bus: list[float] = field(default_factory=list)
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     """Each row and the mean of all bus bandwidths are held against one another."""
     if re.search(r"#\s*bytes\s+N\s+type", log.text):
         raise UsageError("its table is of nccl-tests 1, in milliseconds; run a later version")
     tables, marked, lost = _tables(log)
-    found = [t for t in tables if t.rows]
-    rows = [row for t in found for row in _of(t, log.name, given)]
-    said = understood(marked, lost)
-    if missing := sum(t.mean is None for t in found):
-        said.append(f"{missing} tables state no mean bus bandwidth: cut off?")
-    return Reading(table(rows), said)
+    filled = [t for t in tables if t.rows]
+    rows = [row for t in filled for row in _of(t, log.name, options)]
+    warnings = understood(marked, lost)
+    if missing := sum(t.mean is None for t in filled):
+        warnings.append(f"{missing} tables state no mean bus bandwidth: cut off?")
+    return Reading(table(rows), warnings)
 
 
 def _tables(log: Log) -> tuple[list[_Table], int, list[Line]]:
@@ -122,25 +122,25 @@ def _row(text: str, into: _Table) -> bool:
     return True
 
 
-def _of(t: _Table, name: str, given: Given) -> Iterator[Row]:
+def _of(t: _Table, name: str, options: Options) -> Iterator[Row]:
     if t.ranks and sorted(t.ranks) != list(range(len(t.ranks))):
         raise UsageError(f"it lists the ranks {t.ranks}: processes that ran apart, or cut lines")
-    world = len(t.ranks) or given.world_size
+    world = len(t.ranks) or options.world_size
     if not world:
         raise UsageError("it lists no ranks; use --world-size")
     kind = t.kind or _from_name(name) or _kind(t, world)
-    for size, number_type, options, numbers in t.rows:
+    for size, number_type, settings, numbers in t.rows:
         for where, (us, algorithm, bus) in zip(_PLACES, (numbers[:3], numbers[3:]), strict=True):
             _require_rates(size, us, algorithm, bus, kind, world)
             if not size or not us:
                 continue  # too few elements for the ranks
-            what = " ".join([number_type, options]).removesuffix(" -1").strip()
-            place = {"bytes": size, "world_size": world, "model": what}
+            kind_of_data = " ".join([number_type, settings]).removesuffix(" -1").strip()
+            place = {"bytes": size, "world_size": world, "model": kind_of_data}
             yield {"quantity": f"{kind}{where}_seconds", "value": us / 1e6, **place}
             yield {"quantity": f"{kind}{where}_bus_bytes_per_s", "value": bus * 1e9, **place}
     if t.mean is not None and not abs(t.mean - sum(t.of_bus) / len(t.of_bus)) <= 0.0051:
-        ours = sum(t.of_bus) / len(t.of_bus)
-        raise UsageError(f"its mean bus bandwidth is {t.mean:g} GB/s, and its rows make {ours:g}")
+        mean = sum(t.of_bus) / len(t.of_bus)
+        raise UsageError(f"its mean bus bandwidth is {t.mean:g} GB/s, and its rows make {mean:g}")
 
 
 def _require_rates(
@@ -149,16 +149,16 @@ def _require_rates(
     """Raise UsageError where a row's rates are not its bytes over its time."""
     if not us:
         return
-    ours = size / us / 1e3
+    rate = size / us / 1e3
     factor = _factor(kind, world)
     before = factor if kind in ("all_gather", "reduce_scatter") else 1.0  # algbw until 2020
-    off = 0.0051 + (0.006 + 0.006 / us) * ours  # of a time with two decimals
-    if not (abs(ours - algorithm) <= off or abs(ours * before - algorithm) <= off):
-        raise UsageError(f"{size} B in {us:g} us are {ours:.2f} GB/s, and its row says {algorithm}")
-    if not abs(ours * factor - bus) <= off * max(1.0, factor):
+    off = 0.0051 + (0.006 + 0.006 / us) * rate  # of a time with two decimals
+    if not (abs(rate - algorithm) <= off or abs(rate * before - algorithm) <= off):
+        raise UsageError(f"{size} B in {us:g} us are {rate:.2f} GB/s, and its row says {algorithm}")
+    if not abs(rate * factor - bus) <= off * max(1.0, factor):
         raise UsageError(
             f"{kind} of {world} ranks, {size} B in {us:g} us, has the bus bandwidth "
-            f"{ours * factor:.2f} GB/s, and its row says {bus}"
+            f"{rate * factor:.2f} GB/s, and its row says {bus}"
         )
 
 

@@ -14,7 +14,7 @@ from bench.config import UsageError
 from plots.imports.observation import (
     NUMBER,
     Format,
-    Given,
+    Options,
     Reading,
     Row,
     cut_off,
@@ -37,7 +37,7 @@ _KINDS = ((_LAP, False), (_VALUE, False), (_TIMER, True), (_SERIES, True))
 _OFF = 0.01  # relative: laps and totals are rounded
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     rows: list[Row] = []
     laps: list[tuple[str, float, float, float, float]] = []
     marked, lost, last = 0, [], 0
@@ -88,14 +88,16 @@ def _of_a_step(name: str) -> str:
 def _require_agreement(laps: list[tuple[str, float, float, float, float]]) -> None:
     """Raise UsageError where the seconds in all do not grow by a lap."""
     frame = pd.DataFrame(laps, columns=["name", "step", "steps", "lap", "total"])
-    for _, own in frame.groupby("name"):
-        following = own["step"].diff() == own["steps"]
-        grown = own["total"].diff()
-        wrong = own[following & ~((grown - own["lap"]).abs() <= _OFF * own["total"] + 1e-3)]
+    for _, of_run in frame.groupby("name"):
+        following = of_run["step"].diff() == of_run["steps"]
+        grown = of_run["total"].diff()
+        wrong = of_run[
+            following & ~((grown - of_run["lap"]).abs() <= _OFF * of_run["total"] + 1e-3)
+        ]
         if len(wrong):
             first = wrong.iloc[0]
-            said = f"the lap of step {first['step']:g} is {first['lap']:g} s, and its total grew by"
-            raise UsageError(f"{said} {grown[wrong.index[0]]:g} s: of two runs, or mend the line")
+            lap = f"the lap of step {first['step']:g} is {first['lap']:g} s, and its total grew by"
+            raise UsageError(f"{lap} {grown[wrong.index[0]]:g} s: of two runs, or mend the line")
 
 
 FORMAT = Format(

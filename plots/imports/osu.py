@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.config import UsageError
 from plots.imports.observation import (
     Format,
-    Given,
+    Options,
     Reading,
     Row,
     as_number,
@@ -50,7 +50,7 @@ class _Table:
     columns: tuple[tuple[str, str, float], ...] = ()  # name, ending of the quantity, unit
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     rows: list[Row] = []
     marked, lost, last = 0, [], 0
     now: _Table | None = None
@@ -62,9 +62,9 @@ def _read(log: Log, given: Given) -> Reading:
             now.columns = tuple(map(_column, _COLUMN.finditer(head[1])))
         elif now and now.columns and (words := _words(line, now)) and words[0].isdigit():
             marked += 1
-            found = list(_of(words, now, line, given))
-            rows += found
-            if found:
+            of_line = list(_of(words, now, line, options))
+            rows += of_line
+            if of_line:
                 last = line.number
             else:
                 lost.append(line)
@@ -87,12 +87,12 @@ def _words(line: Line, now: _Table) -> list[str]:
     return line.text[shape.end() if shape else 0 :].split()
 
 
-def _of(words: list[str], now: _Table, line: Line, given: Given) -> Iterator[Row]:
+def _of(words: list[str], now: _Table, line: Line, options: Options) -> Iterator[Row]:
     """Nothing where a row has other columns than its heading."""
     if len(words) != 1 + len(now.columns):
         return
     kind = _KINDS.get(now.test, now.test)
-    world = 2 if now.test in _OF_TWO else given.world_size
+    world = 2 if now.test in _OF_TWO else options.world_size
     if world is None:
         raise UsageError("no line of it tells the world size; use --world-size")
     numbers: dict[str, float] = {}

@@ -9,7 +9,7 @@ from plots.imports.observation import (
     PLACES,
     WORDS,
     Format,
-    Given,
+    Options,
     Reading,
     Row,
     cut_off,
@@ -21,18 +21,18 @@ from plots.imports.observation import (
 from plots.imports.text import Log
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     """A pattern that names only places, such as the epoch, speaks for the lines below it."""
-    patterns = _compiled(given)
-    marker = re.compile(re.escape(given.marker)) if given.marker else None
+    patterns = _compiled(options)
+    marker = re.compile(re.escape(options.marker)) if options.marker else None
     rows: list[Row] = []
     marked, lost, last, parts = 0, [], 0, 0
     below: dict[int | None, dict[str, str | None]] = {}  # by the tag of a rank
     for line in log.lines:
         places = below.setdefault(line.rank, {})
-        found = [m for p in patterns for m in p.finditer(line.text)]
-        matches = [m for m in found if not cuts_a_number(m)]
-        parts += len(found) - len(matches)
+        everywhere = [m for p in patterns for m in p.finditer(line.text)]
+        matches = [m for m in everywhere if not cuts_a_number(m)]
+        parts += len(everywhere) - len(matches)
         for match in matches:
             groups = {name: text for name, text in match.groupdict().items() if text is not None}
             if set(groups) <= {*PLACES, *WORDS}:
@@ -44,31 +44,31 @@ def _read(log: Log, given: Given) -> Reading:
             marked += 1
             if not matches:
                 lost.append(line)
-    said = understood(marked, lost) if marker else [_lines(marked - len(lost), marked)]
+    warnings = understood(marked, lost) if marker else [_lines(marked - len(lost), marked)]
     if parts:
-        said.append(f"{parts} matches take a part of a number alone, and are not read")
-    return Reading(table(rows), [*said, *cut_off(log, last)])
+        warnings.append(f"{parts} matches take a part of a number alone, and are not read")
+    return Reading(table(rows), [*warnings, *cut_off(log, last)])
 
 
 def _lines(matched: int, total: int) -> str:
     return f"{matched} of {total} lines match; --marker TEXT counts those with TEXT that do not"
 
 
-def _compiled(given: Given) -> list[re.Pattern[str]]:
-    if not given.patterns:
+def _compiled(options: Options) -> list[re.Pattern[str]]:
+    if not options.patterns:
         raise UsageError(
             "the format pattern needs --pattern, a regular expression; see plots/README"
         )
-    found = []
-    for text in given.patterns:
+    compiled = []
+    for text in options.patterns:
         try:
             pattern = re.compile(text)
         except re.error as error:
             raise UsageError(f"--pattern {text!r} is no regular expression: {error}") from None
         if not pattern.groupindex:
             raise UsageError(f"--pattern {text!r} names no group, such as (?P<step_ms>[\\d.]+)")
-        found.append(pattern)
-    return found
+        compiled.append(pattern)
+    return compiled
 
 
 FORMAT = Format(read=_read, written_by="anybody: --pattern reads its lines")

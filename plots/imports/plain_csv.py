@@ -17,7 +17,7 @@ from plots.imports.observation import (
     WHOLE,
     WORDS,
     Format,
-    Given,
+    Options,
     Reading,
     as_number,
     cut_off,
@@ -100,12 +100,12 @@ def _number(text: str, name: str, row: int, whole: bool = False) -> float:
         raise UsageError(f"row {row}: {error}") from None
 
 
-def _frame(found: Iterator[dict[str, Any]]) -> pd.DataFrame:
-    values = pd.DataFrame(list(found)).reindex(columns=[*COLUMNS, *_OURS, "n"])
+def _frame(records: Iterator[dict[str, Any]]) -> pd.DataFrame:
+    values = pd.DataFrame(list(records)).reindex(columns=[*COLUMNS, *_OURS, "n"])
     return values.astype(dict.fromkeys(("value", *PLACES, "n"), float))
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     return Reading(numbers(rows(log.text)), cut_off(log, len(log.lines)))
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from plots.imports.files import EXTRA, POINT, read_files
-from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, Given
+from plots.imports.observation import PLACES, RANK_RATE, RATE, WORDS, Format, Options
 
 _AGREE = 0.02  # relative: a file's own total, and the sum of its ranks
 _REPEATS = ("median", "min", "max")  # of runs: where they lie
@@ -38,9 +38,9 @@ class Reduced:
     left_out: int = 0  # groups in which ranks are missing
 
 
-def read(form: Format, name: str, paths: Sequence[Path], given: Given) -> Imported:
+def read(form: Format, name: str, paths: Sequence[Path], options: Options) -> Imported:
     """Files of one format. Raises UsageError where one holds nothing of it, or what cannot be."""
-    values, warnings = read_files(form, name, paths, given)
+    values, warnings = read_files(form, name, paths, options)
     values = _without_repeats(values, warnings)
     points = pd.DataFrame(list(_points(values, form, warnings)))
     if points.empty:
@@ -78,8 +78,8 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
         ready = rows["reducer"].notna()
         for row in rows[ready].to_dict("records"):  # a table of points, read back
             n = int(row["n"]) if pd.notna(row["n"]) else None
-            own = {"value": row["value"], "n": n, "reducer": row["reducer"]}
-            yield {**place, "quantity": quantity, **own}
+            value = {"value": row["value"], "n": n, "reducer": row["reducer"]}
+            yield {**place, "quantity": quantity, **value}
         if ready.all():
             continue
         reduced = _over_ranks(rows[~ready], quantity, form)
@@ -89,7 +89,7 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
             warnings.append(_left_out(name, reduced, world))
         numbers, over = _last(reduced, form, quantity)
         parts = (reduced.how, "" if reduced.how and over == "lines" else f"mean over {over}")
-        what = form.how.get(quantity, ", ".join(filter(None, parts)))
+        reducer_words = form.how.get(quantity, ", ".join(filter(None, parts)))
         repeats = _REPEATS if over.split(" (")[0] == "runs" and len(numbers) > 1 else ()
         for reducer in ("mean", *repeats) if len(numbers) else ():
             yield {
@@ -97,7 +97,7 @@ def _points(values: pd.DataFrame, form: Format, warnings: list[str]) -> Iterator
                 "quantity": name,
                 "value": float(getattr(numbers, reducer)()),
                 "n": len(numbers),
-                "reducer": what.replace("mean over runs", f"{reducer} over runs"),
+                "reducer": reducer_words.replace("mean over runs", f"{reducer} over runs"),
             }
 
 
@@ -131,13 +131,13 @@ def _over_ranks(rows: pd.DataFrame, quantity: str, form: Format) -> Reduced:
     most = world if quantity == RANK_RATE else present.max()
     of = "ranks" if most == world else f"{most} of {world:.0f} ranks"
     if quantity == RANK_RATE:
-        found, how = values.sum(), "sum over ranks"
+        by_moment, how = values.sum(), "sum over ranks"
     elif quantity.endswith("_seconds"):
-        found, how = values.max(), "slowest rank" if most == world else f"slowest of {of}"
+        by_moment, how = values.max(), "slowest rank" if most == world else f"slowest of {of}"
     else:
-        found, how = values.mean(), f"mean over {of}"
+        by_moment, how = values.mean(), f"mean over {of}"
     whole = present == most
-    return Reduced(found[whole], how, over, int((~whole).sum()))
+    return Reduced(by_moment[whole], how, over, int((~whole).sum()))
 
 
 def _left_out(name: str, reduced: Reduced, world: str) -> str:
@@ -169,12 +169,12 @@ def _last(reduced: Reduced, form: Format, quantity: str) -> tuple[pd.Series[floa
 def _agreed(points: pd.DataFrame) -> pd.DataFrame:
     """Where a file states the rate of all ranks as well, its sum over ranks must be that."""
     rates = points[points["quantity"] == RATE]
-    for _, own in rates.groupby(POINT, dropna=False):
-        sums = own[own["reducer"].str.startswith("sum over ranks")]["value"]
-        stated = own[own["reducer"].str.startswith("mean over")]["value"]
-        for ours, theirs in zip(sums, stated, strict=False):
-            if not abs(ours / theirs - 1) <= _AGREE:
-                raise UsageError(f"its ranks sum to {ours:g} images/s, and it states {theirs:g}")
+    for _, of_point in rates.groupby(POINT, dropna=False):
+        sums = of_point[of_point["reducer"].str.startswith("sum over ranks")]["value"]
+        stated = of_point[of_point["reducer"].str.startswith("mean over")]["value"]
+        for total, claimed in zip(sums, stated, strict=False):
+            if not abs(total / claimed - 1) <= _AGREE:
+                raise UsageError(f"its ranks sum to {total:g} images/s, and it states {claimed:g}")
             points = points.drop(index=sums.index)
     return points
 
@@ -186,8 +186,8 @@ def by_epoch(values: pd.DataFrame, form: Format) -> Iterator[tuple[dict[str, Any
     """
     rows = values[np.isfinite(values["value"]) & values["epoch"].notna()]
     columns: dict[tuple[Any, ...], dict[str, pd.Series[float]]] = {}
-    for place, quantity, own in _groups(rows, sort=False):
-        reduced = _over_ranks(own, quantity, form)
+    for place, quantity, of_point in _groups(rows, sort=False):
+        reduced = _over_ranks(of_point, quantity, form)
         how = reduced.how.replace(" over ranks", "") if reduced.how else "mean"
         name = f"{RATE if quantity == RANK_RATE else quantity} ({how})"
         means = reduced.values.groupby(level="epoch").mean()

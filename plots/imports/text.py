@@ -128,9 +128,9 @@ def _tagged(lines: Sequence[str]) -> list[Line]:
     for pattern in map(re.compile, _TAGS_OF_ALL):
         if written and all(map(pattern.match, written)):
             tag = pattern
-    found = []
+    tagged = []
     for number, line in enumerate(lines, 1):
         match = tag.match(line)
         rank = int(next(filter(None, match.groups()))) if match else None
-        found.append(Line(number, line[match.end() :] if match else line, rank))
-    return found
+        tagged.append(Line(number, line[match.end() :] if match else line, rank))
+    return tagged

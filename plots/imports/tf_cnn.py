@@ -12,7 +12,7 @@ from plots.imports.observation import (
     RATE,
     SPACE,
     Format,
-    Given,
+    Options,
     Reading,
     matched,
     stated_once,
@@ -36,9 +36,9 @@ _GLOBAL = re.compile(r"Batch size:\s+(\d+) global")
 _OFF = 0.2  # a total counts what stands between steps, and a line's rate does not
 
 
-def _read(log: Log, given: Given) -> Reading:
+def _read(log: Log, options: Options) -> Reading:
     """The header's devices are the world, but where workers of a cluster list only their own."""
-    reading = _lines(log, given)
+    reading = _lines(log, options)
     values = reading.values
     devices, of_a_worker = _devices(log.text)
     horovod = stated_once(log.text, _VARIABLES, "backend") == "horovod"
@@ -47,13 +47,13 @@ def _read(log: Log, given: Given) -> Reading:
         raise UsageError(f"its header states {whole:g} images, and {devices} times {batch:g}")
     if devices and not of_a_worker:
         values = values.assign(world_size=float(devices))
-    elif devices and given.world_size and given.world_size % devices:
-        said = f"each worker has {devices} devices by its header"
-        raise UsageError(f"{said}; a --world-size of {given.world_size} is no multiple of it")
+    elif devices and options.world_size and options.world_size % devices:
+        header = f"each worker has {devices} devices by its header"
+        raise UsageError(f"{header}; a --world-size of {options.world_size} is no multiple of it")
     if horovod:
         values = _of_each_rank(values.assign(backend="horovod"), devices)
-    if devices and (given.world_size or not of_a_worker):
-        world = given.world_size if of_a_worker and given.world_size else devices
+    if devices and (options.world_size or not of_a_worker):
+        world = options.world_size if of_a_worker and options.world_size else devices
         _require_agreement(values, world if horovod else world // devices)
     return Reading(values, reading.warnings)
 
@@ -83,10 +83,10 @@ def _require_agreement(values: pd.DataFrame, processes: int) -> None:
     totals = values[values["quantity"] == RATE]["value"]
     if lines.empty or totals.empty:
         return
-    ours = processes * lines[lines["step"] == lines["step"].max()]["value"].mean()
-    for total in totals[~((totals / ours - 1).abs() <= _OFF)]:
+    summed = processes * lines[lines["step"] == lines["step"].max()]["value"].mean()
+    for total in totals[~((totals / summed - 1).abs() <= _OFF)]:
         process = "one process" if processes == 1 else f"{processes} processes"
-        raise UsageError(f"its total is {total:g}, and the last lines of {process} make {ours:g}")
+        raise UsageError(f"its total is {total:g}, and the last lines of {process} make {summed:g}")
 
 
 FORMAT = Format(

@@ -57,26 +57,26 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
     if not (folder / "jobs").is_dir():
         return None
     logs = folder / "calibration"
-    found = [
-        _calibration(path.stem, said, logs, facts)
+    calibrations = [
+        _calibration(path.stem, entry, logs, facts)
         for path in sorted((folder / "jobs").glob("*.jsonl"))
-        for said in read_events(path.read_bytes())
-        if said.event == "calibration" and said.when in WHEN
+        for entry in read_events(path.read_bytes())
+        if entry.event == "calibration" and entry.when in WHEN
     ]
-    recorded = {c.log for c in found}
+    recorded = {c.log for c in calibrations}
     for path in sorted(logs.glob("*.jsonl")):
         if path.name not in recorded:
             run, reason = read_log(path), "its job did not live to record it"
             place = "" if isinstance(run, Unusable) else run.allocation
-            found.append(Calibration(allocation=place, log=path.name, reason=reason))
-    return found
+            calibrations.append(Calibration(allocation=place, log=path.name, reason=reason))
+    return calibrations
 
 
-def _calibration(job: str, said: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
-    place, log = allocation(said.job, said.restart), said.log
-    begun = Calibration(job=job, allocation=place, when=said.when, node=said.node, log=log)
+def _calibration(job: str, entry: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
+    place, log = allocation(entry.job, entry.restart), entry.log
+    begun = Calibration(job=job, allocation=place, when=entry.when, node=entry.node, log=log)
     if not log:
-        return replace(begun, reason=said.reason or "not begun")
+        return replace(begun, reason=entry.reason or "not begun")
     if not (logs / log).is_file():
         return replace(begun, reason="its log is not there")
     run = read_log(logs / log)

@@ -64,8 +64,8 @@ def find_study(folder: Path) -> tuple[Study, tuple[str, ...]]:
 
 def changed_study(study: Study, carried: Sequence[str | None]) -> str:
     """What there is to say where runs name another study than the file beside them; else ''."""
-    own = (None, study.sha256, study.earlier_sha256)
-    other = sum(sha256 not in own for sha256 in carried)
+    digests = (None, study.sha256, study.earlier_sha256)
+    other = sum(sha256 not in digests for sha256 in carried)
     if not other:
         return ""
     differs = f"the study file differs from the one that {other} of {len(carried)} runs carry"
@@ -101,19 +101,19 @@ def _superseded(path: Path) -> Unusable:
     return run
 
 
-def track(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
     """The items one by one; on standard error a bar, in a batch log a line now and then."""
-    began, said = time.monotonic(), 0.0
+    began, last_line_s = time.monotonic(), 0.0
     rest = iter(items)
     for done, item in enumerate(rest, 1):
         yield item
         now = time.monotonic()
         if now - began > SILENT_S and sys.stderr.isatty():
             console = Console(stderr=True)
-            yield from bar(rest, what, total, done, console=console, transient=True)
+            yield from bar(rest, label, total, done, console=console, transient=True)
             return
-        if done < total and now - began > SILENT_S and now - said > LINE_EVERY_S:
-            print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
-            said = now
-    if said:
-        print(f"{total:,} of {total:,} {what}", file=sys.stderr, flush=True)
+        if done < total and now - began > SILENT_S and now - last_line_s > LINE_EVERY_S:
+            print(f"{done:,} of {total:,} {label}", file=sys.stderr, flush=True)
+            last_line_s = now
+    if last_line_s:
+        print(f"{total:,} of {total:,} {label}", file=sys.stderr, flush=True)

@@ -42,17 +42,17 @@ def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = No
     for c in rows:
         groups[label(c)].append(c)
     total = count(len(rows), "point")
-    said: list[str] = []
+    counts: list[str] = []
     ordered = sorted(groups.items(), key=lambda item: (not item[1][0].settled, -len(item[1])))
     if most is not None and len(ordered) > most:
         rest = [c for _, group in ordered[most - 1 :] for c in group]
         ordered = [*ordered[: most - 1], ("other verdicts", rest)]
     for word, group in ordered:
-        where = f"{len(group)}" if said else f"{len(group)} of {total}"
+        where = f"{len(group)}" if counts else f"{len(group)} of {total}"
         if len(group) == len(rows):
             where = total if len(rows) == 1 else every(len(rows), "point")
-        said.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
-    return ", ".join(said)
+        counts.append(f"{word} at {where}{_sizes(group) if sizes else ''}")
+    return ", ".join(counts)
 
 
 def _sizes(rows: Sequence[Comparison]) -> str:
@@ -86,18 +86,18 @@ def _emulation(a: Analysis) -> list[str]:
         return []
     timelines = " and ".join(map(escape, a.timelines))
     which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
-    said = [
+    notice = (
         f"**Emulated:** {which} compute slept as {timelines} says, in proportion to the "
         "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
         "exchanged gradients were checked, and there is no loss."
-    ]
+    )
     busy = _busy(a)
     shares = ", ".join(f"{percent(share)} at {ranks(n)}" for n, share in sorted(busy.items()))
     full = full_from(a)
     ends = "" if full is None else f": from {ranks(full)} on the emulation measures this machine"
     polls = "a rank that waits in MPI polls, which counts as busy"
-    said += [f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."] if busy else []
-    return said
+    cores = f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."
+    return [notice, cores] if busy else [notice]
 
 
 def _busy(a: Analysis) -> dict[int, float]:
@@ -116,10 +116,10 @@ def full_from(a: Analysis) -> int | None:
 
 def headline(a: Analysis) -> str:
     """All verdicts in one sentence."""
-    found = "not compared, as no launch holds usable, comparable runs of both on one transport"
+    summary = "not compared, as no launch holds usable, comparable runs of both on one transport"
     if a.comparisons:
-        found = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
-    return marked(a, (), f"{versus(a)}: {found}.")
+        summary = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
+    return marked(a, (), f"{versus(a)}: {summary}.")
 
 
 def opening(a: Analysis) -> str:
@@ -170,7 +170,7 @@ def by_weight(a: Analysis) -> list[Comparison]:
 
 def _each(a: Analysis) -> list[tuple[str, str]]:
     """Where and what of every comparison."""
-    found = []
+    rows = []
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
@@ -178,9 +178,9 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
         n = f", n = {c.paired.n}" if c.estimate.shown else ""
-        said = [sentence(c) if c.decides else "", f"{value}{n}", *doubts(c)]
-        found.append((where, ". ".join(text[:1].upper() + text[1:] for text in said if text) + "."))
-    return found
+        texts = [sentence(c) if c.decides else "", f"{value}{n}", *doubts(c)]
+        rows.append((where, ". ".join(text[:1].upper() + text[1:] for text in texts if text) + "."))
+    return rows
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
@@ -188,14 +188,14 @@ def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     first, has_verdicts = [opening(a)], any(c.decides for c in a.comparisons)
     if has_verdicts and (a.comparisons[1:] or learned.answers(a)):
         first.append(headline(a))
-    first += [f"{where}: {said}" for where, said in _each(a)[:has_verdicts]]
+    first += [f"{where}: {text}" for where, text in _each(a)[:has_verdicts]]
     lines = [clean(line, 500) for line in (*first, standing(checks(a)))]
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
 def lines(a: Analysis) -> list[str]:
     """The head of the page, one finding a line."""
-    found = _emulation(a)
+    findings = _emulation(a)
     trained = list(learned.lines(a))
     taught = trained[:_MOST_ANSWERS]
     if more := trained[_MOST_ANSWERS:]:
@@ -205,14 +205,14 @@ def lines(a: Analysis) -> list[str]:
         compared[0] = compared[0][0], f"{compared[0][1]} {day}"
     verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
     verdicts = [] if compared and not by_weight(a)[0].decides else verdicts
-    verdicts += [f"**{where}:** {said}" for where, said in compared[:_MOST_ANSWERS]]
+    verdicts += [f"**{where}:** {text}" for where, text in compared[:_MOST_ANSWERS]]
     if others := compared[_MOST_ANSWERS:]:
         rest = count(len(others), "comparison") if len(others) > 1 else "comparison"
         verdicts.append(f"The other {rest}: see the table below.")
-    found += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
+    findings += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
     place = "variants-emulated" if a.emulated() else "variants"
     gained = f"What the variants gain over the plainest one stands under [Variants](#{place})."
-    return [*found, *([gained] if a.gains else []), *_scaling(a)]
+    return [*findings, *([gained] if a.gains else []), *_scaling(a)]
 
 
 def _scaling(a: Analysis) -> list[str]:

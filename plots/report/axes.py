@@ -41,9 +41,9 @@ def transport_order(transport: str) -> tuple[int, str]:
 
 def in_order(cells: Iterable[str]) -> list[str]:
     """Cells as the catalogue lists them, transport by transport, then what it does not know."""
-    there = set(cells)
+    names = set(cells)
     known = sorted(catalogue.cells(), key=lambda c: transport_order(catalogue.parts(c).transport))
-    return [cell for cell in known if cell in there] + sorted(there - set(known))
+    return [cell for cell in known if cell in names] + sorted(names - set(known))
 
 
 # of cells, by who draws one figure: the catalogue's otherwise
@@ -63,21 +63,21 @@ def coloured(colours: Mapping[str, str]) -> Iterator[None]:
 def look(cell: str, cells: Sequence[str]) -> Style:
     """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
-    own = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
+    appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport, _ = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
-    colour = _COLOURS.get().get(cell, own.colour)
+    colour = _COLOURS.get().get(cell, appearance.colour)
     return {
         "color": colour,
-        "marker": own.marker,
-        "markersize": own.marker_size,
+        "marker": appearance.marker,
+        "markersize": appearance.marker_size,
         "markerfacecolor": colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
         "linestyle": _LINES.get(transport, "-"),
-        "linewidth": own.line_width,
+        "linewidth": appearance.line_width,
         "elinewidth": 0.9,
-        "capsize": 0.5 * own.marker_size,  # wider than a marker that lies inside
-        "zorder": 3 - own.marker_size / 20,
+        "capsize": 0.5 * appearance.marker_size,  # wider than a marker that lies inside
+        "zorder": 3 - appearance.marker_size / 20,
     }
 
 

@@ -80,7 +80,7 @@ def _logs(a: Analysis) -> Iterator[Check]:
 
 
 def _work(a: Analysis) -> Iterator[Check]:
-    if unequal := dict.fromkeys(said for c in a.comparisons for said in c.unequal):
+    if unequal := dict.fromkeys(difference for c in a.comparisons for difference in c.unequal):
         why = f"{'; '.join(unequal)}, as the site asks; each ratio marked so compares it as well."
         yield Check("environments differ", False, why)
     planned = [n for n in a.not_compared if n.absent is None or is_planned(n.absent, a.planned)]
@@ -96,15 +96,15 @@ def _work(a: Analysis) -> Iterator[Check]:
 
 def _parameters(a: Analysis) -> Iterator[Check]:
     sizes = {*a.loaded.runs["world_size"]}
-    asked = [d for d in a.digests if d.world_size in sizes and (d.groups or d.world_size > 1)]
-    if not asked:
+    digests = [d for d in a.digests if d.world_size in sizes and (d.groups or d.world_size > 1)]
+    if not digests:
         no_order = "no run has one or two ranks, and the sum of more has no one order"
         yield Check("parameters not compared", None, f"Final parameters: {no_order}.")
         return
-    why = " ".join(map(_compared, asked))
-    if any(d.mismatches for d in asked):
+    why = " ".join(map(_compared, digests))
+    if any(d.mismatches for d in digests):
         yield Check("parameters differ", False, why)
-    elif any(d.groups for d in asked):
+    elif any(d.groups for d in digests):
         yield Check("bit-identical parameters", True, why)
     else:
         yield Check("parameters not compared", None, why)
@@ -137,11 +137,10 @@ def _turns(a: Analysis) -> Iterator[Check]:
         yield Check("in turns", True, f"{how}, window by window.")
         yield from _first_steps(a)
     elif reasons:
-        told = [
-            (n, "no reason recorded" if why == NO_TURNS else why)
+        most = "; ".join(
+            f"{count(n, 'run')}: {'no reason recorded' if why == NO_TURNS else why}"
             for why, n in reasons.most_common()
-        ]
-        most = "; ".join(f"{count(n, 'run')}: {why}" for n, why in told)
+        )
         both = f"{count(taken, 'run')} took turns, and {most}" if taken else most
         why = f"Launched one after the other, so the machine changed between them ({both})."
         yield Check("launched apart", False, why)
@@ -156,8 +155,8 @@ def _in_one_group(a: Analysis) -> Iterator[bool]:
         for point, rows in by_point(a.loaded.runs)
     }
     pairs = [c.points for c in a.comparisons] + [(g.baseline, g.point) for g in a.gains]
-    for ours, theirs in (map(groups.__getitem__, pair) for pair in pairs):
-        yield from (ours[block] == theirs[block] for block in ours.keys() & theirs)
+    for reference, candidate in (map(groups.__getitem__, pair) for pair in pairs):
+        yield from (reference[block] == candidate[block] for block in reference.keys() & candidate)
 
 
 def _first_steps(a: Analysis) -> Iterator[Check]:
@@ -171,8 +170,8 @@ def _first_steps(a: Analysis) -> Iterator[Check]:
     fair = ends[0] <= 1 <= ends[1] or abs(cost) < _MOST_COST * c.margin
     reference, candidate = sides(c.reference, c.candidate)
     name = f"turns slow {candidate if cost > 0 else reference}"
-    whose = f"{candidate}'s first timed step of a turn, over its others, is {reference}'s times"
-    why = f"{whose} {short(c.first_steps.estimate, ratio)}: {100 * abs(cost):.1f} % of the ratio."
+    claim = f"{candidate}'s first timed step of a turn, over its others, is {reference}'s times"
+    why = f"{claim} {short(c.first_steps.estimate, ratio)}: {100 * abs(cost):.1f} % of the ratio."
     before = {p: rows["lead_in_over_rest"].dropna().tolist() for p, rows in by_point(runs)}
     if all(map(before.get, c.points)):
         each = (short(geometric_mean(before[point]), ratio) for point in c.points)

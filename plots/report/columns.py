@@ -37,8 +37,8 @@ class Column:
 
     @property
     def name(self) -> str:
-        own = self.of.split(".")[-1] if isinstance(self.of, str) else ""
-        return own if self.key is None else self.key
+        attribute = self.of.split(".")[-1] if isinstance(self.of, str) else ""
+        return attribute if self.key is None else self.key
 
     def values(self, rows: Sequence[Any]) -> list[Any]:
         """Unrounded."""
@@ -47,11 +47,11 @@ class Column:
 
 def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The table on the page: without what no row says, and with what all say alike above it."""
-    found = [(c, c.values(rows)) for c in columns if c.title]
-    there = [(c, v) for c, v in found if not all(map(_says_nothing, v))]
-    alike = [(c, v[0]) for c, v in there if not c.each and _alike(v)]
+    pairs = [(c, c.values(rows)) for c in columns if c.title]
+    content = [(c, v) for c, v in pairs if not all(map(_says_nothing, v))]
+    alike = [(c, v[0]) for c, v in content if not c.each and _alike(v)]
     once = {c.title for c, _ in alike}
-    shown = [(c, v) for c, v in there if c.title not in once]
+    shown = [(c, v) for c, v in content if c.title not in once]
     cells = [["-" if v is None else c.form(v) for v in values] for c, values in shown]
     whole = table([c.title for c, _ in shown], zip(*cells, strict=True))
     above = "; ".join(f"*{c.title}*: {c.form(value)}" for c, value in alike)
@@ -80,9 +80,9 @@ def records(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, An
 
 def csv(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     """The same, flat: an estimate has a column for each of its four; lists are parted by '; '."""
-    found = [dict(_flat(record)) for record in records(columns, rows)]
-    names = None if found else [*dict.fromkeys(c.name for c in columns if c.name)]
-    return csv_text(pd.DataFrame(found, columns=names, dtype=object))
+    flat_records = [dict(_flat(record)) for record in records(columns, rows)]
+    names = None if flat_records else [*dict.fromkeys(c.name for c in columns if c.name)]
+    return csv_text(pd.DataFrame(flat_records, columns=names, dtype=object))
 
 
 def csv_text(frame: pd.DataFrame) -> str:

@@ -23,7 +23,7 @@ from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
 from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, verdict
 from plots.report.html import bare_page
-from plots.report.markdown import told
+from plots.report.markdown import escaped
 from plots.report.verdicts import over
 from plots.report.write import analysed
 
@@ -57,10 +57,10 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         raise UsageError("two of the studies hold the same runs, which would count twice")
     studies = list(aligned(studies))
     first, last = studies[0], studies[-1]
-    found = list(across.changes(first, last))
-    judged = [] if below is None else list(judge(first, last, found, below))
-    changed = [x for x in found if isinstance(x, Change)]
-    missing = [x for x in found if isinstance(x, NotCompared)]
+    changes = list(across.changes(first, last))
+    judged = [] if below is None else list(judge(first, last, changes, below))
+    changed = [x for x in changes if isinstance(x, Change)]
+    missing = [x for x in changes if isinstance(x, NotCompared)]
     data = {
         "schema": SCHEMA,
         "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
@@ -68,8 +68,7 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "points": records(tables.marked(first, _CHANGES), changed),
         "not_compared": records(tables.NOT_COMPARED, missing),
     }
-    escaped = [told(a) for a in studies]
-    text = "\n\n".join(_texts(folders, escaped, told(found)))
+    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changes)))
     return Compared(text, data | _gate(judged, below), judged)
 
 
@@ -95,13 +94,13 @@ def _gate(judged: Sequence[Judged], below: float | None) -> dict[str, Any]:
     """What a check says; null without one."""
     if below is None:
         return {"check": None}
-    said = verdict(judged)
+    outcome = verdict(judged)
     points = [{**plain(x.point), "state": x.state, "reason": x.reason} for x in judged]
     return {
         "check": {
             "fail_below": below,
-            "verdict": said,
-            "exit_code": EXIT_CODES[said],
+            "verdict": outcome,
+            "exit_code": EXIT_CODES[outcome],
             "points": points,
         }
     }
@@ -129,7 +128,7 @@ def write(compared: Compared, out: Path) -> Path:
     return write_whole(out, _FORMS[out.suffix](compared))
 
 
-def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes) -> Iterator[str]:
+def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Changes) -> Iterator[str]:
     names = [escape(str(folder)) for folder in folders]
     yield f"# {' and '.join(names)}"
     rows = [
@@ -154,15 +153,15 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], found: Changes)
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    changed = [x for x in found if isinstance(x, Change)]
+    changed = [x for x in changes if isinstance(x, Change)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
-    yield from _left_out([x for x in found if isinstance(x, NotCompared)])
+    yield from _left_out([x for x in changes if isinstance(x, NotCompared)])
 
 
 def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
     if missing:
         yield "Not compared:"
-        yield "\n".join(f"- {x.what}: {x.reason}" for x in missing)
+        yield "\n".join(f"- {x.pair}: {x.reason}" for x in missing)
 
 
 _CHANGES = (
@@ -209,26 +208,26 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     a = analysed(folder)
     sides = [_choice(words, a, folder) for words in (reference, candidate)]
     study = a.loaded.study.model_copy(update={"primary": None})
-    found, missing = between(a.table, study, *sides)
-    if not found:
+    comparisons, missing = between(a.table, study, *sides)
+    if not comparisons:
         why = "; ".join(dict.fromkeys(x.reason for x in missing)) or "no point that both have"
         raise UsageError(f"{reference} and {candidate} are nowhere compared in {folder}: {why}")
     loaded = replace(a.loaded, study=study)
     before, after = (side.cell for side in sides)
-    changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=found)
-    mark = emulation(a, (c.variant for c in found))
+    changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=comparisons)
+    mark = emulation(a, (c.variant for c in comparisons))
     head = f"# {escape(candidate)} over {escape(reference)} in {escape(str(folder))}"
     head += f" ({mark.lower()})" if mark else ""
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
-    rows = markdown_table(tables.ratios(told(changed)), told(found))
+    rows = markdown_table(tables.ratios(escaped(changed)), escaped(comparisons))
     columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
-    compared["comparisons"] = records(columns, found)
+    compared["comparisons"] = records(columns, comparisons)
     compared["not_compared"] = records(tables.NOT_COMPARED, missing)
-    return Compared("\n\n".join([head, note, rows, *_left_out(told(missing))]), compared)
+    return Compared("\n\n".join([head, note, rows, *_left_out(escaped(missing))]), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:
@@ -238,9 +237,9 @@ def _choice(words: str, a: Analysis, folder: Path) -> Choice:
     side = Choice(cell, dict(field.split("=", 1) for field in fields))
     if any(side.takes(point) for point in a.table.blocks):
         return side
-    there = sorted({p.cell for p in a.table.blocks})
-    if cell not in there:
-        raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(there)}")
+    names = sorted({p.cell for p in a.table.blocks})
+    if cell not in names:
+        raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")
     known = {f"settings={p.settings}" for p in a.table.blocks if p.cell == cell}
     known |= {word for p in a.table.blocks if p.cell == cell for word in p.variant}
     raise UsageError(f"{folder} has no {words}; of {cell} it has {', '.join(sorted(known))}")

@@ -103,7 +103,7 @@ def extra_p(a: Analysis, curve: str) -> tuple[str, list[str]]:
             means = a.table.blocks[region[world]].values()
             lines.append(f"DATA {' '.join(repr(mean.step_seconds) for mean in means)}")
     return "\n".join(lines) + "\n", [
-        f"left out: {name}, which has no {what}" for name, what in sorted(lacking.items())
+        f"left out: {name}, which has no {sizes}" for name, sizes in sorted(lacking.items())
     ]
 
 
@@ -155,12 +155,12 @@ def _row(a: Analysis, c: Comparison) -> list[str]:
 def _caption(a: Analysis) -> str:
     reference, candidate = sides(a.reference, a.candidate)
     mark = emulation(a, (c.variant for c in a.comparisons))
-    said = (
+    text = (
         f"{over(a.reference, a.candidate)}: images/s of {candidate} over those of the baseline "
         f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
         f"{machine(a.loaded.host)}."
     )
-    return f"{mark}: {said}" if mark else said
+    return f"{mark}: {text}" if mark else text
 
 
 def _tex(text: str) -> str:

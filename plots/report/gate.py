@@ -38,9 +38,9 @@ def verdict(judged: Iterable[Judged]) -> str:
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
 
 
-def judge(before: Analysis, after: Analysis, found: Changes, below: float) -> Iterator[Judged]:
+def judge(before: Analysis, after: Analysis, changes: Changes, below: float) -> Iterator[Judged]:
     """Every point of both studies, and every planned one of which the later has no usable run."""
-    judged = [_of(before, after, one, below) for one in found]
+    judged = [_of(before, after, one, below) for one in changes]
     yield from judged
     missing = [one.point for one in judged if one.state == "missing"]
     for study in (before.loaded.study, after.loaded.study):
@@ -69,12 +69,12 @@ def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: flo
 
 def _judged(change: Change, below: float) -> Judged:
     """By the interval alone: a value without one may be chance."""
-    said, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
+    text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:
-        reason = f"{said}, no interval from fewer than {MIN_BLOCKS} launches"
+        reason = f"{text}, no interval from fewer than {MIN_BLOCKS} launches"
         return Judged(change.point, "not settled", reason, change)
     if shown[1] < below:
-        return Judged(change.point, "slower", f"{said}, below {below:g}", change)
+        return Judged(change.point, "slower", f"{text}, below {below:g}", change)
     if shown[0] < below:
-        return Judged(change.point, "not settled", f"{said}, on both sides of {below:g}", change)
-    return Judged(change.point, "holds", f"{said}, not below {below:g}", change)
+        return Judged(change.point, "not settled", f"{text}, on both sides of {below:g}", change)
+    return Judged(change.point, "holds", f"{text}, not below {below:g}", change)

@@ -12,7 +12,7 @@ import pandas as pd
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.imports import FORMATS
-from plots.imports.observation import Format, Given
+from plots.imports.observation import Format, Options
 from plots.imports.points import Imported, by_epoch, read
 from plots.report.format import count, number, table
 
@@ -20,7 +20,7 @@ from plots.report.format import count, number, table
 def bring_in(
     form: str,
     files: Sequence[Path],
-    given: Given,
+    options: Options,
     out: Path,
     *,
     values: bool,
@@ -34,10 +34,10 @@ def bring_in(
     if form not in FORMATS:
         raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
-    found = read(FORMATS[form], form, files, given if given.source else replace(given, source=name))
-    tables = {f"{name}.csv": found.points}
+    numbers = read(FORMATS[form], form, files, replace(options, source=options.source or name))
+    tables = {f"{name}.csv": numbers.points}
     if values:
-        tables[f"{name}-values.csv"] = _with_nan(found.values)
+        tables[f"{name}-values.csv"] = _with_nan(numbers.values)
     written = {out / at: _csv(frame) for at, frame in tables.items()}
     for path, data in written.items():
         if path in files or (path.exists() and path.read_bytes() != data and not force):
@@ -46,10 +46,10 @@ def bring_in(
     for path, data in written.items():
         write_whole(path, data)
     if epochs:
-        yield from _epochs(found.values, FORMATS[form])
+        yield from _epochs(numbers.values, FORMATS[form])
         return
-    yield from _told(found, FORMATS[form].notes)
-    if not given.source:
+    yield from _lines(numbers, FORMATS[form].notes)
+    if not options.source:
         yield f"note: the source is {name}; baselines are looked for in one --source"
     yield " and ".join(map(str, written))
 
@@ -72,15 +72,15 @@ def _epochs(values: pd.DataFrame, form: Format) -> Iterator[str]:
         yield table(["epoch", *rows.columns], lines)
 
 
-def _told(found: Imported, notes: Sequence[str]) -> Iterator[str]:
-    rows: Any = found.points.itertuples()
+def _lines(numbers: Imported, notes: Sequence[str]) -> Iterator[str]:
+    rows: Any = numbers.points.itertuples()
     for row in rows:
         size = count(int(row.world_size), "rank")
         at = f", {row.bytes:.0f} B" if pd.notna(getattr(row, "bytes", float("nan"))) else ""
-        said = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
-        yield f"{said} (n = {row.n}; {row.reducer}; no interval)"
+        text = f"{row.backend}, {size}{at}: {row.quantity} {row.value:.6g}"
+        yield f"{text} (n = {row.n}; {row.reducer}; no interval)"
     yield from (f"note: {note}" for note in notes)
-    for warning in found.warnings:
+    for warning in numbers.warnings:
         yield f"{'note' if ': 0 of ' in warning else 'warning'}: {warning}"
 
 

@@ -72,9 +72,9 @@ def _verdict(a: Analysis, c: Comparison) -> str:
     several = len({x.settings for x in a.comparisons}) > 1
     conditions = "; ".join([*([c.settings] if several else []), *c.variant])
     where = f"{c.samples_per_rank} images per rank{f' ({conditions})' if conditions else ''}"
-    found = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
+    estimate = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
     n = count(c.paired.n, "launch")
-    return f"{verdicts.sentence(c)}. {found}; {n}, margin {rule(c.margin)}, {where}."
+    return f"{verdicts.sentence(c)}. {estimate}; {n}, margin {rule(c.margin)}, {where}."
 
 
 def _largest(a: Analysis) -> list[Point]:
@@ -104,5 +104,5 @@ def _values(
     form: Callable[[float], str],
 ) -> list[tuple[str, str]]:
     """Of these points, each once."""
-    found = {row.point: e for row in rows if (e := estimate(row)) is not None}
-    return [(p.cell, interval(found[p], form)) for p in points if p in found]
+    estimates = {row.point: e for row in rows if (e := estimate(row)) is not None}
+    return [(p.cell, interval(estimates[p], form)) for p in points if p in estimates]

@@ -42,8 +42,8 @@ def _reached(rows: Sequence[Trained]) -> str:
     whole = sum(len(t.trainings) for t in rows)
     if rows[0].target is None:
         return f"{cells}; {count(whole, 'training')}"
-    there = sum(t.reached or 0 for t in rows)
-    return f"{cells}; {there} of {count(whole, 'training')} reached it"
+    successes = sum(t.reached or 0 for t in rows)
+    return f"{cells}; {successes} of {count(whole, 'training')} reached it"
 
 
 def _of(t: Trained) -> str:

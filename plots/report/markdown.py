@@ -47,9 +47,9 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
     means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
-    a: Analysis = told(analysis)
+    a: Analysis = escaped(analysis)
     reference, candidate = verdicts.sides(a.reference, a.candidate)
-    said: dict[str, Any] = {
+    context: dict[str, Any] = {
         "a": a,
         "study": a.loaded.study,
         "settings": _meanings({c.settings for c in a.comparisons}),
@@ -68,7 +68,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "notes": [escape(note if note.endswith(".") else f"{note}.") for note in analysis.notes],
         "figures": drawn,
         "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
-        "logs": [told(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
+        "logs": [escaped(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
         "most_logs": _MOST_LOGS,
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
         "provenance": _provenance(analysis.loaded),
@@ -84,7 +84,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
         "enough": (ENOUGH_STEPS, ENOUGH_WINDOWS),
     }
     names = ("page.md.j2", "details.md.j2")
-    page, details = (environment.get_template(name).render(said) for name in names)
+    page, details = (environment.get_template(name).render(context) for name in names)
     return page, details
 
 
@@ -95,7 +95,7 @@ def templates(**options: bool) -> Environment:
     return Environment(loader=loader, undefined=StrictUndefined, **blank)
 
 
-def told(x: Any) -> Any:
+def escaped(x: Any) -> Any:
     """A copy in which every text is escaped: logs, studies and sites were written by anybody.
 
     Frames and the table of points stay as they are: nothing is printed from them unescaped.
@@ -107,31 +107,31 @@ def told(x: Any) -> Any:
             return x
         case BaseModel():
             names = type(x).model_fields
-            return x.model_copy(update={name: told(getattr(x, name)) for name in names})
+            return x.model_copy(update={name: escaped(getattr(x, name)) for name in names})
         case Mapping():
-            return {told(k): told(v) for k, v in x.items()}
+            return {escaped(k): escaped(v) for k, v in x.items()}
         case tuple() if hasattr(x, "_fields"):
-            return type(x)(*map(told, x))
+            return type(x)(*map(escaped, x))
         case tuple() | list():
-            return type(x)(map(told, x))
+            return type(x)(map(escaped, x))
         case _ if is_dataclass(x) and not isinstance(x, type):
-            return replace(x, **{f.name: told(getattr(x, f.name)) for f in fields(x)})
+            return replace(x, **{f.name: escaped(getattr(x, f.name)) for f in fields(x)})
         case _:
             return x
 
 
 def _meanings(settings: Collection[str]) -> str:
-    return "; ".join(f"`{name}`: {said}" for name, said in _SETTINGS.items() if name in settings)
+    return "; ".join(f"`{name}`: {text}" for name, text in _SETTINGS.items() if name in settings)
 
 
 def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
     """A line for each reason with the first pairs that it holds for; the details have them all."""
     pairs: dict[str, list[str]] = defaultdict(list)
     for item in missing:
-        pairs[item.reason].append(item.what)
-    for reason, found in pairs.items():
-        more = len(found) - _MOST_PAIRS
-        yield f"{'; '.join(found[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
+        pairs[item.reason].append(item.pair)
+    for reason, texts in pairs.items():
+        more = len(texts) - _MOST_PAIRS
+        yield f"{'; '.join(texts[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
 
 
 def _provenance(loaded: Loaded) -> str:
@@ -174,22 +174,22 @@ def _slow(c: Calibrated) -> str:
     slow = [f"`{n.unit}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow]
     exclude = f"--exclude={','.join(c.slow)}"
     cure = f'an option of sbatch, or `extra = ["{exclude}"]` under [access] of the site'
-    found = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."
-    return f"{found} Keep them out with `{exclude}`: {cure}."
+    finding = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."
+    return f"{finding} Keep them out with `{exclude}`: {cure}."
 
 
 def _drift(c: Calibrated) -> list[str]:
     if c.drift is None:
         known = "no node has a usable calibration at the start and at the end of one job"
         return [f"Drift: not known, {known}."]
-    found = (
+    finding = (
         f"Drift inside jobs, images/s at the end over the start: {interval(c.drift, ratio)}, n = "
         f"{c.drift.n} jobs (warned of beyond {percent(DRIFT_LIMIT)} where the interval excludes 1)."
     )
     if c.drifts:
         cause = "Runs late in a block met other conditions; their order is random, so this is noise"
-        found = f"**Warning:** {found} {cause}."
+        finding = f"**Warning:** {finding} {cause}."
     warned = [f"{d.allocation}: `{d.most_node}` {ratio(d.most_ratio)}" for d in c.jobs if d.warn]
     jobs = f"{len(warned)} of {len(c.jobs)} jobs a node changed by more than {percent(FLOOR)}"
     jobs += f", beyond the noise of the others (level {percent(ALPHA)} for each job)"
-    return [found] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])
+    return [finding] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])

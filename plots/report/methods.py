@@ -49,12 +49,12 @@ def limits(a: Analysis) -> Iterator[str]:
     sizes = " and ".join(filter(None, (", ".join(map(str, worlds[:-1])), ranks(worlds[-1]))))
     yield f"Measured at {sizes} on {machine(a.loaded.host)}; other sizes and machines differ."
     places = a.loaded.host.get("ranks", ())
-    here = Counter(rank["hostname"] for rank in places)
-    if len(here) == 1 and len(places) > 1:
+    hosts = Counter(rank["hostname"] for rank in places)
+    if len(hosts) == 1 and len(places) > 1:
         yield "All ranks shared one node: no network between nodes was crossed."
     cores = min((rank["cpus_on_node"] for rank in places if rank.get("cpus_on_node")), default=0)
     threads = max((rank.get("threads", 1) for rank in places), default=1)
-    if cores and max(here.values()) * threads >= cores and not a.emulated():
+    if cores and max(hosts.values()) * threads >= cores and not a.emulated():
         yield "The ranks filled the cores: exchange and compute competed for them."
     if a.timelines:
         yield "Compute was slept, not computed: only exchange, hooks and optimiser step are real."

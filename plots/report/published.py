@@ -27,13 +27,13 @@ _ALL = (*_NEEDED, "batch_per_rank", "global_batch", "bytes", "n")
 def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
     """published.md and its figure, from every table of points in `folder` and from our studies."""
     points = _points(folder)
-    found = [*_imported(scaled(points)), *(row for study in studies for row in _ours(study))]
-    if not found:
+    rows = [*_imported(scaled(points)), *(row for study in studies for row in _study_rows(study))]
+    if not rows:
         raise UsageError(f"{folder}: no table of it holds images_per_s; import some logs first")
     others = points[~is_curve(points)].sort_values(["source", "quantity", "backend", "world_size"])
     out.mkdir(parents=True, exist_ok=True)
-    figures.save({"published": figure.draw(found)}, out)
-    sources = list(dict.fromkeys([*(row.source for row in found), *others["source"]]))
+    figures.save({"published": figure.draw(rows)}, out)
+    sources = list(dict.fromkeys([*(row.source for row in rows), *others["source"]]))
     source = Column(lambda row: 1 + sources.index(row.source), "source")
     rest = [] if others.empty else ["## Other quantities", "", _others(source, others), ""]
     text = "\n".join([
@@ -46,7 +46,7 @@ def page(folder: Path, studies: Sequence[Path], out: Path) -> Path:
         "",
         "![Efficiency against ranks](published.svg)",
         "",
-        markdown_table([source, *_COLUMNS], found),
+        markdown_table([source, *_COLUMNS], rows),
         "",
         *rest,
         "## Sources",
@@ -62,7 +62,7 @@ def _alone(x: float) -> Estimate | None:
     return None if pd.isna(x) else Estimate(value=float(x), low=None, high=None, n=0)
 
 
-def _said(form: Callable[[float], str]) -> Callable[[Estimate], str]:
+def _value(form: Callable[[float], str]) -> Callable[[Estimate], str]:
     return lambda e: interval(e, form) if e.n else form(e.value)
 
 
@@ -71,9 +71,9 @@ _COLUMNS = (
     Column("backend", "backend", escape),
     Column("world_size", "ranks"),
     Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
-    Column("images_per_s", "images/s", _said(rate)),
-    Column("own", "efficiency, own", _said(percent)),
-    Column("common", "efficiency, common", _said(percent)),
+    Column("images_per_s", "images/s", _value(rate)),
+    Column("own_efficiency", "efficiency, own", _value(percent)),
+    Column("common_efficiency", "efficiency, common", _value(percent)),
     Column("how", "how", escape),
 )
 
@@ -84,27 +84,27 @@ def _points(folder: Path) -> pd.DataFrame:
         if path.name.endswith("-values.csv"):
             continue
         try:
-            found = pd.read_csv(path)
+            frame = pd.read_csv(path)
         except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
             raise UsageError(f"{path} is no CSV: {error}; mend it, or take it out") from None
-        if missing := [name for name in _NEEDED if name not in found]:
+        if missing := [name for name in _NEEDED if name not in frame]:
             raise UsageError(f"{path} has no column {', '.join(missing)}; see results/published")
-        tables.append(found.reindex(columns=list(_ALL)))
+        tables.append(frame.reindex(columns=list(_ALL)))
     if not tables:
         raise UsageError(f"{folder}: no tables of imported points (*.csv); import some logs first")
     return pd.concat(tables, ignore_index=True)
 
 
-def _imported(found: pd.DataFrame) -> Iterator[Row]:
-    rows: Any = found.itertuples()
+def _imported(points: pd.DataFrame) -> Iterator[Row]:
+    rows: Any = points.itertuples()
     for r in rows:
-        own, common = _alone(r.own_efficiency), _alone(r.common_efficiency)
+        efficiencies = _alone(r.own_efficiency), _alone(r.common_efficiency)
         if (value := _alone(r.value)) is not None:
             place = (r.source, r.curve, r.backend, int(r.world_size), r.batch)
-            yield Row(*place, value, own, common, r.reducer, measured=False)
+            yield Row(*place, value, *efficiencies, r.reducer, measured=False)
 
 
-def _ours(folder: Path) -> Iterator[Row]:
+def _study_rows(folder: Path) -> Iterator[Row]:
     a = analyse(load(folder))
     for t in a.throughput:
         if t.curve not in ("weak", "strong"):

@@ -15,8 +15,7 @@ def settled(folder: Path) -> tuple[bool, str]:
     """Whether it is, and the line that says so. Raises UsageError where no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
-    found = compare(tabulate(loaded.runs), loaded.study)
-    rows = [c for c in found if isinstance(c, Comparison)]
+    rows = [c for c in compare(tabulate(loaded.runs), loaded.study) if isinstance(c, Comparison)]
     c = next((c for c in rows if c.primary), None)
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"

@@ -42,7 +42,7 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 _POINT = (
     Column("point.cell", "cell"),
-    Column("point.settings", "settings", lambda said: "-" if said == NO_SETTINGS else said),
+    Column("point.settings", "settings", lambda name: "-" if name == NO_SETTINGS else name),
     Column("point.variant", "variant"),
     Column("point.world_size", "ranks"),
 )
@@ -95,11 +95,11 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
     """Every comparison with its verdict and the one interval that decides it."""
     several, name = len(a.comparisons) > 1, over(a.reference, a.candidate)
 
-    def said(c: Comparison) -> str:
+    def verdict(c: Comparison) -> str:
         return f"{'primary: ' if c.primary and several else ''}{sentence(c)}"
 
     return (
-        Column(said, "verdict", each=True),  # first: a narrow screen shows no more
+        Column(verdict, "verdict", each=True),  # first: a narrow screen shows no more
         *_WHERE,
         Column("curves", "curves"),
         Column("paired.ratio"),
@@ -133,8 +133,8 @@ RAW = (
 
 def _apart(c: Comparison) -> tuple[str, ...]:
     """Each session's own ratio, where there are several."""
-    found = list(apart(c.paired, c.sessions))
-    return tuple(f"{name}: {short(e, ratio)}" for name, e in found) if found[1:] else ()
+    sessions = list(apart(c.paired, c.sessions))
+    return tuple(f"{name}: {short(e, ratio)}" for name, e in sessions) if sessions[1:] else ()
 
 
 CHECKS = (
@@ -186,13 +186,13 @@ OVERLAPS = (
     Column("ratio.n", "n", key=""),
 )
 
-SAID = (
+EVIDENCE = (
     *_POINT,
     *_BATCH,
     Column(
         "seconds",
         "by its own instruments, ms a step",
-        lambda said: "; ".join(f"`{name}` {interval(e, ms)}" for name, e in said.items()) or "-",
+        lambda times: "; ".join(f"`{name}` {interval(e, ms)}" for name, e in times.items()) or "-",
     ),
 )
 
@@ -365,7 +365,7 @@ CALIBRATIONS = (
     Column("log"),
 )
 
-NOT_COMPARED = (Column("what"), Column("reason"))
+NOT_COMPARED = (Column("pair", key="what"), Column("reason"))
 
 
 def _why(log: Unusable) -> str:

@@ -28,7 +28,7 @@ def why(a: Analysis) -> str:
 
     added = both(lambda cost: cost.difference_seconds)
     exposed = both(lambda cost: cost.exposed_seconds)
-    found = [f"The exchange of gradients makes a step longer by {added}."] if added else []
+    sentences = [f"The exchange of gradients makes a step longer by {added}."] if added else []
     waits = "After its backward pass a rank waits for the exchange"
-    found += [f"{waits}: {exposed}."] if exposed else []
-    return " ".join(found)
+    sentences += [f"{waits}: {exposed}."] if exposed else []
+    return " ".join(sentences)

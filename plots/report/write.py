@@ -192,7 +192,7 @@ def _exchange(x: Exchange, records: _Records) -> dict[str, Any]:
         "costs": records(tables.COSTS, x.costs),
         "breakdowns": records(tables.BREAKDOWNS, x.breakdowns),
         "overlaps": records(tables.OVERLAPS, x.overlaps),
-        "said_by_framework": records(tables.SAID, x.said),
+        "said_by_framework": records(tables.EVIDENCE, x.evidence),
     }
 
 

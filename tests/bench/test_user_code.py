@@ -95,7 +95,7 @@ def test_a_model_that_was_edited_between_the_sides_of_a_pair_gives_no_ratio(
     train(tmp_path, "horovod.jsonl", "--backend", "horovod")
     analysis = analyse(load(tmp_path))
     assert analysis.comparisons == []
-    (pair,) = [x for x in analysis.not_compared if x.what.startswith("ddp/mpi")]
+    (pair,) = [x for x in analysis.not_compared if x.pair.startswith("ddp/mpi")]
     before, after = (digests({"x": t.encode()})["x"] for t in (FILES["my_net/parts.py"], slow))
     shown = ", ".join(sorted((before[:12], after[:12])))
     assert pair.reason == f"user_code.my_net/parts.py: {shown}"

@@ -22,7 +22,7 @@ import numpy as np
 from bench.config import UsageError
 from plots.imports import FORMATS
 from plots.imports.files import MOST_RANKS
-from plots.imports.observation import COLUMNS, Given
+from plots.imports.observation import COLUMNS, Options
 from plots.imports.points import Imported, read
 from tests.plots.test_import_collectives import nccl
 from tests.plots.test_import_totals import HOROVOD, steps, synthetic, tf_cnn
@@ -74,9 +74,9 @@ def spoil(data: bytes, chance: random.Random) -> bytes:
 def imported(name: str, data: bytes, path: Path) -> Imported:
     path.write_bytes(data)
     world = None if name in TELL_THEIR_WORLD else 4
-    given = Given(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
+    given = Options(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
     if name == "tf-cnn-benchmarks" and b"Devices" in data:
-        given = Given(source="trial")
+        given = Options(source="trial")
     return read(FORMATS[name], name, [path], given)
 
 
@@ -146,7 +146,7 @@ def main() -> None:
         path = Path(folder) / "log"
         path.write_text(text)
         began = time.monotonic()
-        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Given(world_size=1)).values)
+        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Options(world_size=1)).values)
         print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
 
 

@@ -20,9 +20,9 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
     logs.in_job(tmp_path, logs.Job("8", 0, NODES), HOROVOD)
     a = analysed(tmp_path)
     assert a.comparisons == []
-    (found,) = [n for n in a.not_compared if n.what.startswith("ddp/mpi")]
+    (found,) = [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
     assert (
-        found.what == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 0"
+        found.pair == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 0"
     )
     assert found.reason == "not in one allocation: job 7 against job 8"
 
@@ -30,7 +30,7 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
 def test_a_requeued_job_is_another_allocation(tmp_path: Path) -> None:
     logs.in_job(tmp_path, logs.Job("7", 0, NODES), DDP)
     logs.in_job(tmp_path, logs.Job("7", 0, NODES, restart=1), HOROVOD)
-    assert [n.reason for n in analysed(tmp_path).not_compared if n.what.startswith("ddp/mpi")] == [
+    assert [n.reason for n in analysed(tmp_path).not_compared if n.pair.startswith("ddp/mpi")] == [
         "not in one allocation: job 7 against job 7, restart 1"
     ]
 
@@ -42,7 +42,7 @@ def test_the_part_of_a_resumed_block_that_is_whole_counts(tmp_path: Path) -> Non
     logs.in_job(tmp_path, logs.Job("9", 1, NODES), DDP | HOROVOD)
     a = analysed(tmp_path)
     assert [c.paired.n for c in a.comparisons] == [2]
-    assert not [n for n in a.not_compared if n.what.startswith("ddp/mpi")]
+    assert not [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
     assert a.blocks == 2
 
 
@@ -77,7 +77,7 @@ def test_one_block_that_is_shared_does_not_stand_for_all(tmp_path: Path) -> None
     assert (found.paired, found.efficiency.n) == (False, 9)
     assert found.efficiency.low is not None
     assert found.flags == ("Welch's interval: 1 shared block",)
-    assert not [n for n in a.not_compared if "against single" in n.what]
+    assert not [n for n in a.not_compared if "against single" in n.pair]
     for block in (4, 5, 6, 7):  # five of the point's thirteen
         logs.in_job(tmp_path, logs.Job(f"99{block}", block, NODES), {"single": (1, 1.0)} | DDP)
     assert [s.flags for s in analysed(tmp_path).efficiency] == [
@@ -103,7 +103,7 @@ def test_a_baseline_of_the_same_job_is_paired_and_other_blocks_are_named(tmp_pat
     a = analysed(tmp_path)
     (found,) = a.efficiency
     assert (found.paired, found.efficiency.n) == (True, 2)
-    assert [n.reason for n in a.not_compared if ", block 2" in n.what] == [
+    assert [n.reason for n in a.not_compared if ", block 2" in n.pair] == [
         "not in one allocation: job 31 against job 32"
     ]
 
@@ -157,5 +157,5 @@ def test_without_a_scheduler_a_pair_is_of_one_session(tmp_path: Path) -> None:
         append_event(path, "exit", code=0, timed_out=False, limit_s=60, session=session)
     a = analysed(tmp_path)
     assert [c.paired.n for c in a.comparisons] == [1]
-    (found,) = [n.reason for n in a.not_compared if n.what.startswith("ddp/mpi")]
+    (found,) = [n.reason for n in a.not_compared if n.pair.startswith("ddp/mpi")]
     assert found == "not in one allocation: session A against session B"

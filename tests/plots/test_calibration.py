@@ -269,7 +269,7 @@ def test_what_failed_or_is_missing_is_said_and_leaves_its_block_out(tmp_path: Pa
         ("job 5", "end", "", "not there: the job ended before it, or is still running"),
     ]
     assert [s.efficiency.n for s in c.scaling] == [3, 3]
-    assert [m.reason for m in c.missing if "ddp" in m.what] == [
+    assert [m.reason for m in c.missing if "ddp" in m.pair] == [
         "no usable calibration of r2.cluster",
         "no usable calibration at 16 images per step",
     ]

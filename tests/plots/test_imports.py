@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bench.config import UsageError
 from plots.__main__ import main
 from plots.imports import FORMATS
-from plots.imports.observation import COLUMNS, Given
+from plots.imports.observation import COLUMNS, Options
 from plots.imports.text import decode
 from tests.plots import logs
 
@@ -213,7 +213,7 @@ def values(name: str, data: str | bytes, **options: Any) -> pd.DataFrame:
     log = decode(data.encode() if isinstance(data, str) else data)
     return (
         FORMATS[name]
-        .read(log, Given(**{"world_size": 4, "patterns": [IMAGENET], **options}))
+        .read(log, Options(**{"world_size": 4, "patterns": [IMAGENET], **options}))
         .values
     )
 

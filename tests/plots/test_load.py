@@ -323,7 +323,7 @@ def test_where_the_data_lay_is_no_variant_but_must_agree_inside_a_block(tmp_path
     assert {p.variant for p in a.table.blocks} == {()}
     assert not a.loaded.unusable
     assert [c.paired.n for c in a.comparisons] == [1]
-    differ = [n.reason for n in a.not_compared if "block 1" in n.what]
+    differ = [n.reason for n in a.not_compared if "block 1" in n.pair]
     assert differ == ["data_dir: /home, /scratch/1"]
 
 

@@ -128,7 +128,7 @@ def test_below_six_blocks_there_is_an_interval_and_no_verdict(tmp_path: Path) ->
 def test_without_single_there_is_no_common_efficiency_and_it_is_said(tmp_path: Path) -> None:
     a = analysed(logs.study(tmp_path, blocks=2, cells={"ddp/mpi": 1.05, "horovod/mpi": 1.155}))
     assert {s.kind for s in a.efficiency} == {"own"}
-    lacking = [n for n in a.not_compared if "against single" in n.what]
+    lacking = [n for n in a.not_compared if "against single" in n.pair]
     assert len(lacking) == 8  # two cells, one and two ranks, two curves
     assert {n.reason for n in lacking} == {"the baseline was not run, or no run of it is usable"}
 
@@ -143,7 +143,7 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     reason = "versions.torch: 2.12.1+cpu, 2.13.0+cpu"
     blocked = [n for n in a.not_compared if n.reason == reason]
     assert "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 2" in [
-        n.what for n in blocked
+        n.pair for n in blocked
     ]
     assert scaled(a, "ddp/mpi").efficiency.n == 6
     assert {s.point.world_size for s in a.efficiency if s.point.cell == "horovod/mpi"} == {1}
@@ -185,7 +185,7 @@ def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
         logs.write(path, run, 0.1, provenance=over_nccl(cell, world_size, **own))
     a = analysed(tmp_path)
     pair = "ddp/nccl (shipped), 2 ranks, 16 images per rank against horovod/nccl, block 0"
-    assert [n.reason for n in a.not_compared if n.what == pair] == ([reason] if reason else [])
+    assert [n.reason for n in a.not_compared if n.pair == pair] == ([reason] if reason else [])
     assert len(a.comparisons) == (1 if reason else 2), "those at one rank are always compared"
     # one rank takes no transport and two take one: the same cell all the same
     assert scaled(a, "ddp/nccl", kind="own").efficiency.value == pytest.approx(1.0, rel=0.1)
@@ -198,7 +198,7 @@ def test_seeds_must_agree_inside_a_block_only(tmp_path: Path) -> None:
         logs.write(tmp_path / "wrong" / f"{seed}.jsonl", logs.config(cell, 2, seed=seed), 0.1)
     a = analysed(tmp_path / "wrong")
     assert a.comparisons == []
-    assert [n.reason for n in a.not_compared if "against horovod/mpi, block 0" in n.what] == [
+    assert [n.reason for n in a.not_compared if "against horovod/mpi, block 0" in n.pair] == [
         "seed: 1, 2"
     ]
 
@@ -289,9 +289,9 @@ def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path
     (gain,) = a.gains
     assert (gain.point.variant, gain.ratio.n) == (("precision=bf16",), 2)
     assert gain.ratio.value == pytest.approx(2)
-    assert [lost.what.rpartition(" ")[2] for lost in a.not_compared] == ["0", "1"]
+    assert [lost.pair.rpartition(" ")[2] for lost in a.not_compared] == ["0", "1"]
     for lost in a.not_compared:
-        assert "precision=bf16-mixed against precision=float32" in lost.what
+        assert "precision=bf16-mixed against precision=float32" in lost.pair
         assert "Linux-other" in lost.reason
 
 
@@ -354,7 +354,7 @@ def test_a_point_without_its_partner_is_named(tmp_path: Path) -> None:
     lacking = [
         n
         for n in a.not_compared
-        if n.what == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi"
+        if n.pair == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi"
     ]
     assert [n.reason for n in lacking] == ["no usable run of ddp/mpi"]
     assert len(a.comparisons) == 2
@@ -379,8 +379,8 @@ def test_without_a_shared_block_unequal_work_is_still_not_compared(tmp_path: Pat
     logs.write(tmp_path / "d.jsonl", logs.config("ddp/mpi", 2, block=1, seed=2, windows=3), 0.1)
     a = analysed(tmp_path)
     assert a.efficiency == []
-    (found,) = [n for n in a.not_compared if "against single" in n.what]
-    assert found.what.endswith(", all blocks")
+    (found,) = [n for n in a.not_compared if "against single" in n.pair]
+    assert found.pair.endswith(", all blocks")
     assert found.reason == "windows: 3, 4"
 
 

@@ -14,7 +14,7 @@ from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.analyse.trainings import Trained, dawnbench, olympic_mean
 from plots.imports import dawnbench as imported
-from plots.imports.observation import Given
+from plots.imports.observation import Options
 from plots.imports.text import decode
 from plots.report import answer, figures
 from plots.report.format import seconds, short
@@ -144,7 +144,7 @@ def test_the_training_of_median_time_is_one_that_reached_the_target(a: Analysis)
 
 def test_dawnbench_reads_back_what_was_written(a: Analysis) -> None:
     training = of(a, "ddp/mpi").trainings[1]
-    table = imported.FORMAT.read(decode(dawnbench(training).encode()), Given()).values
+    table = imported.FORMAT.read(decode(dawnbench(training).encode()), Options()).values
     shares = table[table["quantity"] == "validation_accuracy"]["value"].tolist()
     seconds = table[table["quantity"] == "run_seconds"]["value"].tolist()
     assert shares == pytest.approx([0.6, 0.85, 0.92])

@@ -61,9 +61,9 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
         yield name, ratio.draw(a, [rows for page, rows in ratios.items() if kinds[page] == kind])
     yield from _exchange(a)
     yield from _accuracy(a)
-    for name, found in _series(a.throughput):
-        if len({size(r.curve, r.point) for r in found}) > 1:
-            yield f"{name}-throughput", curves.throughput(a, found)
+    for name, throughputs in _series(a.throughput):
+        if len({size(r.curve, r.point) for r in throughputs}) > 1:
+            yield f"{name}-throughput", curves.throughput(a, throughputs)
     for name, scaled in _series(a.efficiency):
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
         yield f"{name}-{ending}", curves.scaling(a, scaled)
@@ -84,10 +84,10 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     pages = {(*work(t.point), t.point.settings, t.point.world_size) for t in a.trained}
     of_frameworks = {page for page in pages if page[2] != NO_SETTINGS and page[3] > 1} or pages
     for page, name in file_names("accuracy", sorted(of_frameworks)):
-        there = [t for t in a.trained if work(t.point) == page[:2]]
-        alone = [t for t in there if t.point.settings == NO_SETTINGS]
-        own = [t for t in there if (t.point.settings, t.point.world_size) == page[2:]]
-        yield name, trainings.accuracy(a, [*alone, *(t for t in own if t not in alone)])
+        rows = [t for t in a.trained if work(t.point) == page[:2]]
+        alone = [t for t in rows if t.point.settings == NO_SETTINGS]
+        frameworks = [t for t in rows if (t.point.settings, t.point.world_size) == page[2:]]
+        yield name, trainings.accuracy(a, [*alone, *(t for t in frameworks if t not in alone)])
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
@@ -131,11 +131,11 @@ def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> I
     The one that answers is changed afterwards, and there in the width of a phone too.
     """
     for name, figure in figures.items():
-        said, narrow = ". ".join(text.get_text() for text in figure.texts), ""
+        alt, narrow = ". ".join(text.get_text() for text in figure.texts), ""
         if name == answering:
             presets.fit(figure, presets.PRESETS["phone"])
             narrow = _data(figure, "svg").decode()
-        yield Picture(name, (folder / f"{name}.svg").read_text(), said, narrow)
+        yield Picture(name, (folder / f"{name}.svg").read_text(), alt, narrow)
 
 
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
@@ -146,6 +146,6 @@ def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 
     for curve in dict.fromkeys(r.curve for r in rows):
         on = [r for r in rows if r.curve == curve]
-        for own, name in file_names(curve, [key(r) for r in on if r.point.settings != NO_SETTINGS]):
-            both = own, (without_exchange(own[0]), NO_SETTINGS, own[2])
+        for page, name in file_names(curve, [k for k in map(key, on) if k[1] != NO_SETTINGS]):
+            both = page, (without_exchange(page[0]), NO_SETTINGS, page[2])
             yield name, [r for r in on if key(r) in both]

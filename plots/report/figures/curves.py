@@ -60,15 +60,15 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
     y = attrgetter("efficiency" if weak else "speedup")
     form = percent if weak else "{:.2f}".format
     common, shown = [r for r in rows if r.kind == "common"], [y(r) for r in rows]
-    own = [r for r in rows if r.kind == "own"] + _anchors(rows)
+    own_rows = [r for r in rows if r.kind == "own"] + _anchors(rows)
     figure = Figure(figsize=(8.4, 3.9))
     panels = figure.subplots(1, 2, sharey=True)
     values = [1, *(r.point.world_size for r in rows)]
     log_y = not weak
     frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
-    headings = ("against one plain process", common), ("against its own one rank", own)
-    for ax, (heading, there) in zip(panels, headings, strict=True):
-        _draw_series(ax, there, rows, frame, y)
+    headings = ("against one plain process", common), ("against its own one rank", own_rows)
+    for ax, (heading, series) in zip(panels, headings, strict=True):
+        _draw_series(ax, series, rows, frame, y)
         if weak:
             ax.axhline(1, ls="--", label="ideal", **GUIDE)
         else:
@@ -76,7 +76,7 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
         scale_axes(ax, values, frame, log_y)
         if not weak:
             _show_batches(ax, values, rows[0].point.samples_per_step)
-        ax.set_title(heading if there else f"{heading}: not measured", fontsize=9)
+        ax.set_title(heading if series else f"{heading}: not measured", fontsize=9)
         ax.set_xlabel("ranks")
     panels[0].set_ylabel(f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)")
     if weak:
@@ -99,13 +99,12 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
 def _draw_bounds(ax: Axes, bounds: Sequence[Bound], rows: Sequence[Scaled]) -> None:
     """Dotted, in the colour of its cell: where a point were if none of its exchange overlapped."""
     cells = in_order(r.point.cell for r in rows)
+    y = attrgetter("visible_efficiency" if rows[0].curve == "weak" else "visible_speedup")
     for cell in in_order(b.point.cell for b in bounds):
-        own = {b.point.world_size: b for b in bounds if b.point.cell == cell}
-        weak = rows[0].curve == "weak"
-        there = {n: b.visible_efficiency if weak else b.visible_speedup for n, b in own.items()}
-        at = [1, *sorted(there)]
+        values = {b.point.world_size: y(b) for b in bounds if b.point.cell == cell}
+        at = [1, *sorted(values)]
         colour = look(cell, cells)["color"]
-        ax.plot(at, [1.0, *(there[n] for n in at[1:])], ":", color=colour, linewidth=1.3, zorder=1)
+        ax.plot(at, [1.0, *(values[n] for n in at[1:])], ":", color=colour, linewidth=1.3, zorder=1)
 
 
 def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> None:
@@ -121,8 +120,8 @@ def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> Non
 def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
     """Each cell against itself at one rank, 1 by definition: where its line is measured from."""
     one = Estimate(value=1.0, low=None, high=None, n=1)
-    own = {r.baseline: r for r in rows if r.kind == "own"}
-    return [replace(r, point=baseline, efficiency=one, speedup=one) for baseline, r in own.items()]
+    by_baseline = {r.baseline: r for r in rows if r.kind == "own"}
+    return [replace(r, point=p, efficiency=one, speedup=one) for p, r in by_baseline.items()]
 
 
 def _baseline(row: Scaled) -> str:
@@ -143,11 +142,11 @@ def _draw_series(
     """One line for each cell of `every` that has rows; every mark at its true place."""
     cells = in_order(r.point.cell for r in every)
     for cell in cells:
-        own = {size(r.curve, r.point): y(r) for r in rows if r.point.cell == cell}
-        if own:
-            at = sorted(own)
+        estimates = {size(r.curve, r.point): y(r) for r in rows if r.point.cell == cell}
+        if estimates:
+            at = sorted(estimates)
             style = {**look(cell, cells), "label": cell}
-            drawn = mark(ax, at, [own[x] for x in at], frame, style)
+            drawn = mark(ax, at, [estimates[x] for x in at], frame, style)
             drawn.lines[0].set_clip_on(False)  # a marker at the frame is whole
 
 
@@ -168,10 +167,10 @@ def _at_largest(
 def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
     curve, fixed = rows[0].curve, rows[0].point.fixed(rows[0].curve)
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
-    what = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
+    constant = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
     settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
     work = ", ".join([workload(a), *_variant(rows)])
-    return f"{what}; {work}; settings: {', '.join(settings)}"
+    return f"{constant}; {work}; settings: {', '.join(settings)}"
 
 
 def _variant(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -183,5 +182,5 @@ def _finding(last: Mapping[str, Estimate], form: Callable[[float], str]) -> str:
     """Values at the largest point, where all have an interval and they do not crowd a title."""
     if all(e.shown is None for e in last.values()):
         return f": n = {max(e.n for e in last.values())}, too few launches for an interval"
-    found = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())
-    return f": {found}" if len(last) <= 2 and all(e.shown for e in last.values()) else ""
+    values = ", ".join(f"{cell} {short(e, form)}" for cell, e in last.items())
+    return f": {values}" if len(last) <= 2 and all(e.shown for e in last.values()) else ""

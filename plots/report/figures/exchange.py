@@ -81,8 +81,8 @@ def overlap(a: Analysis, rows: list[Overlap]) -> Figure:
         filled = style | {"markerfacecolor": style["color"], "label": "overlapped (filled)"}
         hollow = style | {"markerfacecolor": "white", "label": "blocking (open)"}
         both = (row.overlapped_seconds, filled, -0.16), (row.blocking_seconds, hollow, 0.16)
-        for estimate, own, shift in both:
-            mark(ax, [i + shift], [estimate], frame, own, axis="x")
+        for estimate, marker, shift in both:
+            mark(ax, [i + shift], [estimate], frame, marker, axis="x")
         _beside(ax, i, f"blocking / overlapped\n{short(row.ratio, ratio)}")
     first, names = rows[0].point, [_without_overlap(r.point) for r in rows]
     _finish(ax, names, frame, "time of a step (ms)")

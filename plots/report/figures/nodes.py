@@ -63,12 +63,12 @@ def draw(a: Analysis, batch: int) -> Figure:
     return figure
 
 
-def _draw_node(ax: Axes, row: int, node: Node, own: list[Calibration]) -> None:
+def _draw_node(ax: Axes, row: int, node: Node, calibrations: list[Calibration]) -> None:
     if node.slow:
         ax.axhspan(row - 0.5, row + 0.5, color="#E69F00", alpha=0.25, linewidth=0)
-    jobs = list(dict.fromkeys(c.allocation for c in own))
+    jobs = list(dict.fromkeys(c.allocation for c in calibrations))
     for i, job in enumerate(jobs):
-        rates = {c.when: c.images_per_s for c in own if c.allocation == job}
+        rates = {c.when: c.images_per_s for c in calibrations if c.allocation == job}
         at = row + 0.6 * ((i + 0.5) / len(jobs) - 0.5)
         ax.plot(list(rates.values()), [at] * len(rates), color=GREY, linewidth=0.8, zorder=2)
         for when, images_per_s in rates.items():

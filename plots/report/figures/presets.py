@@ -155,7 +155,7 @@ def _legends_below(figure: Figure, preset: Preset) -> Iterator[float]:
     size = max(LEAST_POINTS, preset.letters * _LEGEND_POINTS)
     letters = int(72 * preset.width_in / (0.6 * size)) - 6  # 6: the line before a name
     both = [ax.get_legend_handles_labels() for ax in figure.axes]
-    drawn = {name: handle for found in both for handle, name in zip(*found, strict=True)}
+    drawn = {name: handle for pair in both for handle, name in zip(*pair, strict=True)}
     for ax in figure.axes:
         legend = ax.get_legend()
         if legend is None:

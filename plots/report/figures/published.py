@@ -23,18 +23,20 @@ def draw(rows: Sequence[Row]) -> Figure:
         worlds = sorted({1, *(r.world_size for r in rows)})
         for ax, baseline in zip(panels, ("own", "common"), strict=True):
             for line in lines:
-                found = [r for r in rows if (r.source, r.curve, r.backend) == line]
-                at = sorted((r.world_size, e) for r in found if (e := getattr(r, baseline)))
-                there = [(x, 100 * e.value) for x, e in at]
-                if len(there) < 1 + (baseline == "own"):
+                series = [r for r in rows if (r.source, r.curve, r.backend) == line]
+                at = sorted(
+                    (r.world_size, e) for r in series if (e := getattr(r, f"{baseline}_efficiency"))
+                )
+                points = [(x, 100 * e.value) for x, e in at]
+                if len(points) < 1 + (baseline == "own"):
                     continue
                 style = look(_cell(line[2]), cells)
                 kept = {k: style[k] for k in ("color", "marker", "markersize", "linewidth")}
-                face = style["color"] if found[0].measured else "none"
+                face = style["color"] if series[0].measured else "none"
                 dash = "-" if line[1] == "weak" else ":"
                 name = f"{clean(line[2], 30)}, {line[1]}\n{_short(line[0])}"
                 ax.plot(
-                    *zip(*there, strict=True),
+                    *zip(*points, strict=True),
                     **kept,
                     markerfacecolor=face,
                     linestyle=dash,

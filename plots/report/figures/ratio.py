@@ -47,12 +47,12 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     row_in = max(0.4, _LINE_IN * max(name.count("\n") + 1.6 for name in names))
     figure = Figure(figsize=(7.2, 1.8 + row_in * len(rows)))
     ax = figure.subplots()
-    margin, found = a.loaded.study.margin, [c.estimate for c in rows]
+    margin, estimates = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
     blocks = [b for c in rows for b in c.paired.ratios]
-    frame = reach(found, 1 / (1 + margin), 1 + margin, *blocks)
-    for i, (c, e) in enumerate(zip(rows, found, strict=True)):
+    frame = reach(estimates, 1 / (1 + margin), 1 + margin, *blocks)
+    for i, (c, e) in enumerate(zip(rows, estimates, strict=True)):
         style = look(c.candidate, [c.candidate]) | {"markersize": 6, "capsize": 3}
         if e.shown:  # else `mark` draws them
             spread(ax, i, e.blocks, style)
@@ -68,8 +68,8 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
         f"(left of 1: {reference} faster; right: {candidate})"
     )
     dots = "Small dots: each launch's own ratio, the first on top."
-    notes = [dots] if any(e.shown for e in found) else []
-    notes += [f"{said}." for said in dict.fromkeys(said for c in rows for said in c.of_one_arm)]
+    notes = [dots] if any(e.shown for e in estimates) else []
+    notes += [f"{note}." for note in dict.fromkeys(note for c in rows for note in c.of_one_arm)]
     _entitle(a, figure, rows, common, notes, frame)
     return figure
 
@@ -95,8 +95,8 @@ def _entitle(
     same = [word for word in _conditions(rows[0]) if word in common]
     margin = f"shaded: equal within {rule(a.loaded.study.margin)}"
     subtitle = "; ".join([workload(a), *same, margin])
-    variants, found = [c.variant for c in rows], [c.estimate for c in rows]
-    caption(a, figure, variants, title, subtitle, notes, found, frame, rows[0].unit)
+    variants, estimates = [c.variant for c in rows], [c.estimate for c in rows]
+    caption(a, figure, variants, title, subtitle, notes, estimates, frame, rows[0].unit)
 
 
 def _conditions(c: Comparison) -> list[str]:
@@ -108,7 +108,7 @@ def curves_of(rows: Sequence[Comparison]) -> list[str]:
     sizes = {
         curve: {size(curve, c.points[0]) for c in rows if curve in c.curves} for curve in CURVES
     }
-    return [curve for curve, found in sizes.items() if len(found) > 1]
+    return [curve for curve, values in sizes.items() if len(values) > 1]
 
 
 def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
@@ -116,31 +116,31 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     curves = curves_of(rows)
     figure = Figure(figsize=(7.2, 3.0))
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    margin, found = a.loaded.study.margin, [c.estimate for c in rows]
-    frame = reach(found, 1 / (1 + margin), 1 + margin)
+    margin = a.loaded.study.margin
+    frame = reach([c.estimate for c in rows], 1 / (1 + margin), 1 + margin)
     last: dict[str, list[str]] = defaultdict(list)
     for ax, curve in zip(panels, curves, strict=True):
         ax.axhspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
         ax.axhline(1, **GUIDE)
-        there = sorted((c for c in rows if curve in c.curves), key=_order)
-        lines = list(dict.fromkeys(_line(curve, c) for c in there))
-        values = [size(curve, c.points[0]) for c in there]
+        comparisons = sorted((c for c in rows if curve in c.curves), key=_order)
+        lines = list(dict.fromkeys(_line(curve, c) for c in comparisons))
+        values = [size(curve, c.points[0]) for c in comparisons]
         for i, line in enumerate(lines):
-            own = {size(curve, c.points[0]): c for c in there if _line(curve, c) == line}
-            at = sorted(own)
+            by_size = {size(curve, c.points[0]): c for c in comparisons if _line(curve, c) == line}
+            at = sorted(by_size)
             name = _line_name(curve, line, len({fixed for _, fixed in lines}) > 1)
-            style = {**look(own[at[0]].candidate, [own[at[0]].candidate]), "label": name}
+            style = {**look(by_size[at[0]].candidate, [by_size[at[0]].candidate]), "label": name}
             style |= {"markersize": 6, "capsize": 3}
-            estimates = [own[x].estimate for x in at]
+            estimates = [by_size[x].estimate for x in at]
             mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style)
-            said = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
-            last[name].append(f"{curve}: {said}" if len(curves) > 1 else said)
+            text = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
+            last[name].append(f"{curve}: {text}" if len(curves) > 1 else text)
         scale_axes(ax, values, frame, log_y=False)
         _ratio_scale(ax, "y", frame)
         ax.set_xlabel("images per rank" if curve == "batch" else f"ranks ({curve} scaling)")
     reference, candidate = sides(a.reference, a.candidate)
     panels[0].set_ylabel(f"images/s of {candidate}\nover images/s of {reference}")
-    values_at = {name: "\n".join(said) for name, said in last.items()}
+    values_at = {name: "\n".join(texts) for name, texts in last.items()}
     legend(panels[-1], values_at, over(a.reference, a.candidate))
     notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
     _entitle(a, figure, rows, _conditions(rows[0]), notes, frame)
@@ -154,8 +154,8 @@ def _line(curve: str, c: Comparison) -> tuple[str, int]:
 
 def _line_name(curve: str, line: tuple[str, int], several: bool) -> str:
     transport, fixed = line
-    what = {"weak": "images per rank", "strong": "images per step", "batch": "ranks"}[curve]
-    return f"{transport}, {fixed} {what}" if several else transport or "all"
+    unit = {"weak": "images per rank", "strong": "images per step", "batch": "ranks"}[curve]
+    return f"{transport}, {fixed} {unit}" if several else transport or "all"
 
 
 def _place(curve: str, value: int) -> str:

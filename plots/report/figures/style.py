@@ -93,13 +93,13 @@ def name_rows(ax: Axes, names: Sequence[str], **style: Any) -> None:
 def legend(ax: Axes, values: Mapping[str, str] | None = None, heading: str = "") -> None:
     """To the right of the axes; `values`, which `heading` explains, stand below cells' names."""
     axes: list[Axes] = ax.get_figure(root=True).axes  # type: ignore[union-attr]
-    found = [each.get_legend_handles_labels() for each in axes]
-    there = {name: handle for both in found for handle, name in zip(*both, strict=True)}
-    names = sorted(there, key=lambda name: name.startswith("ideal"))
+    entries = [each.get_legend_handles_labels() for each in axes]
+    handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
+    names = sorted(handles, key=lambda name: name.startswith("ideal"))
     texts = [f"{name}\n{values[name]}" if values and name in values else name for name in names]
     place: Any = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "alignment": "left"}
     size: Any = {"title_fontsize": 8, "fontsize": 8, "handlelength": 2.6}
-    ax.legend([there[name] for name in names], texts, title=heading or None, **place, **size)
+    ax.legend([handles[name] for name in names], texts, title=heading or None, **place, **size)
 
 
 def add_titles(
@@ -162,15 +162,15 @@ def caption(
 ) -> None:
     """As `add_titles`, the foot ending with n launches and how to read the bars, over the unit."""
     n = sorted({e.n for e in estimates})
-    said = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
-    said[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
+    remarks = [f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
+    remarks[0] += ": one launch, no interval" if n[-1] == 1 else " launches"
     if any(e.shown for e in estimates):
-        said.append(f"bars: 95 % Student t interval over {unit}, on logs")
+        remarks.append(f"bars: 95 % Student t interval over {unit}, on logs")
     if any(map(dots, estimates)):
-        said.append(f"dots: single launches, as fewer than {MIN_BLOCKS} bear no interval")
+        remarks.append(f"dots: single launches, as fewer than {MIN_BLOCKS} bear no interval")
     if any(cut(e, frame) for e in estimates):
         notes = [*notes, "Arrows: the interval goes on; the tables have its end."]
-    add_titles(a, figure, variants, title, subtitle, notes, "; ".join(said))
+    add_titles(a, figure, variants, title, subtitle, notes, "; ".join(remarks))
 
 
 def letters_in(width_in: float, text: Text) -> int:

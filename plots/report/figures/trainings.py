@@ -103,5 +103,5 @@ def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
 def _reached(row: Trained) -> str:
     if row.target is None:
         return f"{len(row.trainings)} trainings"
-    said = f"{row.reached} of {len(row.trainings)}"
-    return said if row.seconds is None else f"{said}, median {seconds(row.seconds.value)} s"
+    share = f"{row.reached} of {len(row.trainings)}"
+    return share if row.seconds is None else f"{share}, median {seconds(row.seconds.value)} s"
