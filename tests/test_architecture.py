@@ -186,23 +186,8 @@ def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
 
 
 # names that hold a reader up: a noun of the field says what is in them
-NO_NAMES = set(
-    [
-        "found",
-        "told",
-        "said",
-        "own",
-        "there",
-        "here",
-        "ours",
-        "theirs",
-        "mine",
-        "whose",
-        "what",
-        "asked",
-        "given",
-    ]
-)
+NO_NAMES = {"found", "told", "said", "own", "there", "here", "ours", "theirs", "mine", "whose"}
+NO_NAMES |= {"what", "asked", "given"}
 NAMES_ARE_NOUNS = ("plots/",)  # the rooms where this holds so far
 
 

@@ -22,11 +22,10 @@ def draw(rows: Sequence[Row]) -> Figure:
         lines = list(dict.fromkeys((r.source, r.curve, r.backend) for r in rows))
         worlds = sorted({1, *(r.world_size for r in rows)})
         for ax, baseline in zip(panels, ("own", "common"), strict=True):
+            efficiency = f"{baseline}_efficiency"
             for line in lines:
                 series = [r for r in rows if (r.source, r.curve, r.backend) == line]
-                at = sorted(
-                    (r.world_size, e) for r in series if (e := getattr(r, f"{baseline}_efficiency"))
-                )
+                at = sorted((r.world_size, e) for r in series if (e := getattr(r, efficiency)))
                 points = [(x, 100 * e.value) for x, e in at]
                 if len(points) < 1 + (baseline == "own"):
                     continue
