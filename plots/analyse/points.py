@@ -73,7 +73,7 @@ class BlockMean:
 class NotCompared:
     """Two points that were not compared, in one block or at all, and why."""
 
-    pair: str
+    pair: str  # both of them, in words
     reason: str
     absent: Point | None = None  # the one of which there is no usable run at all
 

@@ -120,12 +120,12 @@ def _manifest(
     states = {id_: runs[id_].state if id_ in runs else "planned" for id_ in sorted(planned)}
     counts = Counter(states.values())
     report = json.loads(contents["summary.json"])
-    blocks = report["study"]
+    study = report["study"]
     return {
         "schema": SCHEMA,
         "folder": name,
         "study": tomllib.loads(contents["study.toml"].decode()),
-        "blocks": {"planned": blocks["blocks_planned"], "usable": blocks["blocks_usable"]},
+        "blocks": {"planned": study["blocks_planned"], "usable": study["blocks_usable"]},
         "runs": {"planned": len(states), "by_state": {state: counts[state] for state in STATES}},
         "gaps": [
             {"run": id_, "state": state, "reason": runs[id_].problem if id_ in runs else None}

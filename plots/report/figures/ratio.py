@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from textwrap import fill
 from typing import Literal
 
 from matplotlib.axes import Axes
@@ -25,6 +24,7 @@ from plots.report.figures.style import (
     name_rows,
     scale_axes,
     spread,
+    wrapped,
 )
 from plots.report.format import ratio, rule, short
 from plots.report.verdicts import label, over, sides
@@ -96,7 +96,8 @@ def _entitle(
     margin = f"shaded: equal within {rule(a.loaded.study.margin)}"
     subtitle = "; ".join([workload(a), *same, margin])
     variants, estimates = [c.variant for c in rows], [c.estimate for c in rows]
-    caption(a, figure, variants, title, subtitle, notes, estimates, frame, rows[0].unit)
+    units = " or ".join(dict.fromkeys(c.unit for c in rows))
+    caption(a, figure, variants, title, subtitle, notes, estimates, frame, units)
 
 
 def _conditions(c: Comparison) -> list[str]:
@@ -171,4 +172,6 @@ def _name(c: Comparison, common: Collection[str]) -> str:
     point = f"{ranks(c.world_size)}, {c.samples_per_rank} per rank"
     words = [f"{c.transport}: {', '.join(c.curves)}"]
     words += [word for word in _conditions(c) if word not in common]
-    return "\n".join([f"{'primary: ' if c.primary else ''}{point}", fill("; ".join(words), _WIDTH)])
+    return "\n".join(
+        [f"{'primary: ' if c.primary else ''}{point}", wrapped("; ".join(words), _WIDTH)]
+    )
