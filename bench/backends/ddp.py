@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# before any group is there: its functions would keep the first one for good, as a default argument
+import torch.distributed.nn.functional
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -86,8 +89,8 @@ class Ddp(Backend):
 
     def close(self) -> None:
         self.barrier()  # nobody leaves while another still exchanges
-        # DDP's reducer keeps the group and Gloo's threads alive; left to the interpreter's exit,
-        # these abort about one run in five, or hang: so every session must be gone by now
+        # a group that is still referred to, as by DDP's reducer, lives on with its threads; left to
+        # the interpreter's exit, Gloo's abort or hang now and then: so every session must be gone
         gc.collect()
         dist.destroy_process_group()
 
