@@ -15,9 +15,10 @@
 # How do the exchanges of DDP and Horovod scale from one to four nodes, when accelerators compute?
 #
 # Written by `python -m slurm`; read it, edit it, submit it by hand from the repository root: sbatch THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under srun, one log. Runs below
+# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
+# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
+# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
 # One job is one block: every framework and setting in a random but recorded order on the same nodes.
 # No run starts that cannot end before the job must. Slurm's warning before the time limit and
 # `scancel --batch --signal=TERM JOB` end the current run, record that, and stop.
@@ -41,7 +42,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-seed = 1374796447  # drawn at the first run
+seed = 1119139855  # drawn at the first run
 # Study 'emulated-cluster' as it was fitted to its site: counts, transports and devices filled in.
 name = "emulated-cluster"
 question = "How do the exchanges of DDP and Horovod scale from one to four nodes, when accelerators compute?"
@@ -50,6 +51,8 @@ settings = ["shipped"]
 scaling = ["weak", "strong"]
 world_sizes = [1, 2, 4]
 blocks = 6
+max_blocks = 20
+turns = true
 margin = 0.02
 time_limit_s = 240
 expected_run_s = 30
@@ -67,7 +70,8 @@ model = "resnet50"
 image_size = 32
 emulate = "bench/instrument/timelines/resnet50-p100-32px.json"
 warmup_steps = 4
-windows = 5
+windows = 6
+lead_in_steps = 1
 steps_per_window = 2
 max_lr = 0.001
 END_OF_STUDY
@@ -75,13 +79,14 @@ END_OF_STUDY
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study emulated-cluster
-  --study-sha256 26cd43a22a5c51af7538efa93080c66a5097c3312357362b017620065018ad5e
+  --study-sha256 4286dd0103b33ede6c3314b6cb202033202d4ae8fb6fe8ebfa8238279add2aa6
   --threads 1
   --model resnet50
   --image-size 32
   --emulate bench/instrument/timelines/resnet50-p100-32px.json
   --warmup-steps 4
-  --windows 5
+  --windows 6
+  --lead-in-steps 1
   --steps-per-window 2
   --max-lr 0.001
 )
@@ -103,14 +108,16 @@ JOB=(
   --requeue # the same job again for what is left, three times at most
   --cells='ddp/gloo horovod/gloo' # tried before the first run
   --preflight='--threads 1 --dataset synthetic'
-  --calibration='--backend single --batch-per-rank 2048 --world-size 1 --seed 1374796447 --block 0' # a plain process on every node, before and after
+  --calibration='--backend single --batch-per-rank 2048 --world-size 1 --seed 1119139855 --block 0' # a plain process on every node, before and after
 )
 
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
-# Block 0: one randomised pass, every run with seed 1374796447
-run b00-02-ddp-gloo-w4-b2048 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 2048 --seed 1374796447 --block 0 --position 2 --curves weak
-run b00-03-horovod-gloo-w4-b2048 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 2048 --seed 1374796447 --block 0 --position 3 --curves weak
-run b00-05-horovod-gloo-w4-b512 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 512 --seed 1374796447 --block 0 --position 5 --curves strong
-run b00-06-ddp-gloo-w4-b512 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 512 --seed 1374796447 --block 0 --position 6 --curves strong
+# Block 0: one randomised pass, every run with seed 1119139855
+turns 2 1+0
+run b00-00-horovod-gloo-w4-b2048 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 2048 --seed 1119139855 --block 0 --position 0 --curves weak
+run b00-01-ddp-gloo-w4-b2048 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 2048 --seed 1119139855 --block 0 --position 1 --curves weak
+turns 2 6+7
+run b00-06-ddp-gloo-w4-b512 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 512 --seed 1119139855 --block 0 --position 6 --curves strong
+run b00-07-horovod-gloo-w4-b512 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 512 --seed 1119139855 --block 0 --position 7 --curves strong
 END_OF_RUNS

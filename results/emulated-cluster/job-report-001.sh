@@ -10,6 +10,7 @@
 #
 # Study 'emulated-cluster' on four emulated nodes on one machine, one rank each, links of 1 Gbit/s (site 'shaped'; last run there on 2026-11-23):
 # the report on what its jobs measured, however they end; planned runs that are missing are listed as gaps.
+# Then --again: where all runs are ok and a look does not settle the study, two more launches and their own report.
 #
 # Written by `python -m slurm`; submit it by hand from the repository root: sbatch --dependency=afterany:JOB:JOB THIS_FILE
 # Another Python: PYTHON=... sbatch THIS_FILE
@@ -30,4 +31,4 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 [ -f slurm/driver/__main__.py ] || { echo "error: no slurm/ in $PWD; submit this script from the repository root" >&2; exit 2; }
 command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [setup] of the site, or PYTHON=... sbatch THIS_FILE" >&2; exit 2; }
 
-exec "$PYTHON" -m slurm.driver --report --study-dir=results/mine/emulated-cluster --python="$PYTHON"
+exec "$PYTHON" -m slurm.driver --report --study-dir=results/mine/emulated-cluster --python="$PYTHON" --again='submit emulated-cluster --site tests/cluster/shaped.toml'
