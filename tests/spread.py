@@ -1,10 +1,11 @@
 """The spread of a pair by turns against that of separate launches, really run side by side.
 
 python -m tests.spread --results results/mine/spread: the largest pair of a study on its first
-transport, two launches by turns and two one after the other, alternating, which first too; with
---load a process that computes in bursts shares the cores, and --burst says how long they are.
-Whether both forms tell one ratio is said as well. The same command goes on where it was stopped.
-With --count it runs nothing and derives the table from the logs again.
+transport, or that of --transport, two launches by turns and two one after the other, alternating,
+which first too; with --load a process that computes in bursts shares the cores, and --burst says
+how long they are. Whether both forms tell one ratio is said as well; `plots compare` of their
+folders says it of each cell. The same command goes on where it was stopped. With --count it runs
+nothing and derives the table from the logs again.
 """
 
 from __future__ import annotations
@@ -34,22 +35,29 @@ FORMS = {"turns": True, "apart": False}
 TABLE = "spread.csv"
 BURST_S = (0.5, 8.0)  # how long the load computes, and how long it rests: uniform between
 SEED = 1  # of the load's bursts
+LIKE = "local"  # the study whose pair is measured, unless another is named
 
 Burst = tuple[float, float]
 
 
-def condition(burst_s: Burst | None) -> str:
-    """A load's name, or that of none: `quiet`, `load` of the usual bursts, else `load-10-60s`."""
-    if burst_s is None:
-        return "quiet"
-    return "load" if burst_s == BURST_S else "load-{:g}-{:g}s".format(*burst_s)
+def condition(burst_s: Burst | None, like: str = LIKE, transport: str | None = None) -> str:
+    """A load's name, or that of none: `quiet`, `load` of the usual bursts, else `load-10-60s`; then
+    what is measured, where it is not the usual pair: `quiet-emulated`, `quiet-gloo`.
+    """
+    load = "quiet"
+    if burst_s is not None:
+        load = "load" if burst_s == BURST_S else "load-{:g}-{:g}s".format(*burst_s)
+    return "-".join(filter(None, (load, like if like != LIKE else None, transport)))
 
 
-def study(like: str, form: str, results: Path, load: str) -> Path:
+def study(like: str, form: str, results: Path, load: str, transport: str | None = None) -> Path:
     """A study file like the shipped one, that takes turns or does not."""
     text = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
     text["name"], text["turns"] = f"{form}-{load}", FORMS[form]
-    transport = next(cell for cell in text["cells"] if "/" in cell).partition("/")[2]
+    transport = transport or next(x for x in text["cells"] if "/" in x).partition("/")[2]
+    text["question"] = (
+        f"Do turns tell of DDP and Horovod over {transport} what launches apart tell?"
+    )
     text["cells"] = [f"{backend}/{transport}" for backend in ("ddp", "horovod")]
     text["world_sizes"] = [max(text["world_sizes"])]
     path = results / "studies" / f"{text['name']}.toml"
@@ -81,9 +89,12 @@ def loaded(burst_s: Burst | None) -> Iterator[None]:
             process.kill()
 
 
-def measure(like: str, results: Path, burst_s: Burst | None, launches: int) -> None:
+def measure(
+    like: str, transport: str | None, results: Path, burst_s: Burst | None, launches: int
+) -> None:
     """So many launches of either form, two at a time; what is done already is left out."""
-    files = [study(like, form, results, condition(burst_s)) for form in FORMS]
+    name = condition(burst_s, like, transport)
+    files = [study(like, form, results, name, transport) for form in FORMS]
     with loaded(burst_s):
         for n in range(2, launches + 1, 2):  # in half of them each side begins: an even number
             for path in files[:: 1 if n % 4 else -1]:
@@ -134,7 +145,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--launches", type=int, default=10, help="of each form")
-    parser.add_argument("--study", default="local", help="a shipped one (default: local)")
+    parser.add_argument("--study", default=LIKE, help=f"a shipped one (default: {LIKE})")
+    parser.add_argument("--transport", help="of the pair (default: the study's first)")
     parser.add_argument("--load", action="store_true", help="beside a process that computes")
     parser.add_argument(
         "--burst",
@@ -151,7 +163,8 @@ def main() -> None:
     os.chdir(ROOT)
     if not asked.count:
         low, high = asked.burst
-        measure(asked.study, results, (low, high) if asked.load else None, asked.launches)
+        burst_s = (low, high) if asked.load else None
+        measure(asked.study, asked.transport, results, burst_s, asked.launches)
     table = list(rows(results))
     with (results / TABLE).open("w", newline="") as file:
         writer = csv.DictWriter(file, ["form", "load", "n", "ratio", "sd_log"], lineterminator="\n")

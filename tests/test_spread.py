@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.study.files import read_study
 from tests import spread
 
 SHIPPED = Path(__file__).parents[1] / "results" / "spread"
@@ -31,3 +32,18 @@ def test_the_shipped_table_is_what_the_logs_say() -> None:
     words = list(spread.in_words(spread.pairs(SHIPPED)))
     assert [line.partition(":")[0] for line in words] == [x for x in launches for _ in range(2)]
     assert words[1].endswith("separate launches 0.979: 0.997 [0.972, 1.023]")
+
+
+def test_a_condition_names_load_study_and_transport() -> None:
+    assert spread.condition(None) == "quiet"
+    assert spread.condition(spread.BURST_S) == "load"
+    assert spread.condition((10.0, 60.0), spread.LIKE, "gloo") == "load-10-60s-gloo"
+    assert spread.condition(None, "emulated") == "quiet-emulated"
+
+
+def test_both_forms_of_a_study_differ_in_turns_alone(tmp_path: Path) -> None:
+    paths = [spread.study("local", form, tmp_path, "quiet-gloo", "gloo") for form in spread.FORMS]
+    turns, apart = (read_study(path) for path in paths)
+    assert (turns.turns, apart.turns) == (True, False)
+    assert turns.cells == ("ddp/gloo", "horovod/gloo")
+    assert turns.model_copy(update={"name": apart.name, "turns": False}) == apart
