@@ -33,7 +33,8 @@ from slurm.session import Asked, open_work
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, SMALL, small, write
 
-BY_TURNS = ("local", "local-transports", "handwritten", "precision", "aa", "injected")
+BY_TURNS = ("local", "local-another-boot", "local-transports", "handwritten")
+BY_TURNS += ("precision", "aa", "injected")
 
 
 def smoke() -> tuple[Study, list[Run]]:
@@ -122,7 +123,7 @@ def test_noise_is_stated_where_nothing_is_measured(tmp_path: Path) -> None:
     assert default.sd == ASSUMED_NOISE_BY_TURNS
     assert noise(statuses, study, None, None, apart=True).sd == ASSUMED_NOISE_APART
     where = "as by turns on shared machines; "
-    assert default.source.startswith(f"a paired sd of 1.5 % assumed, {where}")
+    assert default.source.startswith(f"a paired sd of 1.1 % assumed, {where}")
     assert apart.sd == ASSUMED_NOISE_APART
     where = "as by separate launches on shared machines; "
     assert apart.source.startswith(f"a paired sd of 4.7 % assumed, {where}")
