@@ -24,7 +24,7 @@ try:
     from slurm import here, new_files, states, submit, waves
     from slurm.directives import REPORT, job_name, report_minutes
     from slurm.next_step import close, say_report
-    from slurm.session import PREVIEW, Asked, Work, open_work, options
+    from slurm.session import PREVIEW, Options, Work, open_work, with_options
     from slurm.states import JobState
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -43,9 +43,9 @@ def _slurm(version: Version = False) -> None: ...
 
 
 @app.command()
-@options(*_JOBS)
+@with_options(*_JOBS)
 def render(
-    asked: Asked,
+    options: Options,
     out: Annotated[Path | None, typer.Option(help="folder for all jobs of a cluster")] = None,
     job: Annotated[str | None, typer.Option(help="as n004-b00; default: the largest")] = None,
 ) -> None:
@@ -54,11 +54,11 @@ def render(
     That is all runs which are not ok yet. Nothing is changed; the count, and an estimate or the
     price, go to stderr.
     """
-    work = open_work(asked)
+    work = open_work(options)
     local = work.site.scheduler == "none"
-    if local and (out or job or asked.layout):
+    if local and (out or job or options.layout):
         rule = "--out, --job and --layout are for a cluster's jobs"
-        raise UsageError(f"{rule}, and site {asked.site!r} has one script; leave them out")
+        raise UsageError(f"{rule}, and site {options.site!r} has one script; leave them out")
     _say(f"{work.study.name}: {work.launches}, {count(work.statuses)}")
     if work.preview:
         _say(PREVIEW)
@@ -66,7 +66,7 @@ def render(
         _say(f"this script: {len(work.todo)} runs, {work.estimate}")
         print(work.script(), end="")
     elif not local and work.jobs:
-        _render_jobs(work, asked.noise, out, job)
+        _render_jobs(work, options.noise, out, job)
 
 
 def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | None) -> None:
@@ -92,9 +92,9 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 
 
 @app.command()
-@options(*_RUNS)
+@with_options(*_RUNS)
 def run(
-    asked: Asked,
+    options: Options,
     budget: Annotated[
         int | None,
         typer.Option(parser=waves.seconds, metavar="TIME", help="end within it: 90s, 15m, 1h30m"),
@@ -109,10 +109,10 @@ def run(
     from slurm.loop import Loop
 
     began = time.monotonic()
-    work = open_work(asked)  # every mistake comes out before anything is made
+    work = open_work(options)  # every mistake comes out before anything is made
     if work.site.scheduler != "none":
-        cure = f"use: {command('slurm')} submit {asked.study} --site {asked.site}"
-        raise UsageError(f"site {asked.site!r} hands out its nodes through Slurm; {cure}")
+        cure = f"use: {command('slurm')} submit {options.study} --site {options.site}"
+        raise UsageError(f"site {options.site!r} hands out its nodes through Slurm; {cure}")
     if why := here.not_checkout():
         raise UsageError(why)
     work.folder.check_own()
@@ -120,23 +120,23 @@ def run(
     here.find_launcher(work.site.hostfile)
     with work.folder.lock() as lock:
         work.folder.check_way(slurm=False)  # somebody may have submitted it meanwhile
-        loop = Loop(asked, lock, budget, began)
+        loop = Loop(options, lock, budget, began)
         loop.work()
-    work = open_work(asked)  # a run that outlived its job still holds the study
+    work = open_work(options)  # a run that outlived its job still holds the study
     if loop.launch_s is None and not (work.todo or loop.more):
         print(f"{count(work.statuses)}; nothing to do")
         say_report(work)
         return 0
-    code = close(work, ["run", *asked.words()], loop.stopped_by, loop.more)
+    code = close(work, ["run", *options.words()], loop.stopped_by, loop.more)
     if not work.todo:
         say_report(work)
     return code
 
 
 @app.command("submit")
-@options(*_JOBS, cluster=True)
+@with_options(*_JOBS, cluster=True)
 def submit_jobs(
-    asked: Asked,
+    options: Options,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="submit no report job")] = False,
 ) -> None:
@@ -148,22 +148,22 @@ def submit_jobs(
     """
     from slurm.cost import lines
 
-    work = open_work(asked)
+    work = open_work(options)
     not_shared = submit.not_shared(work.site, work.folder.path)
     why_not = [work.request.lacks_account, here.not_checkout(), not_shared]
     if dry_run:
-        priced = replace(work.request, account=asked.account or "ACCOUNT")
+        priced = replace(work.request, account=options.account or "ACCOUNT")
         submit.scripts(replace(work, request=priced))  # a forbidden option comes out all the same
     elif why := next(filter(None, why_not), ""):
         raise UsageError(why)
     else:
         submit.scripts(work)
-    launches, said = submit.next_wave(work)
-    if said:
-        print(said)
-        work = open_work(asked, launches=launches)
+    launches, why = submit.next_wave(work)
+    if why:
+        print(why)
+        work = open_work(options, launches=launches)
     if work.jobs:
-        print(*lines(work, asked.noise), sep="\n")
+        print(*lines(work, options.noise), sep="\n")
         if not no_report:
             price = f"1 node, at most {report_minutes(work.site)} min"
             print(f"then, when all have ended, the report: {price} (--no-report leaves it out)")
@@ -174,7 +174,7 @@ def submit_jobs(
             print(PREVIEW)
         print(f"dry run: nothing submitted; {count(work.statuses)}")
         return
-    for line in submit.submit_missing(asked, not no_report, launches):
+    for line in submit.submit_missing(options, not no_report, launches):
         with suppress(OSError):  # a reader that has gone, as `head`, must not stop the submission
             print(line, flush=True)
 
@@ -184,9 +184,9 @@ app.command("resume", help=again)(submit_jobs)
 
 
 @app.command()
-@options(*_RUNS, cluster=True)
+@with_options(*_RUNS, cluster=True)
 def wait(
-    asked: Asked,
+    options: Options,
     poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between looks at the queue")] = 10,
 ) -> int:
     """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else
@@ -194,7 +194,7 @@ def wait(
 
     Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
-    work = states.wait_for_jobs(asked, poll_s)
+    work = states.wait_for_jobs(options, poll_s)
     known = states.all_states(work)
     report = known.get(REPORT)
     if work.todo:  # why, as far as the jobs know
@@ -205,26 +205,26 @@ def wait(
             print(output.read_text(encoding="utf-8", errors="replace"), end="")  # the answer
     elif report is not None:
         print(f"{REPORT}  job {report.id}  {states.no_report(work, report)}")
-    return close(work, ["resume", *asked.words()])
+    return close(work, ["resume", *options.words()])
 
 
 @app.command()
-@options("study", "site", "results", "nodes", cluster=True)
-def cancel(asked: Asked) -> None:
+@with_options("study", "site", "results", "nodes", cluster=True)
+def cancel(options: Options) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
-    print(*submit.cancel_all(asked), sep="\n")
+    print(*submit.cancel_all(options), sep="\n")
 
 
 @app.command()
-@options(*_RUNS)
-def status(asked: Asked) -> None:
+@with_options(*_RUNS)
+def status(options: Options) -> None:
     """Print the state of every run, and under Slurm of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong
     world; it is ok if its own log proves it, and only then. Below a run that went wrong stand the
     last words of its ranks.
     """
-    work = open_work(asked)
+    work = open_work(options)
     statuses = work.statuses
     if work.site.scheduler == "slurm":
         known = states.all_states(work)

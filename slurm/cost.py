@@ -53,43 +53,45 @@ def lines(work: Work, assumed: float | None) -> list[str]:
     times = run_times(work.study, work.statuses, of_other_studies(work.folder.path, site.name))
     measured = noise(work.statuses, work.study, assumed, site.noise, _apart(work))
     bought = precision(work, node_hours(jobs, times), measured)
-    said = [f"site {site.name!r}: {site.provenance}", *table(jobs, work.study, work.request, times)]
+    price = [f"site {site.name!r}: {site.provenance}"]
+    price += table(jobs, work.study, work.request, times)
     if site.policy.layout == "single":
-        said.append(_against_blocks(jobs, times, site))
-    said += steep(run.config for run in work.todo)
-    return [*filter(None, (*said, too_slow(work))), bought]
+        price.append(_against_blocks(jobs, times, site))
+    price += steep(run.config for run in work.todo)
+    return [*filter(None, (*price, too_slow(work))), bought]
 
 
 def steep(configs: Iterable[RunConfig]) -> list[str]:
     """A line on the planned runs that will probably diverge: those waste their node-hours."""
-    found = [(c.peak_learning_rate, c.world_size, why) for c in configs if (why := steep_rate(c))]
-    if not found:
+    risky = [(c.peak_learning_rate, c.world_size, why) for c in configs if (why := steep_rate(c))]
+    if not risky:
         return []
-    _, ranks, why = max(found)
-    return [f"warning: {len(found)} runs, up to {ranks} ranks: {why}"]
+    _, ranks, why = max(risky)
+    return [f"warning: {len(risky)} runs, up to {ranks} ranks: {why}"]
 
 
 def _against_blocks(jobs: Sequence[Job], times: Times, site: Site) -> str:
     """Nodes idle in the layout 'single', and are paid for, while fewer are measured."""
     apart = made_of([run for job in jobs for run in job.runs], site.laid_out("blocks"))
-    here, there = (_hours(node_hours(each, times)) for each in (jobs, apart))
-    against = f"against {there} in {len(apart)} with 'blocks'"
-    return f"layout 'single': about {here} node-h in {len(jobs)} jobs, {against}"
+    single, in_blocks = (_hours(node_hours(each, times)) for each in (jobs, apart))
+    against = f"against {in_blocks} in {len(apart)} with 'blocks'"
+    return f"layout 'single': about {single} node-h in {len(jobs)} jobs, {against}"
 
 
 def table(jobs: Sequence[Job], study: Study, request: Request, times: Times) -> list[str]:
     """One line for each node count, and the sum."""
-    asked = {job.id: minutes(job, study, request.site, request.minutes) for job in jobs}
+    limit_min = {job.id: minutes(job, study, request.site, request.minutes) for job in jobs}
     rows = []
     for nodes in sorted({job.nodes for job in jobs}):
         members = [job for job in jobs if job.nodes == nodes]
-        runs, most = sum(len(job.runs) for job in members), max(asked[job.id] for job in members)
+        runs = sum(len(job.runs) for job in members)
+        most = max(limit_min[job.id] for job in members)
         rows.append(
             f"{nodes:5d} node(s): {len(members):3d} jobs, {runs:4d} runs, at most {most} min each, "
             f"about {_hours(node_hours(members, times))} node-h"
         )
     likely = _hours(node_hours(jobs, times))
-    at_most = _hours(sum(job.nodes * asked[job.id] / 60 for job in jobs))
+    at_most = _hours(sum(job.nodes * limit_min[job.id] / 60 for job in jobs))
     total = f"{len(jobs)} jobs, about {likely} node-h, at most {at_most} node-h ({times.source})"
     return [*rows, total]
 
@@ -152,10 +154,10 @@ def noise(
         sd, blocks = measured
         source = f"a paired sd of {100 * sd:.2g} % measured, at most {blocks} blocks so far"
         return Noise(sd, source)
-    here, form = ASSUMED_NOISE_APART, "separate launches"
+    assumed, form = ASSUMED_NOISE_APART, "separate launches"
     if study.turns and not apart:
-        here, form = ASSUMED_NOISE_BY_TURNS, "turns"
-    sd = here if of_site is None else of_site
+        assumed, form = ASSUMED_NOISE_BY_TURNS, "turns"
+    sd = assumed if of_site is None else of_site
     where = f"as by {form} on shared machines" if of_site is None else "by the site file"
     return Noise(sd, f"a paired sd of {100 * sd:g} % assumed, {where}; --noise names another")
 
@@ -215,16 +217,16 @@ def _work(config: RunConfig) -> tuple[object, ...]:
 def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Timed]) -> Times:
     """From the study's own runs, else from those of others of equal work, else of any work."""
     ended = [(s.run.config, s.wall_s) for s in statuses if s.state == "ok"]
-    own = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
-    there = [] if own else list(others)
+    measured = [Timed(config, wall_s) for config, wall_s in ended if wall_s is not None]
+    elsewhere = [] if measured else list(others)
     works = {_work(s.run.config) for s in statuses}
-    alike = [timed for timed in there if _work(timed.config) in works]
-    assumed, known = assumed_s(study), own or alike or there
+    alike = [timed for timed in elsewhere if _work(timed.config) in works]
+    assumed, known = assumed_s(study), measured or alike or elsewhere
     if not known:
         half = "" if study.expected_run_s else ": half of time_limit_s, no expected_run_s is named"
         return Times([], assumed, f"{assumed} s a run assumed{half}")
     names = ", ".join(sorted({timed.config.study or "?" for timed in known}))
-    where = "" if own else f" of {names}" if alike else f" of {names}, which is other work"
+    where = "" if measured else f" of {names}" if alike else f" of {names}, which is other work"
     runs = f"{len(known)} run{'s' if len(known) > 1 else ''}"
     median = statistics.median(timed.wall_s for timed in known)
     return Times(known, assumed, f"run time {median:.0f} s measured in {runs}{where}")

@@ -53,7 +53,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
     else:
         ranks = {"ntasks-per-node": site.ranks_per_node, "cpus-per-task": site.cpu.per_rank}
     hours, rest = divmod(minutes(job, study, site, request.minutes), 60)
-    asked = {
+    resources = {
         **ranks,
         **_gpus(site),
         "time": f"{hours:02d}:{rest:02d}:00",
@@ -65,7 +65,7 @@ def directives(study: Study, request: Request, job: Job) -> list[str]:
         "requeue" if site.policy.requeue else "no-requeue": True,
         "no-kill": site.policy.no_kill,
     }
-    return _options(job_name(study, job.id), request, job.nodes, asked, ends)
+    return _options(job_name(study, job.id), request, job.nodes, resources, ends)
 
 
 def report_directives(study: Study, request: Request) -> list[str]:
@@ -73,8 +73,8 @@ def report_directives(study: Study, request: Request) -> list[str]:
     site = request.site
     # a rank's memory comes with its CPUs
     cpus = {} if site.launch == "ibrun" else {"cpus-per-task": site.cpu.per_rank}
-    asked = {"ntasks": 1, **cpus, "time": f"00:{report_minutes(site):02d}:00"}
-    return _options(job_name(study, REPORT), request, 1, asked, {"no-requeue": True})
+    resources = {"ntasks": 1, **cpus, "time": f"00:{report_minutes(site):02d}:00"}
+    return _options(job_name(study, REPORT), request, 1, resources, {"no-requeue": True})
 
 
 def report_minutes(site: Site) -> int:
@@ -84,16 +84,20 @@ def report_minutes(site: Site) -> int:
 
 def _words(options: Mapping[str, object]) -> list[str]:
     """As on a command line; True: an option without a value, False or '': none."""
-    given = ((name, value) for name, value in options.items() if value)
-    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in given]
+    written = ((name, value) for name, value in options.items() if value)
+    return [f"--{name}" if value is True else f"--{name}={value}" for name, value in written]
 
 
 def _options(
-    name: str, request: Request, nodes: int, asked: Mapping[str, object], ends: Mapping[str, object]
+    name: str,
+    request: Request,
+    nodes: int,
+    resources: Mapping[str, object],
+    ends: Mapping[str, object],
 ) -> list[str]:
     site, first = request.site, {"job-name": name, **_access(request), "nodes": nodes}
     output = {"open-mode": "append", "output": "%x-%j.out"}
-    lines = [*_words({**first, **asked, **output, **ends}), *site.access.extra]
+    lines = [*_words({**first, **resources, **output, **ends}), *site.access.extra]
     for line in lines:
         if (option := line.removeprefix("--").partition("=")[0]) in site.directives.forbidden:
             rule = (
@@ -109,15 +113,15 @@ def _access(request: Request) -> dict[str, object]:
     if why := request.lacks_account:
         raise UsageError(why)
     names = ("partition", "qos", "constraint", "reservation", "clusters")
-    asked = {name: getattr(access, name) for name in names}
-    return {"account": request.account or access.account, **asked, "hint": site.cpu.hint}
+    named = {name: getattr(access, name) for name in names}
+    return {"account": request.account or access.account, **named, "hint": site.cpu.hint}
 
 
 def _gpus(site: Site) -> dict[str, object]:
     gpus = site.node.gpus
     values = {"gpus-per-node": gpus, "gres": f"gpu:{gpus}", "gpus-per-task": 1}
-    asked = site.gpu.request
-    return {asked: values[asked]} if gpus and asked != "none" else {}
+    option = site.gpu.request
+    return {option: values[option]} if gpus and option != "none" else {}
 
 
 def step_args(site: Site) -> list[str]:

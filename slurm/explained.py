@@ -48,10 +48,10 @@ def explained(
         kinds = [t for t in (field.annotation, *get_args(field.annotation)) if isinstance(t, type)]
         nested = next((t for t in kinds if issubclass(t, Table)), None)
         if nested:
-            there = nested is field.annotation or any(v.startswith(f"{key}.") for v in values)
+            is_set = nested is field.annotation or any(v.startswith(f"{key}.") for v in values)
             lines = explained(nested, values, more, f"{key}.")
-            tables += ["", f"{'' if there else '# '}[{name}]  # {about}"]
-            tables += lines if there else [f"# {line.removeprefix('# ')}" for line in lines]
+            tables += ["", f"{'' if is_set else '# '}[{name}]  # {about}"]
+            tables += lines if is_set else [f"# {line.removeprefix('# ')}" for line in lines]
         elif key in values and isinstance(values[key], dict):
             tables += ["", f"[{name}]  # {about}", *_lines(values[key])]
         elif field.default == {}:

@@ -109,8 +109,8 @@ def text_of(fitted: Study, study: Study, source: str) -> str:
     unnamed = {"reference", "candidate", "seed"} - fitted.model_fields_set
     values = fitted.model_dump(mode="json", exclude_none=True, exclude=unnamed)
     head = f"# Study {study.name!r} as it was fitted to its site: counts, transports and devices "
-    given = {key: value for key, value in values.items() if value not in ([], {})}
-    return f"{head}filled in.\n{tomlkit.dumps(given)}"
+    filled = {key: value for key, value in values.items() if value not in ([], {})}
+    return f"{head}filled in.\n{tomlkit.dumps(filled)}"
 
 
 def jobs(runs: Iterable[Run], site: Site) -> list[Job]:
@@ -159,16 +159,16 @@ def assumed_s(study: Study) -> int:
     return study.expected_run_s or math.ceil(study.time_limit_s / 2)
 
 
-def minutes(job: Job, study: Study, site: Site, asked: int | None) -> int:
+def minutes(job: Job, study: Study, site: Site, wanted: int | None) -> int:
     """Time to ask for: half as much again as expected, and room for one run that hangs."""
     most, tail_s = site.limits.max_minutes, study.time_limit_s + site.policy.signal_lead_s
     least = math.ceil((START_S + tail_s + EARLY_S) / 60)
-    if least > (asked or most or least):
+    if least > (wanted or most or least):
         rule = f"too few for one run of at most {study.time_limit_s} s and its surroundings"
         cure = f"use --minutes {least} or more, or --time-limit-s with less"
-        raise UsageError(f"{asked or most} minutes are {rule}; {cure}")
-    if most and asked and asked > most:
+        raise UsageError(f"{wanted or most} minutes are {rule}; {cure}")
+    if most and wanted and wanted > most:
         rule = f"site {site.name!r} allows {most} (limits.max_minutes); use at most {most}"
-        raise UsageError(f"--minutes {asked}: {rule}")
+        raise UsageError(f"--minutes {wanted}: {rule}")
     needed = math.ceil((PREFLIGHT_S + 1.5 * expected_s(job, study) + tail_s) / 300) * 5
-    return asked or min(needed, most or needed)
+    return wanted or min(needed, most or needed)

@@ -46,8 +46,8 @@ def not_one_machine(work: Work) -> str:
     elsewhere = {host for status in work.statuses for host in status.hosts} - {this}
     if not elsewhere or work.site.hostfile:
         return ""
-    found = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
-    return f"{found}, and this is {this}: a study stays on one machine; choose another --results"
+    held = f"{work.folder.path} holds runs made on {', '.join(sorted(elsewhere))}"
+    return f"{held}, and this is {this}: a study stays on one machine; choose another --results"
 
 
 def find_launcher(hostfile: str) -> None:
@@ -77,13 +77,13 @@ def execute(script: Path, lock: IO[str], work: Work, session: str) -> int | None
     """
     # this Python and what stands beside it, mpirun among it, whatever .venv there is
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    own = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
+    of_job = {"PATH": beside, "STUDY_LOCK_FD": str(lock.fileno()), SESSION: session}
     with signals_caught() as caught, display(len(work.statuses)) as show:
         job = subprocess.Popen(
             ["bash", str(script)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # its progress lines; `_follow` says the same and more
-            env={"PYTHON": sys.executable, **os.environ, **own},
+            env={"PYTHON": sys.executable, **os.environ, **of_job},
             pass_fds=(lock.fileno(),),
             start_new_session=True,
         )
@@ -123,7 +123,7 @@ def signals_caught() -> Iterator[list[int]]:
 
 def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, show: Show) -> None:
     """Watch the logs until the job ends, and pass a caught signal on once."""
-    waiting, told = list(work.todo), False
+    waiting, terminated = list(work.todo), False
     again = {run.id for run in waiting}
     finished = [status for status in work.statuses if status.run.id not in again]
     while True:
@@ -133,11 +133,11 @@ def _follow(job: subprocess.Popen[bytes], caught: Sequence[int], work: Work, sho
             finished.append(look(run, job_is_running=False))
         begun = next((run for run in waiting if run.log.exists()), next(iter(waiting), None))
         current = begun.id if begun and not ended else ""
-        if caught and not told and not ended:
+        if caught and not terminated and not ended:
             job.terminate()  # before anything is shown: the terminal may be gone
-            told = True
+            terminated = True
         left_s = seconds_left(waiting, finished, work.study.expected_run_s)
-        show(len(finished), current and f"{'stopping' if told else 'now'} {current}", left_s)
+        show(len(finished), current and f"{'stopping' if terminated else 'now'} {current}", left_s)
         if ended:
             return
         time.sleep(_POLL_S)

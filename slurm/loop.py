@@ -10,7 +10,7 @@ from bench.config import UsageError
 from bench.study.status import seconds_left
 from slurm import here
 from slurm.driver.closing import new_session
-from slurm.session import Asked, Work, open_work
+from slurm.session import Options, Work, open_work
 from slurm.waves import Standing, look
 
 
@@ -18,7 +18,7 @@ from slurm.waves import Standing, look
 class Loop:
     """One command: its time, what it has learnt of a launch's, and how it ended."""
 
-    asked: Asked
+    options: Options
     lock: IO[str]
     budget_s: int | None
     began: float  # time.monotonic() of the command
@@ -30,7 +30,7 @@ class Loop:
         """Go on until `decide` says why not, a run is not ok, or a signal comes."""
         session, goal = new_session(), 0
         while self.stopped_by is None:
-            work = open_work(self.asked, locked=True)
+            work = open_work(self.options, locked=True)
             if why := here.not_one_machine(work):
                 raise UsageError(why)
             work.folder.keep_study(work.text)
@@ -52,7 +52,7 @@ class Loop:
             if why:
                 return
             if self.stopped_by is None:
-                self._wave(open_work(self.asked, locked=True, launches=goal), done, session)
+                self._wave(open_work(self.options, locked=True, launches=goal), done, session)
 
     def _standing(self, work: Work, done: int, settled: bool) -> Standing:
         """With the time of a launch as the last ones took, else as estimated."""
@@ -67,8 +67,8 @@ class Loop:
         for planned in work.todo:
             work.folder.set_aside(planned.log)
         script = work.folder.add_job(self.lock, work.script(), **work.facts, runs=len(work.todo))
-        what = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
-        print(f"{what}, {work.estimate}; {script}", flush=True)
+        study = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
+        print(f"{study}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:
             here.warn_if_busy()
         began = time.monotonic()

@@ -34,8 +34,8 @@ def close(
 def python() -> str:
     """This Python as it is started from here: by its name if that finds it, else by its path."""
     path = Path(sys.executable)
-    found = shutil.which(path.name) == sys.executable
-    return path.name if found else shlex.quote(str(short(path, follow=False)))
+    on_path = shutil.which(path.name) == sys.executable
+    return path.name if on_path else shlex.quote(str(short(path, follow=False)))
 
 
 def say_report(work: Work) -> None:

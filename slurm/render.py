@@ -118,9 +118,9 @@ def _runs(
     # of goes to each run's own line
     names = ("study", "study_sha256", *study.fields)
     shared = [name for name in names if len({tuple(c.to_words(name)) for c in configs}) == 1]
-    own = [name for name in study.fields if name not in shared]
+    of_cells = [name for name in study.fields if name not in shared]
     every_gpu = ["--alone"] if site.node.gpus > 1 else []  # a plain process on each
-    alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *own)
+    alone = ("backend", "batch_per_rank", "world_size", "seed", "block", *of_cells)
     launches = together(runs, study, site)
     return {
         "text": text.rstrip("\n"),
@@ -128,7 +128,7 @@ def _runs(
         "own_env": directives.own_env(site),
         "common": [shlex.join(configs[0].to_words(name)) for name in shared],
         "calibration": shlex.join([*(w for c in plain for w in _words(c, alone)), *every_gpu]),
-        "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *own])),
+        "blocks": _blocks(launches, _lines(runs, [*OWNED_FIELDS, *of_cells])),
         "total": len(runs),
     }
 
@@ -188,8 +188,8 @@ def _blocks(launches: Iterable[Launch], lines: Mapping[str, str]) -> list[dict[s
     for runs, apart, pairs in launches:
         config = runs[0].config
         empty: dict[str, Any] = {"index": config.block, "seed": config.seed, "launches": []}
-        what = [shlex.quote(apart)] if apart else [f"{one}+{other}" for one, other in pairs]
-        head = " ".join(["apart" if apart else "turns", str(len(runs)), *what])
+        names = [shlex.quote(apart)] if apart else [f"{one}+{other}" for one, other in pairs]
+        head = " ".join(["apart" if apart else "turns", str(len(runs)), *names])
         launch = {"head": head if len(runs) > 1 else "", "runs": [lines[run.id] for run in runs]}
         blocks.setdefault(config.block, empty)["launches"].append(launch)
     return list(blocks.values())

@@ -46,7 +46,7 @@ def _up_to(most: int, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """What the command line says; every command takes some of these options."""
 
     study: Annotated[
@@ -80,20 +80,20 @@ class Asked:
         return words
 
 
-def options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
-    """Give a command these fields of `Asked` for its first parameter; `cluster`: site is a must."""
-    fields = dict(inspect.signature(Asked, eval_str=True).parameters)
+def with_options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
+    """Give a command these fields of `Options` as its first parameter; `cluster`: needs a site."""
+    fields = dict(inspect.signature(Options, eval_str=True).parameters)
     if cluster:
         fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
-        def called(**given: Any) -> Any:
-            return function(Asked(**{name: given.pop(name) for name in names}), **given)
+        def called(**values: Any) -> Any:
+            return function(Options(**{name: values.pop(name) for name in names}), **values)
 
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        _, *of_command = inspect.signature(function, eval_str=True).parameters.values()
         shared = [fields[name] for name in names]
-        called.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+        called.__signature__ = inspect.Signature([*shared, *of_command])  # type: ignore[attr-defined]
         return called
 
     return decorate
@@ -110,7 +110,7 @@ class Work:
     blocks: int
     statuses: list[RunStatus]
     preview: bool  # of the order: the study leaves its seed to the first run, which is to come
-    asked: Asked
+    options: Options
 
     @property
     def site(self) -> Site:
@@ -128,7 +128,7 @@ class Work:
         """
         study = self.study
         compares = study.pairs and "target" not in study.fields and study.blocks >= MIN_BLOCKS
-        return bool(compares and not self.asked.blocks)
+        return bool(compares and not self.options.blocks)
 
     @property
     def most(self) -> int:
@@ -163,22 +163,22 @@ class Work:
         return render_batch(self.study, self.text, self.request, job, self.folder.path)
 
     def report_script(self) -> str:
-        again = ["submit", *self.asked.words()] if self.looks else []
+        again = ["submit", *self.options.words()] if self.looks else []
         return render_report(self.study, self.request, self.folder.path, again)
 
 
-def open_work(asked: Asked, locked: bool = False, launches: int | None = None) -> Work:
+def open_work(options: Options, locked: bool = False, launches: int | None = None) -> Work:
     """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs.
 
     `launches`: how many to go on to now, of those that are asked for or may be added.
     """
-    source = find_study(asked.study)
-    written, site, nodes = read_study(source), read_site(asked.site), _numbers(asked.nodes)
-    site = site.laid_out(asked.layout) if asked.layout else site
+    source = find_study(options.study)
+    written, site, nodes = read_study(source), read_site(options.site), _numbers(options.nodes)
+    site = site.laid_out(options.layout) if options.layout else site
     study = fit(written, site, nodes, source)
-    if asked.time_limit_s:
-        study = study.model_copy(update={"time_limit_s": asked.time_limit_s})
-    folder = StudyFolder(short(_results_of(asked, source, study)), study)
+    if options.time_limit_s:
+        study = study.model_copy(update={"time_limit_s": options.time_limit_s})
+    folder = StudyFolder(short(_results_of(options, source, study)), study)
     kept = folder.kept()
     if written.up_to_nodes and not nodes and kept is not None:
         # how far it goes was decided when it was first submitted, perhaps with --nodes
@@ -189,33 +189,33 @@ def open_work(asked: Asked, locked: bool = False, launches: int | None = None) -
         study = study.model_copy(update={"seed": seed})
         text = f"seed = {seed}  # {origin}\n{text}"
     folder.check_same(study)
-    _check_blocks(study, asked)
-    blocks = launches or asked.blocks or folder.asked_blocks(study)
+    _check_blocks(study, options)
+    blocks = launches or options.blocks or folder.asked_blocks(study)
     if kept is not None:  # more may have been added since: the runs name the study as planned
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
     runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    request = Request(site, asked.account, asked.minutes)
+    request = Request(site, options.account, options.minutes)
     statuses = [look(run, job_is_running) for run in runs]
     preview = unseeded and kept is None and not locked
-    return Work(text, study, request, folder, blocks, statuses, preview, asked)
+    return Work(text, study, request, folder, blocks, statuses, preview, options)
 
 
-def _results_of(asked: Asked, source: Path, study: Study) -> Path:
+def _results_of(options: Options, source: Path, study: Study) -> Path:
     """The folder of results: of a study named by its own folder, the one which that lies in."""
-    folder = Path(asked.study)
-    if source != folder / "study.toml" or asked.results != RESULTS:
-        return asked.results
+    folder = Path(options.study)
+    if source != folder / "study.toml" or options.results != RESULTS:
+        return options.results
     if (name := folder.resolve().name) != study.name:
         holds = f"{folder} holds study {study.name!r}, whose folder has that name"
         raise UsageError(f"{holds}; rename {name!r}, or name a --results for its runs")
     return folder.resolve().parent
 
 
-def _check_blocks(study: Study, asked: Asked) -> None:
+def _check_blocks(study: Study, options: Options) -> None:
     """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
-    blocks = asked.blocks or study.blocks
-    named = f"--blocks {blocks}" if asked.blocks else f"blocks={blocks}"
+    blocks = options.blocks or study.blocks
+    named = f"--blocks {blocks}" if options.blocks else f"blocks={blocks}"
     if blocks > 1 and blocks % STEP and (study.pairs or study.variants):
         rule = "must be even: in half of the blocks each side of a comparison runs first"
         raise UsageError(f"{named} {rule}; use {blocks - 1} or {blocks + 1}")

@@ -106,13 +106,13 @@ def _count_rules(s: Site) -> Iterator[_Rule]:
     slurm, gpus, cores = s.scheduler == "slurm", s.node.gpus, s.node.cores
     ranks, per_rank, threads = s.ranks_per_node, s.cpu.per_rank, s.cpu.threads
     if bool(gpus) != (s.node.vendor != "none"):
-        found = f"node.gpus={gpus} does not go with vendor={s.node.vendor!r}"
-        yield "node.gpus", f"{found}; use 'cuda' or 'rocm' with GPUs, else 'none'"
+        problem = f"node.gpus={gpus} does not go with vendor={s.node.vendor!r}"
+        yield "node.gpus", f"{problem}; use 'cuda' or 'rocm' with GPUs, else 'none'"
     if s.transport == "nccl" and not gpus:
         yield "transport", "transport='nccl' joins GPUs, and node.gpus is 0; use 'mpi' or 'gloo'"
     if 0 < gpus < ranks:
-        found = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank"
-        yield "cpu.ranks_per_node", f"{found}; use at most {gpus}"
+        problem = f"cpu.ranks_per_node={ranks}, but a node has {gpus} GPUs, one for each rank"
+        yield "cpu.ranks_per_node", f"{problem}; use at most {gpus}"
     if cores is None:
         if slurm:
             missing = "node.cores is missing: a job's counts follow from it"
@@ -120,23 +120,24 @@ def _count_rules(s: Site) -> Iterator[_Rule]:
         return
     cpus = cores * s.node.threads_per_core
     if ranks * per_rank > cpus:
-        found = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs"
+        problem = f"cpu.per_rank={per_rank} times {ranks} ranks is more than the node's {cpus} CPUs"
         made = f"({cores} cores x {s.node.threads_per_core})"
-        yield "cpu.per_rank", f"{found} {made}; use at most {cpus // ranks}"
+        yield "cpu.per_rank", f"{problem} {made}; use at most {cpus // ranks}"
     if slurm and (threads or 1) > per_rank:
-        found = f"cpu.threads={threads}, but a rank has {per_rank} CPUs"
-        yield "cpu.threads", f"{found}; use at most {per_rank}"
+        problem = f"cpu.threads={threads}, but a rank has {per_rank} CPUs"
+        yield "cpu.threads", f"{problem}; use at most {per_rank}"
 
 
 def _request_rules(s: Site) -> Iterator[_Rule]:
     kind, _, masks = s.cpu.bind.partition(":")
-    given, ranks = len(masks.split(",")), s.ranks_per_node
-    if kind in ("mask_cpu", "map_cpu") and given != ranks:
-        yield "cpu.bind", f"cpu.bind names {given} masks for {ranks} ranks on a node; give each one"
+    count, ranks = len(masks.split(",")), s.ranks_per_node
+    if kind in ("mask_cpu", "map_cpu") and count != ranks:
+        problem = f"cpu.bind names {count} masks for {ranks} ranks on a node"
+        yield "cpu.bind", f"{problem}; give each one"
     most, lead_s = s.limits.max_minutes, s.policy.signal_lead_s
     if most is not None and most * 60 <= 2 * lead_s:
-        found = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run"
-        yield "policy.signal_lead_s", f"{found}; use less"
+        problem = f"policy.signal_lead_s={lead_s} leaves a job of {most} min no time to run"
+        yield "policy.signal_lead_s", f"{problem}; use less"
     for index, option in enumerate(s.access.extra):
         if not re.fullmatch(rf'--[a-z][a-z-]*(={WORD}|="[^"\\]*")?', option):
             form = """'--name=value' or '--name="a value"'"""

@@ -35,10 +35,10 @@ def find(program: str) -> None:
         return
     for other, scheduler in (("qsub", "PBS or Grid Engine"), ("bsub", "LSF")):
         if shutil.which(other) is not None:
-            there = f"there is no {program} on this machine, but {other} of {scheduler}"
+            missing = f"there is no {program} on this machine, but {other} of {scheduler}"
             start = f"mpirun -n RANKS {called.command('bench')} OPTIONS"
             cure = f"start each run by hand inside a job: {start}"
-            raise UsageError(f"{there}, which is not supported: only Slurm is; {cure}")
+            raise UsageError(f"{missing}, which is not supported: only Slurm is; {cure}")
     render = f"{called.command('slurm')} render STUDY --site SITE --out FOLDER"
     cure = f"use the cluster's login node, or write the scripts here: {render}"
     raise UsageError(f"there is no {program} on this machine; {cure}")
@@ -52,21 +52,21 @@ def submit(script: Path, output: Path, lock: IO[str], after: Sequence[str] = ())
     """
     waits = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     command = ["sbatch", "--parsable", f"--output={output}/%x-%j.out", *waits, str(script)]
-    said = _ask(command, pass_fds=(lock.fileno(),)).strip()
-    job_id = said.partition(";")[0]  # a federation adds the cluster's name
+    answer = _ask(command, pass_fds=(lock.fileno(),)).strip()
+    job_id = answer.partition(";")[0]  # a federation adds the cluster's name
     if not job_id.isdecimal():
         cure = f"see whether {script.name} is in `squeue`"
-        raise UsageError(f"sbatch answered {said!r}, which is no job id; {cure}")
+        raise UsageError(f"sbatch answered {answer!r}, which is no job id; {cure}")
     return job_id
 
 
 def queue(clusters: str = "") -> list[Queued] | None:
     """This user's jobs, on these `clusters` if any are named; None where squeue does not answer."""
-    what = ["--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"]
-    said = ask_cluster(["squeue", *_on(clusters), *what])
-    if said is None:
+    query = ["--noheader", f"--user={getpass.getuser()}", "--format=%i|%j|%T|%o"]
+    answer = ask_cluster(["squeue", *_on(clusters), *query])
+    if answer is None:
         return None
-    rows = (line.strip().split("|", 3) for line in said.splitlines())
+    rows = (line.strip().split("|", 3) for line in answer.splitlines())
     return [Queued(*row) for row in rows if len(row) >= 3]
 
 
@@ -78,9 +78,9 @@ def accounted(job_ids: Sequence[str], clusters: str = "") -> dict[str, str]:
     """Slurm's last word on jobs that left the queue, as in TIMEOUT; empty without accounts."""
     if not job_ids:
         return {}
-    what = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
-    said = ask_cluster(["sacct", *_on(clusters), *what, f"--jobs={','.join(job_ids)}"])
-    rows = (line.split("|") for line in (said or "").splitlines() if "|" in line)
+    query = ["--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
+    answer = ask_cluster(["sacct", *_on(clusters), *query, f"--jobs={','.join(job_ids)}"])
+    rows = (line.split("|") for line in (answer or "").splitlines() if "|" in line)
     # CANCELLED is followed by whose doing it was
     return {row[0]: row[1].split()[0] for row in rows if row[1]}
 
@@ -102,11 +102,11 @@ def _ask(command: Sequence[str], pass_fds: Sequence[int] = ()) -> str:
     """Output of one of Slurm's commands. Raises UsageError with the line it complained in."""
     find(command[0])
     inherited = os.environ.items()
-    ours = {k: v for k, v in inherited if k == "SLURM_CONF" or not k.startswith(_CHANGES_OURS)}
+    kept = {k: v for k, v in inherited if k == "SLURM_CONF" or not k.startswith(_CHANGES_OURS)}
     try:
         done = subprocess.run(
             command,
-            env=ours,
+            env=kept,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

@@ -50,7 +50,7 @@ def too_slow(work: Work) -> str:
             late.append((pace.seconds(config), config, pace))
     if not late:
         return ""
-    longest_s, config, pace = max(late, key=lambda found: found[0])
+    longest_s, config, pace = max(late, key=lambda run: run[0])
     runs = f"{len(late)} of {len(work.todo)} runs"
     needs = f"{duration(longest_s)} for {config.steps} steps of {config.samples_per_rank} images"
     return (

@@ -15,7 +15,7 @@ from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import ids_with
 from slurm.here import Show, display
-from slurm.session import Asked, Work, open_work
+from slurm.session import Options, Work, open_work
 from slurm.slurm_commands import Queued
 
 _COMING = ("planned", "running", "interrupted")  # runs that a job may still bring to an end
@@ -52,11 +52,11 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
     Of several submissions one that is still in the queue goes before a later one that has left.
     """
-    said: dict[str, list[JobEvent]] = {}
+    events_of: dict[str, list[JobEvent]] = {}
     for path in work.folder.path.glob("jobs/*.jsonl"):
         with suppress(OSError):  # what cannot be read says nothing; the queue and accounts do
-            said[path.stem] = [event for event in read_events(path.read_bytes()) if event.job]
-    ids = {job: {event.job for event in events} for job, events in said.items()}
+            events_of[path.stem] = [event for event in read_events(path.read_bytes()) if event.job]
+    ids = {job: {event.job for event in events} for job, events in events_of.items()}
     for entry in work.folder.read_jobs():
         if entry.slurm_id:
             ids.setdefault(entry.job, set()).add(entry.slurm_id)
@@ -70,16 +70,16 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
 
     def state(job: str, job_id: str) -> str:
         """The queue's word first, then the job's own, then the accounts'."""
-        own = [event for event in said.get(job, ()) if event.job == job_id]
+        events = [event for event in events_of.get(job, ()) if event.job == job_id]
         if job_id in queued:
             return "pending" if queued[job_id] == "pending" else "running"
-        if own and own[-1].event == "end":
-            return f"ended: {own[-1].reason}"
+        if events and events[-1].event == "end":
+            return f"ended: {events[-1].reason}"
         if queue is None:
-            return "running" if own else "submitted"
+            return "running" if events else "submitted"
         if job_id in accounts:
             return f"ended: {accounts[job_id]}"
-        return "vanished: " + ("it began and left no end" if own else "it never began")
+        return "vanished: " + ("it began and left no end" if events else "it never began")
 
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
 
@@ -91,7 +91,7 @@ def no_report(work: Work, report: JobState) -> str:
 
 def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     """States of the runs; an unfinished one is running only while its own job is."""
-    found = []
+    statuses = []
     may_change = {run.id for run in work.todo}  # of those that are ok: done again with a partner
     for status in work.statuses:
         if status.run.id in may_change:
@@ -101,18 +101,18 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
             running = any(job.state == "running" for job in known)
             ended = "" if any(job.in_progress for job in known) else last.state
             status = look(status.run, running, ended)
-        found.append(status)
-    return found
+        statuses.append(status)
+    return statuses
 
 
-def wait_for_jobs(asked: Asked, poll_s: float) -> Work:
+def wait_for_jobs(options: Options, poll_s: float) -> Work:
     """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
 
     A job that Slurm starts again is followed on; a controller that does not answer is waited for,
     but not where no job is known: UsageError.
     """
     while True:
-        work = open_work(asked)
+        work = open_work(options)
         require_scheduler(work)
         slurm_commands.find("squeue")
         with display(len(work.statuses)) as show:

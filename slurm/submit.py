@@ -14,7 +14,7 @@ from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
-from slurm.session import Asked, Work, open_work
+from slurm.session import Options, Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued
 from slurm.states import REPORTED, JobState
@@ -36,7 +36,9 @@ def next_wave(work: Work) -> tuple[int, str]:
     return standing.decide()[0], standing.say(verdict)
 
 
-def submit_missing(asked: Asked, report: bool = True, launches: int | None = None) -> Iterator[str]:
+def submit_missing(
+    options: Options, report: bool = True, launches: int | None = None
+) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done, and with `report` one that reports
     when they have ended; lines to print, as it goes. Doing it again changes nothing.
 
@@ -45,7 +47,7 @@ def submit_missing(asked: Asked, report: bool = True, launches: int | None = Non
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     scripts(
-        work := open_work(asked, launches=launches)
+        work := open_work(options, launches=launches)
     )  # every mistake comes out before anything is made
     check_shared(work.site, work.folder.path)
     unseeded = work.preview
@@ -53,7 +55,7 @@ def submit_missing(asked: Asked, report: bool = True, launches: int | None = Non
     _require_queue(work)
     with work.folder.lock() as lock:
         # another submitter may have been faster, and its jobs too
-        work = open_work(asked, locked=True, launches=launches)
+        work = open_work(options, locked=True, launches=launches)
         texts = scripts(work)
         queue = _require_queue(work)
         _adopt(work, lock, queue, unseeded and work.folder.kept() is None)
@@ -117,25 +119,25 @@ def not_shared(site: Site, results: Path) -> str:
     if site.setup.venv:
         needed["the environment"] = Path(site.setup.venv)
     shared = [Path(name) for name in os.environ.get(SHARED, "").split(os.pathsep) if name]
-    for what, path in needed.items():
+    for file, path in needed.items():
         whole = path.resolve()
         below = [top for top in site.paths.node_local if whole.is_relative_to(Path(top).resolve())]
         if below and not any(whole.is_relative_to(folder.resolve()) for folder in shared):
             return (
-                f"{what} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
+                f"{file} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
                 "has its own: its jobs would not find it; move it to a folder that all nodes see, "
                 "or correct paths.node_local of the site file"
             )
     return ""
 
 
-def cancel_all(asked: Asked) -> list[str]:
+def cancel_all(options: Options) -> list[str]:
     """Take every job of the study out of the queue; lines to print.
 
     The report first: it would start once the others are gone, or submit more of them. These are
     looked up when nobody can submit any more.
     """
-    work = open_work(asked)
+    work = open_work(options)
     states.require_scheduler(work)
     lines = _cancel(work, report=True)
     if work.folder.path.exists():
@@ -203,9 +205,9 @@ def _chain(work: Work, lock: IO[str], after: Sequence[str], pending: str, room: 
             slurm_commands.cancel(pending, False, work.site.access.clusters)
         job_id = slurm_commands.submit(script, work.folder.path / "jobs", lock, after)
     except (UsageError, OSError) as error:  # the jobs that measure are in the queue, and stay there
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         cure = f"when they have ended: {command('plots')} report {work.folder.path}"
-        return f"not submitted: {said}; {cure}"
+        return f"not submitted: {reason}; {cure}"
     _record(work, lock, script, REPORT, job_id, 0, after=list(after))
     return f"submitted as job {job_id}, after {len(after)} job{'s' if len(after) > 1 else ''}"
 

@@ -70,8 +70,8 @@ def look(folder: Path) -> tuple[str, bool]:
 
 def seconds(text: str) -> int:
     """'90s', '15m' or '1h30m' as seconds; a number alone is seconds to timeout, minutes to srun."""
-    found = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
-    parts = [int(part or 0) for part in found.groups()] if found else []
+    match = re.fullmatch(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text)
+    parts = [int(part or 0) for part in match.groups()] if match else []
     total = sum(n * unit for n, unit in zip(parts, (86_400, 3600, 60, 1), strict=False))
     if 1 <= total <= MAX_SECONDS:
         return total

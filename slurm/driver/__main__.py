@@ -66,12 +66,12 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
     add("--again", type=words, default=[], help="of `-m slurm`: submits the next launches, if any")
-    asked = parser.parse_args(argv, Settings())
-    asked.own_env = dict(asked.own_env)
-    return asked
+    settings = parser.parse_args(argv, Settings())
+    settings.own_env = dict(settings.own_env)
+    return settings
 
 
-def _here(asked: Settings, common: list[str]) -> int:
+def _here(settings: Settings, common: list[str]) -> int:
     """One job of a study at a time; the lock is free when the last process that holds it ended.
 
     mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
@@ -80,7 +80,7 @@ def _here(asked: Settings, common: list[str]) -> int:
     if shutil.which(program) is None:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
         raise UsageError(f"{program} is not found; {cure}")
-    folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
+    folder = StudyFolder(settings.study_dir.parent, settings.study_dir.name)
     if handed := os.environ.get("STUDY_LOCK_FD"):
         lock = int(handed)
         try:
@@ -90,40 +90,41 @@ def _here(asked: Settings, common: list[str]) -> int:
     else:
         held = folder.lock()
         lock = held.fileno()
-    folder.keep_study(asked.study)
-    return Job(asked, common, read_launches(sys.stdin.read()), [lock]).work()
+    folder.keep_study(settings.study)
+    return Job(settings, common, read_launches(sys.stdin.read()), [lock]).work()
 
 
-def _in_slurm(asked: Settings, common: list[str]) -> int:
+def _in_slurm(settings: Settings, common: list[str]) -> int:
     launches = read_launches(sys.stdin.read())
-    check_allocation(asked)
-    folder = StudyFolder(asked.study_dir.parent, asked.study_dir.name)
+    check_allocation(settings)
+    folder = StudyFolder(settings.study_dir.parent, settings.study_dir.name)
     folder.check_not_shipped()
     for name in ("runs", "jobs", "calibration"):
-        (asked.study_dir / name).mkdir(parents=True, exist_ok=True)
-    folder.keep_study(asked.study)
-    job = SlurmJob(asked, common, launches, Diary(asked.study_dir, asked.job))
+        (settings.study_dir / name).mkdir(parents=True, exist_ok=True)
+    folder.keep_study(settings.study)
+    job = SlurmJob(settings, common, launches, Diary(settings.study_dir, settings.job))
     code, refused = 1, "broken off"
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(asked, error)
+        code, refused = 2, _one_line(settings, error)
         raise
     finally:
         job.finish(code, refused)
     return code
 
 
-def _report(asked: Settings) -> int:
+def _report(settings: Settings) -> int:
     """The report on what the study's jobs measured, however they ended."""
     if not os.environ.get("SLURM_JOB_ID"):
-        here = f"on this machine: python -m plots report {asked.study_dir}"
-        raise UsageError(f"this is not a Slurm job; {here}")
-    diary = Diary(asked.study_dir, REPORT)
-    command = [*asked.container, asked.python, "-m", "plots", "report", str(asked.study_dir)]
+        cure = f"on this machine: python -m plots report {settings.study_dir}"
+        raise UsageError(f"this is not a Slurm job; {cure}")
+    diary = Diary(settings.study_dir, REPORT)
+    command = [*settings.container, settings.python]
+    command += ["-m", "plots", "report", str(settings.study_dir)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if asked.again and _all_ok(asked.study_dir):
-        again = ["-m", "slurm", *asked.again]
+    if settings.again and _all_ok(settings.study_dir):
+        again = ["-m", "slurm", *settings.again]
         if subprocess.run(
             [sys.executable, *again], stdin=subprocess.DEVNULL, check=False
         ).returncode:
@@ -141,12 +142,12 @@ def _all_ok(study_dir: Path) -> bool:
     return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
-def _one_line(asked: Settings, error: Exception) -> str:
+def _one_line(settings: Settings, error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
-        again = "submit again" if asked.job else "the same command goes on with this run"
+        again = "submit again" if settings.job else "the same command goes on with this run"
         return f"{text}; make room, then {again}"
     return text
 
@@ -154,13 +155,13 @@ def _one_line(asked: Settings, error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    asked, common = _parse(argv[:at]), list(argv[at + 1 :])
+    settings, common = _parse(argv[:at]), list(argv[at + 1 :])
     try:
-        if asked.report:
-            return _report(asked)
-        return (_in_slurm if asked.job else _here)(asked, common)
+        if settings.report:
+            return _report(settings)
+        return (_in_slurm if settings.job else _here)(settings, common)
     except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(asked, error)}")
+        complain(f"error: {_one_line(settings, error)}")
         return 2
 
 

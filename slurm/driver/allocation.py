@@ -37,18 +37,18 @@ class SlurmJob(Job):
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
     def __init__(
-        self, asked: Settings, common: list[str], launches: list[Launch], diary: Diary
+        self, settings: Settings, common: list[str], launches: list[Launch], diary: Diary
     ) -> None:
-        super().__init__(asked, common, launches)
+        super().__init__(settings, common, launches)
         self.diary, self.restart, self.session = diary, diary.restart, ""
-        self.names = f"{asked.job}-{diary.id}-{diary.restart}"
+        self.names = f"{settings.job}-{diary.id}-{diary.restart}"
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
         for other in self.diary.begun_before():  # of a job submitted twice, lest two write one log
             if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
                 raise UsageError(f"job {other} is at work on the same runs")
-        self.hosts, self.end_s = _hosts(self.asked.nodes), _end_s(self.asked.minutes)
+        self.hosts, self.end_s = _hosts(self.settings.nodes), _end_s(self.settings.minutes)
         self._preflight()
         self._calibrate("start")
         self._set_parted_aside()
@@ -69,11 +69,11 @@ class SlurmJob(Job):
         # not after TERM: somebody's wish, or a preemption, after which Slurm does it itself; nor
         # where no run was begun: the next start would not come further
         again = self.left and self.begun and self.steps.stopped != signal.SIGTERM
-        if self.asked.requeue and again and self.restart < _MOST_RESTARTS:
+        if self.settings.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self, launch: Launch) -> bool:
-        nodes = -(-max(line.ranks for line in launch.lines) // self.asked.ranks_per_node)
+        nodes = -(-max(line.ranks for line in launch.lines) // self.settings.ranks_per_node)
         if any(index not in self.hosts for index in range(nodes)):
             return False
         if self.steps.stopped is None and self._has_time():
@@ -83,26 +83,29 @@ class SlurmJob(Job):
         return False
 
     def ranks_here(self, line: Line) -> int:
-        return min(line.ranks, self.asked.ranks_per_node)
+        return min(line.ranks, self.settings.ranks_per_node)
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
-        said = out.read_text(errors="replace")
-        wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", said, re.M)
+        printed = out.read_text(errors="replace")
+        wrong = ended.code == 2 or re.search(r"task.*: Exited with exit code 2$", printed, re.M)
         # not a wrong world, which ranks also call it when their peers come late
         if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
             raise UsageError(f"{line.id}: {first_error(out)}")
-        if self.asked.no_kill and self.steps.stopped is None:
+        if self.settings.no_kill and self.steps.stopped is None:
             self._look_for_lost_hosts()
 
     def launch(self, ranks: int, shared: bool = False, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
-        asked, per_node = self.asked, self.asked.ranks_per_node
-        place: dict[str, Any] = {"ranks_per_node": per_node, "cpus_per_rank": asked.cpus_per_rank}
+        settings, per_node = self.settings, self.settings.ranks_per_node
+        place: dict[str, Any] = {"ranks_per_node": per_node}
+        place["cpus_per_rank"] = settings.cpus_per_rank
         place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
         place["first_rank"] = first * per_node
         # or a step would wait until the one before has left its cores
-        overlap = ["--overlap"] if shared and asked.launcher == "srun" else []
-        return launcher.command(asked.launcher, ranks, args=[*asked.launch_args, *overlap], **place)
+        overlap = ["--overlap"] if shared and settings.launcher == "srun" else []
+        return launcher.command(
+            settings.launcher, ranks, args=[*settings.launch_args, *overlap], **place
+        )
 
     def _why(self, otherwise: str = "") -> str:
         if self.steps.stopped is None:
@@ -126,18 +129,19 @@ class SlurmJob(Job):
 
     def _has_time(self) -> bool:
         """Whether another run can end before the job must: half as long again as the longest."""
-        most = max((len(launch.lines) for launch in self.launches), default=1) * self.asked.limit_s
+        runs = max((len(launch.lines) for launch in self.launches), default=1)
+        most = runs * self.settings.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
-        return self.end_s - time.time() - self.asked.lead_s >= need_s
+        return self.end_s - time.time() - self.settings.lead_s >= need_s
 
     def _preflight(self) -> None:
         """Look before the hours are spent: the same launch, all ranks, every transport once."""
         if os.environ.get("PREFLIGHT", "yes") != "yes":
             return
         groups: dict[str, list[str]] = {}
-        for cell in self.asked.cells:
+        for cell in self.settings.cells:
             backend = cell.partition("/")[0]
-            groups.setdefault(backend if backend in self.asked.own_env else "", []).append(cell)
+            groups.setdefault(backend if backend in self.settings.own_env else "", []).append(cell)
         for backend, cells in (groups or {"": []}).items():
             self._doctor(f"preflight-{backend}" if backend else "preflight", backend, cells)
 
@@ -145,16 +149,17 @@ class SlurmJob(Job):
         ranks = max((line.ranks for line in self.lines), default=1)
         print(f"{name} on {ranks} rank(s)", flush=True)
         out = self.folder / "jobs" / f"{self.names}-{name}.out"
-        words = ["doctor", "--world-size", str(ranks), *self.asked.preflight]
+        words = ["doctor", "--world-size", str(ranks), *self.settings.preflight]
         words += [f"--cells={','.join(cells)}", "--rendezvous-dir", str(self.folder / "jobs")]
-        own = self.own_env(backend) if backend else []
-        step = self.steps.start([*self.launch(ranks), *own, *self.bench, *words], out, PREFLIGHT_S)
+        variables = self.own_env(backend) if backend else []
+        command = [*self.launch(ranks), *variables, *self.bench, *words]
+        step = self.steps.start(command, out, PREFLIGHT_S)
         ended = self.steps.wait(step)
-        said = out.read_text(errors="replace")
+        printed = out.read_text(errors="replace")
         # an exit code of 0 is not enough: the doctor's last line must be there
-        done = ended.code == 0 and re.search(r"^-- .* 0 failure", said, re.M)
+        done = ended.code == 0 and re.search(r"^-- .* 0 failure", printed, re.M)
         if self.steps.stopped is None and not done:
-            for line in said.splitlines():
+            for line in printed.splitlines():
                 if re.match(r"failure |.*[Ee]rror: ", line):
                     complain(line)
             raise UsageError(f"the {name} ended with exit code {ended.code}, see {out}")
@@ -166,20 +171,20 @@ class SlurmJob(Job):
             self.diary.tell("calibration", when=when, reason="no time left")
             return
         print(f"calibration at the {when}, on {len(self.hosts)} node(s)", flush=True)
-        before, apart = oom_kills(), "--alone" in self.asked.calibration
-        ranks = self.asked.ranks_per_node if apart else 1
+        before, apart = oom_kills(), "--alone" in self.settings.calibration
+        ranks = self.settings.ranks_per_node if apart else 1
         started: list[tuple[str, Path, Step]] = []
         for index, host in self.hosts.items():
             log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
             launch = self.launch(ranks, first=index)
-            command = [*launch, *self.bench, *self.common, *self.asked.calibration]
+            command = [*launch, *self.bench, *self.common, *self.settings.calibration]
             command += ["--log-path", str(log)]
-            step = self.steps.start(command, log.with_suffix(".out"), self.asked.limit_s)
+            step = self.steps.start(command, log.with_suffix(".out"), self.settings.limit_s)
             started.append((host, log, step))
         for host, whole, step in started:
             ended = self.steps.wait(step)
-            own = [whole.with_name(f"{whole.stem}-{place}.jsonl") for place in range(ranks)]
-            for log in own if apart else [whole]:
+            of_ranks = [whole.with_name(f"{whole.stem}-{place}.jsonl") for place in range(ranks)]
+            for log in of_ranks if apart else [whole]:
                 self.close(log, whole.with_suffix(".out"), ended, before)
                 self.diary.tell("calibration", when=when, node=host, log=log.name)
                 if not is_ok(log):
@@ -189,38 +194,38 @@ class SlurmJob(Job):
     def _look_for_lost_hosts(self) -> None:
         """Ask each host for a word: one without is lost, and not replaced, for the pairs' sake."""
         # --overlap: Slurm may hold on to what the step that went wrong had of this host
-        asked: dict[int, tuple[Path, Step]] = {}
+        probes: dict[int, tuple[Path, Step]] = {}
         for index, host in self.hosts.items():
             out = self.folder / "jobs" / f"{self.names}-alive-{host}.out"
             args = ("--overlap", "--mpi=none")
             command = [*launcher.command("srun", 1, args=args, hosts=[host]), "echo", "alive"]
-            asked[index] = (out, self.steps.start(command, out, _ALIVE_S))
-        for _, step in asked.values():
+            probes[index] = (out, self.steps.start(command, out, _ALIVE_S))
+        for _, step in probes.values():
             self.steps.wait(step)
         if self.steps.stopped is not None:
             return
         # the exit code of srun proves nothing
-        silent = [i for i, (out, _) in asked.items() if "alive" not in out.read_text().split("\n")]
+        silent = [i for i, (out, _) in probes.items() if "alive" not in out.read_text().split("\n")]
         if 0 in silent:  # this job runs there, so it is Slurm that does not answer
-            where = f"{self.hosts[0]}, see {asked[0][0]}"
+            where = f"{self.hosts[0]}, see {probes[0][0]}"
             print(f"no step starts even on {where}; no host is taken for lost", flush=True)
             return
         for index in silent:
             host = self.hosts.pop(index)
-            print(f"host {host} is lost, see {asked[index][0]}", flush=True)
+            print(f"host {host} is lost, see {probes[index][0]}", flush=True)
             if self.reason == "complete":
                 self.reason = f"host {host} is lost"
 
 
-def check_allocation(asked: Settings) -> None:
+def check_allocation(settings: Settings) -> None:
     """Raise UsageError where this is not the allocation that the runs need."""
     if not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")
-    has = os.environ.get("SLURM_JOB_NUM_NODES", str(asked.nodes))
-    if has != str(asked.nodes):
-        raise UsageError(f"the job has {has} nodes, these runs need {asked.nodes}")
-    if shutil.which(asked.launcher) is None:
-        raise UsageError(f"{asked.launcher} is not found; see [setup] of the site")
+    has = os.environ.get("SLURM_JOB_NUM_NODES", str(settings.nodes))
+    if has != str(settings.nodes):
+        raise UsageError(f"the job has {has} nodes, these runs need {settings.nodes}")
+    if shutil.which(settings.launcher) is None:
+        raise UsageError(f"{settings.launcher} is not found; see [setup] of the site")
 
 
 def _hosts(nodes: int) -> dict[int, str]:
@@ -233,13 +238,13 @@ def _hosts(nodes: int) -> dict[int, str]:
 
 def _end_s(minutes: int) -> float:
     """When the job must have ended, in seconds since 1970; by what it asked for if none tells."""
-    said, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
-    if said.isdecimal():
-        end_s = float(said)
+    end, end_s = os.environ.get("SLURM_JOB_END_TIME", ""), 0.0
+    if end.isdecimal():
+        end_s = float(end)
     else:  # Slurm before 23.02 does not say: ask it
-        told = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
+        answer = _ask("squeue", "-h", "-j", os.environ["SLURM_JOB_ID"], "-o", "%e")
         with suppress(ValueError):
-            end_s = datetime.fromisoformat(told).timestamp()
+            end_s = datetime.fromisoformat(answer).timestamp()
     return end_s if end_s > time.time() else time.time() + 60 * minutes
 
 

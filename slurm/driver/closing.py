@@ -106,13 +106,13 @@ def check_room(folder: Path) -> None:
 
 def _said(out: Path) -> Iterator[str]:
     """What a run and its launcher printed that tells how it ended, and the last line."""
-    told, last = {_GRAVE: 0, _TELLING: 0}, ""
+    shown, last = {_GRAVE: 0, _TELLING: 0}, ""
     for line in dict.fromkeys(_lines(out)):
         last = line
-        kind = next((kind for kind in told if kind.search(line)), None)
+        kind = next((kind for kind in shown if kind.search(line)), None)
         if kind is not None:
-            told[kind] += 1
-            if told[kind] <= _MOST_LINES:
+            shown[kind] += 1
+            if shown[kind] <= _MOST_LINES:
                 last = ""
                 yield line
     if last:

@@ -68,16 +68,16 @@ class Job:
 
     def __init__(
         self,
-        asked: Settings,
+        settings: Settings,
         common: list[str],
         launches: list[Launch],
         keep_open: Sequence[int] = (),
     ) -> None:
-        self.asked, self.common, self.launches = asked, common, launches
+        self.settings, self.common, self.launches = settings, common, launches
         self.lines = [line for launch in launches for line in launch.lines]
         self.steps = Steps(self.grace_s, keep_open)
-        self.folder = asked.study_dir
-        self.bench = [*asked.container, asked.python, "-m", "bench"]
+        self.folder = settings.study_dir
+        self.bench = [*settings.container, settings.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
         self.rank_bytes = _rank_bytes(self.folder)
@@ -98,7 +98,7 @@ class Job:
     @property
     def on_this_machine(self) -> bool:
         """Whether all ranks are here."""
-        return self.asked.launcher == "mpirun" and "--hostfile" not in self.asked.launch_args
+        return self.settings.launcher == "mpirun" and "--hostfile" not in self.settings.launch_args
 
     def run_all(self) -> None:
         begun = 0
@@ -147,7 +147,7 @@ class Job:
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
         """The launcher's words; `shared`: beside another world on the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
-        return launcher.command("mpirun", ranks, program=program, args=self.asked.launch_args)
+        return launcher.command("mpirun", ranks, program=program, args=self.settings.launch_args)
 
     def check_host(self, log: Path) -> None:
         """Raise UsageError where a run was made on another machine: a pair needs one."""
@@ -160,13 +160,13 @@ class Job:
 
     def own_env(self, backend: str) -> list[str]:
         """Behind the launcher, which takes no part in it; the run log tells which they are."""
-        own = self.asked.own_env
-        if not own:
+        variables = self.settings.own_env
+        if not variables:
             return []
-        if backend not in own:
+        if backend not in variables:
             return ["env"]
-        names = [word.partition("=")[0] for word in own[backend]]
-        return ["env", f"BENCH_BACKEND_ENV={' '.join(names)}", *own[backend]]
+        names = [word.partition("=")[0] for word in variables[backend]]
+        return ["env", f"BENCH_BACKEND_ENV={' '.join(names)}", *variables[backend]]
 
     def _do(self, heads: Sequence[str], launch: Launch) -> None:
         """The runs of a launch that are not done; none is measured without those it belongs to."""
@@ -181,10 +181,10 @@ class Job:
             self.failed += len(done) - sum(done)
             again = f"rename it to do the run again ('python -m slurm {self.verb}' does)"
             for head, log, is_done in zip(heads, logs, done, strict=True):
-                what = (
+                state = (
                     "its log exists but is not ok" if log.exists() else "its partner's log exists"
                 )
-                print(f"{head}: {'done before' if is_done else f'{what}; {again}'}", flush=True)
+                print(f"{head}: {'done before' if is_done else f'{state}; {again}'}", flush=True)
             return
         if not self.may_start(launch):
             self.left += len(logs)
@@ -270,13 +270,13 @@ class Job:
         # on one machine, for temporary files: mpirun kills what would have removed them
         if self.on_this_machine:
             prefix = temporary_prefix(self.folder)
-            own = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-            env["TMPDIR"] = stack.enter_context(own)
+            folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+            env["TMPDIR"] = stack.enter_context(folder)
         return self.steps.start(command, out, limit_s, env, *before_end)
 
     def limit_s(self, launch: Launch) -> int:
         """Of each run of a launch, which waits for the others."""
-        return self.asked.limit_s * len(launch.lines)
+        return self.settings.limit_s * len(launch.lines)
 
     def close(
         self,
@@ -291,7 +291,7 @@ class Job:
             log,
             out,
             ended,
-            limit_s=self.asked.limit_s if limit_s is None else limit_s,
+            limit_s=self.settings.limit_s if limit_s is None else limit_s,
             stopped=self.steps.stopped is not None,
             oom_kills_before=before,
             session=self.session,

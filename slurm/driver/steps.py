@@ -96,10 +96,10 @@ class Steps:
 
         `before_end` is called before the command is told to end.
         """
-        own: dict[str, Any] = {"start_new_session": True, "pass_fds": self._keep_open, "env": env}
-        own |= {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        options: dict[str, Any] = {"start_new_session": True, "pass_fds": self._keep_open}
+        options |= {"env": env, "stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         with out.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, **own)
+            process = subprocess.Popen(command, stdout=file, **options)
         step = Step(process, limit_s, self._grace_s, before_end)
         self._running.append(step)
         if self.stopped is not None:  # the signal came before there was a process

@@ -16,7 +16,7 @@ from bench.config import RunConfig, UsageError
 from bench.study.plan import Run
 from bench.study.status import not_comparable
 from slurm.fit import Job
-from slurm.session import Asked, Work, open_work
+from slurm.session import Options, Work, open_work
 from slurm.slurm_commands import queue
 from slurm.states import job_states, look_at_jobs
 from slurm.submit import cancel_all, submit_missing
@@ -42,11 +42,11 @@ class Cluster:
             cells='cells = ["single", "ddp", "horovod"]',
             blocks="blocks = 1",
         )
-        self.asked = Asked(str(source), "testcluster", folder / "results")
+        self.options = Options(str(source), "testcluster", folder / "results")
         self.folder = folder / "results" / "small"
 
     def work(self) -> Work:
-        return open_work(self.asked)
+        return open_work(self.options)
 
     def jobs(self) -> dict[str, Job]:
         return {job.id: job for job in self.work().jobs}
@@ -70,10 +70,10 @@ class Cluster:
 
     def cli(self, verb: str, *words: str, **env: str) -> tuple[int, str, str]:
         """A command on the study, in a process of its own."""
-        return self.call(verb, self.asked.study, "--site", "testcluster", *words, **env)
+        return self.call(verb, self.options.study, "--site", "testcluster", *words, **env)
 
     def call(self, *words: str, **env: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "slurm", *words, "--results", str(self.asked.results)]
+        command = [sys.executable, "-m", "slurm", *words, "--results", str(self.options.results)]
         whole = {**environment(self.top), **env}
         done = subprocess.run(command, cwd=ROOT, env=whole, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
@@ -98,7 +98,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path)
 
 
-def submitted(asked: Asked, report: bool = True) -> list[str]:
+def submitted(asked: Options, report: bool = True) -> list[str]:
     return list(submit_missing(asked, report))
 
 
@@ -109,11 +109,11 @@ def test_a_reader_that_has_gone_stops_no_submission(cluster: Cluster) -> None:
         "-m",
         "slurm",
         "submit",
-        cluster.asked.study,
+        cluster.options.study,
         "--site",
         "testcluster",
     ]
-    command += ["--results", str(cluster.asked.results)]
+    command += ["--results", str(cluster.options.results)]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     env = environment(cluster.top)
     with subprocess.Popen(command, cwd=ROOT, env=env, text=True, **streams) as process:
@@ -125,14 +125,14 @@ def test_a_reader_that_has_gone_stops_no_submission(cluster: Cluster) -> None:
 
 
 def test_a_file_of_a_job_that_cannot_be_read_says_nothing(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     (cluster.folder / "jobs" / "n001-b00.jsonl").mkdir()
     assert cluster.states() == dict.fromkeys(JOBS, "pending")
-    assert len(list(cancel_all(cluster.asked))) == len(JOBS)
+    assert len(list(cancel_all(cluster.options))) == len(JOBS)
 
 
 def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
-    assert submitted(cluster.asked) == [
+    assert submitted(cluster.options) == [
         "n001-b00  submitted as job 101, 7 runs",
         "n002-b00  submitted as job 102, 4 runs",
         "report  submitted as job 103, after 2 jobs",
@@ -154,7 +154,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
     assert "SLURM_CONF" in names
     assert (cluster.folder / "study.toml").exists()
     # and again: nothing changes
-    assert submitted(cluster.asked) == [
+    assert submitted(cluster.options) == [
         "n001-b00  pending as job 101",
         "n002-b00  pending as job 102",
         "report  pending as job 103",
@@ -163,7 +163,7 @@ def test_what_is_missing_is_submitted_once(cluster: Cluster) -> None:
 
 
 def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.finish("n001-b00")
     runs = cluster.jobs()["n002-b00"].runs
     for run in runs[:-1]:
@@ -174,7 +174,7 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
     cluster.say("n002-b00", "102", "complete")
     assert cluster.states()["n002-b00"] == "ended: complete"
     # the failed run, and its partner on the same nodes: neither compares with a run on others
-    assert submitted(cluster.asked)[0] == "n002-b00  submitted as job 103, 2 runs"
+    assert submitted(cluster.options)[0] == "n002-b00  submitted as job 103, 2 runs"
     assert len(list((cluster.folder / "runs").glob("*.attempt-1.jsonl"))) == 2
     script = (cluster.folder / "job-n002-b00-002.sh").read_text()
     assert script.count("\nrun b") == 2
@@ -183,11 +183,11 @@ def test_only_what_a_finished_job_left_undone_is_submitted_again(cluster: Cluste
 def test_nothing_is_left_to_submit(cluster: Cluster) -> None:
     for job in list(cluster.jobs()):
         cluster.finish(job)
-    assert submitted(cluster.asked) == ["all 11 runs are ok; nothing to submit"]
+    assert submitted(cluster.options) == ["all 11 runs are ok; nothing to submit"]
 
 
 def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue()
     assert cluster.states() == dict.fromkeys(JOBS, "vanished: it never began")
     cluster.say("n001-b00", "101")
@@ -197,7 +197,7 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
         f"ended: {e}" for e in ("NODE_FAIL", "CANCELLED", "COMPLETED")
     ]
     assert {status.state for status in cluster.work().statuses} == {"planned"}
-    assert submitted(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert submitted(cluster.options)[0] == "n001-b00  submitted as job 103, 7 runs"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_job_that_nobody_knows_has_vanished_and_is_no_success(cluster: Cluster
 def test_a_run_that_went_with_its_job_has_the_jobs_end(
     cluster: Cluster, account: str, state: str
 ) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     start(begun := config_of(cluster, "n001-b00"))
     cluster.say("n001-b00", "101")
     cluster.set_queue()
@@ -221,7 +221,7 @@ def test_a_run_that_went_with_its_job_has_the_jobs_end(
 
 
 def test_what_an_earlier_job_said_is_not_taken_for_a_later_one(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.say("n001-b00", "5", "complete")
     cluster.set_queue()
     assert cluster.states()["n001-b00"] == "vanished: it never began"
@@ -232,7 +232,7 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
     cluster.say("n001-b00", "55")
     cluster.set_queue("55|renamed|RUNNING")
     assert cluster.states() == {"n001-b00": "running"}
-    assert submitted(cluster.asked) == [
+    assert submitted(cluster.options) == [
         "n001-b00  running as job 55",
         "n002-b00  submitted as job 104, 4 runs",
         "report  submitted as job 105, after 2 jobs",
@@ -242,19 +242,19 @@ def test_a_job_submitted_by_hand_is_seen_once_it_has_begun(cluster: Cluster) -> 
 
 def test_a_job_in_the_queue_goes_before_a_later_one_that_has_left_it(cluster: Cluster) -> None:
     """The later one was submitted by hand and found the first at work."""
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue("101|small-n001-b00|RUNNING")
     cluster.say("n001-b00", "101")
     cluster.say("n001-b00", "130", "refused: job 101 is at work on the same runs")
     assert cluster.states()["n001-b00"] == "running"
-    assert submitted(cluster.asked)[0] == "n001-b00  running as job 101"
+    assert submitted(cluster.options)[0] == "n001-b00  running as job 101"
 
 
 def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
     text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"far"')
     site = cluster.top / "far.toml"
     site.write_text(text.replace("[node]", '[access]\nclusters = "moon"\n\n[node]'))
-    asked = replace(cluster.asked, site=str(site))
+    asked = replace(cluster.options, site=str(site))
     squeue = cluster.top / "bin" / "squeue"
     answer = f'echo "CLUSTER: moon"; cat "{cluster.top}/queue" 2>/dev/null'
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--clusters=moon*) {answer} ;; esac\nexit 0\n')
@@ -266,7 +266,7 @@ def test_jobs_on_another_cluster_are_asked_for_there(cluster: Cluster) -> None:
 
 
 def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     (cluster.top / "squeue.down").touch()
     assert cluster.states() == dict.fromkeys(JOBS, "submitted")
     cluster.say("n001-b00", "101")
@@ -274,7 +274,7 @@ def test_without_squeue_jobs_speak_for_themselves_and_none_is_submitted(cluster:
     with pytest.raises(
         UsageError, match="squeue does not answer, and without it a job might be submitted twice"
     ):
-        submitted(cluster.asked)
+        submitted(cluster.options)
 
 
 def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster) -> None:
@@ -286,7 +286,7 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
         "56|another-n001-b00|RUNNING",
         f"57|small-n002-b00|PENDING|{gone}",
     )
-    assert submitted(cluster.asked)[:2] == [
+    assert submitted(cluster.options)[:2] == [
         "n001-b00  running as job 55",
         "n002-b00  pending as job 57",
     ]
@@ -298,15 +298,15 @@ def test_a_job_submitted_but_not_recorded_is_found_by_its_name(cluster: Cluster)
 def test_a_job_in_the_order_of_the_preview_is_not_mixed_with_another_order(
     cluster: Cluster,
 ) -> None:
-    text = Path(cluster.asked.study).read_text()
-    Path(cluster.asked.study).write_text(text.replace("seed = 7\n", ""))
+    text = Path(cluster.options.study).read_text()
+    Path(cluster.options.study).write_text(text.replace("seed = 7\n", ""))
     cluster.set_queue(f"55|small-n001-b00|PENDING|{cluster.top}/by-hand.sh")
     rule = "job 55, small-n001-b00, was submitted by hand in the order of the preview"
     with pytest.raises(UsageError, match=f"^{rule}; write seed = 0 into the study, or cancel"):
-        submitted(cluster.asked)
+        submitted(cluster.options)
     assert not (cluster.folder / "study.toml").exists()
     cluster.set_queue()
-    assert submitted(cluster.asked)[0] == "n001-b00  submitted as job 103, 7 runs"
+    assert submitted(cluster.options)[0] == "n001-b00  submitted as job 103, 7 runs"
     assert (cluster.folder / "study.toml").read_text().startswith("seed = ")
 
 
@@ -315,23 +315,23 @@ def test_what_sbatch_refuses_is_not_recorded(cluster: Cluster) -> None:
     said = "sbatch: error: invalid partition specified: gpu"
     path.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
     with pytest.raises(UsageError, match=f"sbatch refused: {said}; correct the site file"):
-        submitted(cluster.asked)
+        submitted(cluster.options)
     assert cluster.states() == {}
 
 
 def test_cancelling_takes_out_what_waits_and_tells_what_runs(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue(
         "101|small-n001-b00|RUNNING", "102|small-n002-b00|PENDING", "103|small-report|PENDING"
     )
-    assert cancel_all(cluster.asked) == [
+    assert cancel_all(cluster.options) == [
         "report  job 103 taken out of the queue",
         "n001-b00  job 101 told to stop",
         "n002-b00  job 102 taken out of the queue",
     ]
     assert (cluster.top / "scancel.said").read_text() == "103\n--batch --signal=TERM 101\n102\n"
     cluster.set_queue()
-    assert cancel_all(cluster.asked) == ["no job of this study is in the queue"]
+    assert cancel_all(cluster.options) == ["no job of this study is in the queue"]
 
 
 def queued(cluster: Cluster) -> list[str]:
@@ -339,9 +339,9 @@ def queued(cluster: Cluster) -> list[str]:
 
 
 def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue("101|small-n001-b00|RUNNING", "103|small-report|PENDING")  # 102 has vanished
-    assert submitted(cluster.asked) == [
+    assert submitted(cluster.options) == [
         "n001-b00  running as job 101",
         "n002-b00  submitted as job 105, 4 runs",
         "report  submitted as job 106, after 2 jobs",
@@ -349,14 +349,14 @@ def test_new_jobs_replace_a_report_that_would_not_wait_for_them(cluster: Cluster
     assert (cluster.top / "scancel.said").read_text() == "103\n"
     after = [entry["after"] for entry in cluster.records() if entry["job"] == "report"]
     assert after == [["101", "102"], ["101", "105"]]
-    assert submitted(cluster.asked)[-1] == "report  pending as job 106"
+    assert submitted(cluster.options)[-1] == "report  pending as job 106"
 
 
 def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.finish("n002-b00")
     cluster.set_queue("101|small-n001-b00|PENDING", "103|small-report|PENDING")
-    assert submitted(cluster.asked) == [
+    assert submitted(cluster.options) == [
         "n001-b00  pending as job 101",
         "report  pending as job 103",
     ]
@@ -364,22 +364,22 @@ def test_a_report_that_waits_for_all_that_is_left_stays(cluster: Cluster) -> Non
 
 
 def test_a_report_that_runs_is_left_to_end(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue("103|small-report|RUNNING")
-    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.options)[-1] == "report  submitted as job 106, after 2 jobs"
     assert not (cluster.top / "scancel.said").exists()
 
 
 def test_a_report_that_was_not_recorded_is_found_by_its_name_and_replaced(cluster: Cluster) -> None:
     """Nobody knows for which jobs it waits."""
     cluster.set_queue("55|small-report|PENDING")
-    assert submitted(cluster.asked)[-1] == "report  submitted as job 106, after 2 jobs"
+    assert submitted(cluster.options)[-1] == "report  submitted as job 106, after 2 jobs"
     assert (cluster.top / "scancel.said").read_text() == "55\n"
 
 
 def test_the_report_can_be_left_out_and_added_later(cluster: Cluster) -> None:
-    assert len(submitted(cluster.asked, report=False)) == 2
-    assert submitted(cluster.asked)[-1] == "report  submitted as job 103, after 2 jobs"
+    assert len(submitted(cluster.options, report=False)) == 2
+    assert submitted(cluster.options)[-1] == "report  submitted as job 103, after 2 jobs"
 
 
 def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Cluster) -> None:
@@ -397,7 +397,7 @@ def test_jobs_before_one_that_is_refused_stay_and_are_reported_on(cluster: Clust
 
 
 def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
@@ -406,11 +406,11 @@ def test_a_report_that_failed_is_told_though_all_runs_are_ok(cluster: Cluster) -
     told = f"ended: failed; make it here: python -m plots report {cluster.folder}"
     assert out.splitlines() == [f"report  job 103  {told}", "small: 11 runs: 11 ok"]
     assert code == 0
-    assert submitted(cluster.asked) == [f"report  {told}"]
+    assert submitted(cluster.options) == [f"report  {told}"]
 
 
 def test_waiting_ends_with_what_the_report_says(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     for job in list(cluster.jobs()):
         cluster.finish(job)
     cluster.set_queue()
@@ -432,7 +432,7 @@ ODD = (
 
 @pytest.mark.parametrize("line", ODD)
 def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue()
     path = cluster.folder / "jobs" / "n001-b00.jsonl"
     path.write_bytes(b'{"event": "begin", "job": 101}\n' + line + b"\n")
@@ -440,7 +440,7 @@ def test_an_odd_line_of_a_job_is_no_word_of_it(cluster: Cluster, line: bytes) ->
 
 
 def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.set_queue()
     cluster.say("n001-b00", "101", "a\nfake: line")
     assert cluster.states()["n001-b00"] == "ended: a fake: line"
@@ -448,7 +448,7 @@ def test_a_reason_stays_on_its_line(cluster: Cluster) -> None:
 
 def test_a_report_that_is_refused_leaves_the_other_jobs_in_the_queue(cluster: Cluster) -> None:
     cluster.refuse("afterany", "no")
-    lines = submitted(cluster.asked)
+    lines = submitted(cluster.options)
     assert lines[-1].startswith("report  not submitted: sbatch refused: sbatch: error: no; correct")
     assert lines[-1].endswith(f"; when they have ended: python -m plots report {cluster.folder}")
     assert cluster.states() == {"n001-b00": "pending", "n002-b00": "pending"}
@@ -469,8 +469,8 @@ def test_the_report_counts_as_one_of_the_jobs_that_a_site_takes(
     site = cluster.top / "few.toml"
     text = (ROOT / "slurm/sites/testcluster.toml").read_text().replace('"testcluster"', '"few"')
     site.write_text(text.replace("[limits]\n", f"[limits]\nmax_submitted = {most}\n"))
-    cluster.asked = replace(cluster.asked, site=str(site))
-    lines = submitted(cluster.asked)
+    cluster.options = replace(cluster.options, site=str(site))
+    lines = submitted(cluster.options)
     assert lines[-1].startswith(last)
     assert len(queued(cluster)) == most
 
@@ -494,7 +494,7 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
 def again_without_its_first(tmp_path: Path, study: str, pairs: list[tuple[str, str]]) -> list[Run]:
     """What goes again if a framework's run at one rank has failed, and all others are ok."""
     source = write(tmp_path, study)
-    statuses = open_work(Asked(str(source), "testcluster", tmp_path)).statuses
+    statuses = open_work(Options(str(source), "testcluster", tmp_path)).statuses
     alone = [s for s in statuses if s.run.config.world_size == 1]
     first = next(s for s in alone if s.run.point.cell != "single")
     done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
@@ -552,7 +552,7 @@ def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
     source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
-    asked = Asked(str(source), "testcluster", tmp_path / "results")
+    asked = Options(str(source), "testcluster", tmp_path / "results")
     assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
     first = open_work(replace(asked, nodes="2"))
     first.folder.runs.mkdir(parents=True)
@@ -601,8 +601,14 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
-    words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
-    submitted(cluster.asked)
+    words = [
+        cluster.options.study,
+        "--site",
+        "testcluster",
+        "--results",
+        str(cluster.options.results),
+    ]
+    submitted(cluster.options)
     command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
     process = start_process(command, environment(cluster.top))
     assert process.stdout is not None
@@ -624,7 +630,13 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> None:
     """It would be for ever."""
     (cluster.top / "squeue.down").touch()
-    words = [cluster.asked.study, "--site", "testcluster", "--results", str(cluster.asked.results)]
+    words = [
+        cluster.options.study,
+        "--site",
+        "testcluster",
+        "--results",
+        str(cluster.options.results),
+    ]
     command = [sys.executable, "-m", "slurm", "wait", *words]
     streams: dict[str, Any] = {"capture_output": True, "text": True, "cwd": ROOT}
     done = subprocess.run(command, env=environment(cluster.top), timeout=60, **streams)
@@ -634,7 +646,7 @@ def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> No
 
 
 def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
-    submitted(cluster.asked)
+    submitted(cluster.options)
     cluster.finish("n001-b00")
     with pytest.raises(SystemExit):
         fail(cluster.jobs()["n002-b00"].runs[0].config)
@@ -647,7 +659,7 @@ def test_waiting_for_jobs_that_leave_runs_undone(cluster: Cluster) -> None:
     assert first == "small: 11 runs: 7 ok, 3 planned, 1 failed"
     assert failed.endswith("failed  rank 1: RuntimeError: boom")
     assert again.startswith(
-        f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.asked.study} --site "
+        f"go on with: {Path(sys.executable).name} -m slurm resume {cluster.options.study} --site "
         f"testcluster"
     )
 
