@@ -33,8 +33,10 @@ from slurm.session import Options, open_work
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, SMALL, small, write
 
-BY_TURNS = ("local", "local-another-boot", "local-transports", "handwritten")
-BY_TURNS += ("precision", "aa", "injected")
+BY_TURNS = (
+    *("local", "local-another-boot", "local-transports", "handwritten"),
+    *("precision", "aa", "injected"),
+)
 
 
 def smoke() -> tuple[Study, list[Run]]:
