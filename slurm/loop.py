@@ -67,8 +67,8 @@ class Loop:
         for planned in work.todo:
             work.folder.set_aside(planned.log)
         script = work.folder.add_job(self.lock, work.script(), **work.facts, runs=len(work.todo))
-        study = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
-        print(f"{study}, {work.estimate}; {script}", flush=True)
+        runs = f"{work.study.name}: {len(work.todo)} runs on {work.site.title}"
+        print(f"{runs}, {work.estimate}; {script}", flush=True)
         if self.launch_s is None:
             here.warn_if_busy()
         began = time.monotonic()

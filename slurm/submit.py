@@ -119,12 +119,12 @@ def not_shared(site: Site, results: Path) -> str:
     if site.setup.venv:
         needed["the environment"] = Path(site.setup.venv)
     shared = [Path(name) for name in os.environ.get(SHARED, "").split(os.pathsep) if name]
-    for file, path in needed.items():
+    for title, path in needed.items():
         whole = path.resolve()
         below = [top for top in site.paths.node_local if whole.is_relative_to(Path(top).resolve())]
         if below and not any(whole.is_relative_to(folder.resolve()) for folder in shared):
             return (
-                f"{file} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
+                f"{title} {whole} lies below {below[0]}, of which every node of site {site.name!r} "
                 "has its own: its jobs would not find it; move it to a folder that all nodes see, "
                 "or correct paths.node_local of the site file"
             )

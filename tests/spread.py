@@ -18,7 +18,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,14 +50,17 @@ def condition(burst_s: Burst | None, like: str = LIKE, transport: str | None = N
     return "-".join(filter(None, (load, like if like != LIKE else None, transport)))
 
 
+def _first_transport(cells: Iterable[str]) -> str:
+    return next(cell for cell in cells if "/" in cell).partition("/")[2]
+
+
 def study(like: str, form: str, results: Path, load: str, transport: str | None = None) -> Path:
     """A study file like the shipped one, that takes turns or does not."""
     text = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
     text["name"], text["turns"] = f"{form}-{load}", FORMS[form]
-    transport = transport or next(x for x in text["cells"] if "/" in x).partition("/")[2]
-    text["question"] = (
-        f"Do turns tell of DDP and Horovod over {transport} what launches apart tell?"
-    )
+    if transport:  # the study's question may name its own
+        text["question"] = f"Do turns tell of {transport} what separate launches tell?"
+    transport = transport or _first_transport(text["cells"])
     text["cells"] = [f"{backend}/{transport}" for backend in ("ddp", "horovod")]
     text["world_sizes"] = [max(text["world_sizes"])]
     path = results / "studies" / f"{text['name']}.toml"
@@ -93,6 +96,9 @@ def measure(
     like: str, transport: str | None, results: Path, burst_s: Burst | None, launches: int
 ) -> None:
     """So many launches of either form, two at a time; what is done already is left out."""
+    cells = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()["cells"]
+    if transport == _first_transport(cells):  # one pair has one name
+        transport = None
     name = condition(burst_s, like, transport)
     files = [study(like, form, results, name, transport) for form in FORMS]
     with loaded(burst_s):

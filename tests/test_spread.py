@@ -47,3 +47,9 @@ def test_both_forms_of_a_study_differ_in_turns_alone(tmp_path: Path) -> None:
     assert (turns.turns, apart.turns) == (True, False)
     assert turns.cells == ("ddp/gloo", "horovod/gloo")
     assert turns.model_copy(update={"name": apart.name, "turns": False}) == apart
+
+
+@pytest.mark.parametrize("form", spread.FORMS)
+def test_the_shipped_studies_can_be_gone_on_with(tmp_path: Path, form: str) -> None:
+    shipped = SHIPPED / "studies" / f"{form}-quiet.toml"
+    assert read_study(spread.study("local", form, tmp_path, "quiet")) == read_study(shipped)

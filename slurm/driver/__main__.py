@@ -23,7 +23,7 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job, Settings, complain
+    from slurm.driver.job import Job, Options, complain
     from slurm.driver.launches import read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -37,7 +37,7 @@ def _own_env(text: str) -> tuple[str, list[str]]:
     return backend, words
 
 
-def _parse(argv: Sequence[str]) -> Settings:
+def _parse(argv: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m slurm.driver", description=__doc__)
     add, words = parser.add_argument, shlex.split
     add("--study-dir", type=Path, required=True, help="folder of the study's logs")
@@ -66,12 +66,12 @@ def _parse(argv: Sequence[str]) -> Settings:
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
     add("--again", type=words, default=[], help="of `-m slurm`: submits the next launches, if any")
-    settings = parser.parse_args(argv, Settings())
-    settings.own_env = dict(settings.own_env)
-    return settings
+    options = parser.parse_args(argv, Options())
+    options.own_env = dict(options.own_env)
+    return options
 
 
-def _here(settings: Settings, common: list[str]) -> int:
+def _here(options: Options, common: list[str]) -> int:
     """One job of a study at a time; the lock is free when the last process that holds it ended.
 
     mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
@@ -80,7 +80,7 @@ def _here(settings: Settings, common: list[str]) -> int:
     if shutil.which(program) is None:
         cure = "run 'make setup' or say where it is: PYTHON=... MPIRUN=..."
         raise UsageError(f"{program} is not found; {cure}")
-    folder = StudyFolder(settings.study_dir.parent, settings.study_dir.name)
+    folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
     if handed := os.environ.get("STUDY_LOCK_FD"):
         lock = int(handed)
         try:
@@ -90,41 +90,41 @@ def _here(settings: Settings, common: list[str]) -> int:
     else:
         held = folder.lock()
         lock = held.fileno()
-    folder.keep_study(settings.study)
-    return Job(settings, common, read_launches(sys.stdin.read()), [lock]).work()
+    folder.keep_study(options.study)
+    return Job(options, common, read_launches(sys.stdin.read()), [lock]).work()
 
 
-def _in_slurm(settings: Settings, common: list[str]) -> int:
+def _in_slurm(options: Options, common: list[str]) -> int:
     launches = read_launches(sys.stdin.read())
-    check_allocation(settings)
-    folder = StudyFolder(settings.study_dir.parent, settings.study_dir.name)
+    check_allocation(options)
+    folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
     folder.check_not_shipped()
     for name in ("runs", "jobs", "calibration"):
-        (settings.study_dir / name).mkdir(parents=True, exist_ok=True)
-    folder.keep_study(settings.study)
-    job = SlurmJob(settings, common, launches, Diary(settings.study_dir, settings.job))
+        (options.study_dir / name).mkdir(parents=True, exist_ok=True)
+    folder.keep_study(options.study)
+    job = SlurmJob(options, common, launches, Diary(options.study_dir, options.job))
     code, refused = 1, "broken off"
     try:
         code, refused = job.work(), ""
     except (UsageError, OSError) as error:
-        code, refused = 2, _one_line(settings, error)
+        code, refused = 2, _one_line(options, error)
         raise
     finally:
         job.finish(code, refused)
     return code
 
 
-def _report(settings: Settings) -> int:
+def _report(options: Options) -> int:
     """The report on what the study's jobs measured, however they ended."""
     if not os.environ.get("SLURM_JOB_ID"):
-        cure = f"on this machine: python -m plots report {settings.study_dir}"
+        cure = f"on this machine: python -m plots report {options.study_dir}"
         raise UsageError(f"this is not a Slurm job; {cure}")
-    diary = Diary(settings.study_dir, REPORT)
-    command = [*settings.container, settings.python]
-    command += ["-m", "plots", "report", str(settings.study_dir)]
+    diary = Diary(options.study_dir, REPORT)
+    command = [*options.container, options.python]
+    command += ["-m", "plots", "report", str(options.study_dir)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
-    if settings.again and _all_ok(settings.study_dir):
-        again = ["-m", "slurm", *settings.again]
+    if options.again and _all_ok(options.study_dir):
+        again = ["-m", "slurm", *options.again]
         if subprocess.run(
             [sys.executable, *again], stdin=subprocess.DEVNULL, check=False
         ).returncode:
@@ -142,12 +142,12 @@ def _all_ok(study_dir: Path) -> bool:
     return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
-def _one_line(settings: Settings, error: Exception) -> str:
+def _one_line(options: Options, error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, NoRoom) or getattr(error, "errno", None) in _FULL:
-        again = "submit again" if settings.job else "the same command goes on with this run"
+        again = "submit again" if options.job else "the same command goes on with this run"
         return f"{text}; make room, then {again}"
     return text
 
@@ -155,13 +155,13 @@ def _one_line(settings: Settings, error: Exception) -> str:
 def main(argv: Sequence[str]) -> int:
     """Exit code: 0 done, 1 some runs are not ok, 2 going on is of no use, 128 + n by signal n."""
     at = argv.index("--") if "--" in argv else len(argv)
-    settings, common = _parse(argv[:at]), list(argv[at + 1 :])
+    options, common = _parse(argv[:at]), list(argv[at + 1 :])
     try:
-        if settings.report:
-            return _report(settings)
-        return (_in_slurm if settings.job else _here)(settings, common)
+        if options.report:
+            return _report(options)
+        return (_in_slurm if options.job else _here)(options, common)
     except (UsageError, OSError) as error:
-        complain(f"error: {_one_line(settings, error)}")
+        complain(f"error: {_one_line(options, error)}")
         return 2
 
 

@@ -20,7 +20,7 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job, Settings, complain, first_error
+from slurm.driver.job import Job, Options, complain, first_error
 from slurm.driver.launches import Launch, Line
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
@@ -37,18 +37,18 @@ class SlurmJob(Job):
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
     def __init__(
-        self, settings: Settings, common: list[str], launches: list[Launch], diary: Diary
+        self, options: Options, common: list[str], launches: list[Launch], diary: Diary
     ) -> None:
-        super().__init__(settings, common, launches)
+        super().__init__(options, common, launches)
         self.diary, self.restart, self.session = diary, diary.restart, ""
-        self.names = f"{settings.job}-{diary.id}-{diary.restart}"
+        self.names = f"{options.job}-{diary.id}-{diary.restart}"
 
     def work(self) -> int:
         self.steps.listen(*self.signals)
         for other in self.diary.begun_before():  # of a job submitted twice, lest two write one log
             if _ask("squeue", "-h", "-j", other, "-o", "%T") == "RUNNING":
                 raise UsageError(f"job {other} is at work on the same runs")
-        self.hosts, self.end_s = _hosts(self.settings.nodes), _end_s(self.settings.minutes)
+        self.hosts, self.end_s = _hosts(self.options.nodes), _end_s(self.options.minutes)
         self._preflight()
         self._calibrate("start")
         self._set_parted_aside()
@@ -69,11 +69,11 @@ class SlurmJob(Job):
         # not after TERM: somebody's wish, or a preemption, after which Slurm does it itself; nor
         # where no run was begun: the next start would not come further
         again = self.left and self.begun and self.steps.stopped != signal.SIGTERM
-        if self.settings.requeue and again and self.restart < _MOST_RESTARTS:
+        if self.options.requeue and again and self.restart < _MOST_RESTARTS:
             subprocess.run(["scontrol", "requeue", self.diary.id], check=False)
 
     def may_start(self, launch: Launch) -> bool:
-        nodes = -(-max(line.ranks for line in launch.lines) // self.settings.ranks_per_node)
+        nodes = -(-max(line.ranks for line in launch.lines) // self.options.ranks_per_node)
         if any(index not in self.hosts for index in range(nodes)):
             return False
         if self.steps.stopped is None and self._has_time():
@@ -83,7 +83,7 @@ class SlurmJob(Job):
         return False
 
     def ranks_here(self, line: Line) -> int:
-        return min(line.ranks, self.settings.ranks_per_node)
+        return min(line.ranks, self.options.ranks_per_node)
 
     def after_failure(self, ended: Ended, line: Line, log: Path, out: Path) -> None:
         printed = out.read_text(errors="replace")
@@ -91,20 +91,20 @@ class SlurmJob(Job):
         # not a wrong world, which ranks also call it when their peers come late
         if wrong and '"type": "WrongWorld"' not in log.read_text(errors="replace"):
             raise UsageError(f"{line.id}: {first_error(out)}")
-        if self.settings.no_kill and self.steps.stopped is None:
+        if self.options.no_kill and self.steps.stopped is None:
             self._look_for_lost_hosts()
 
     def launch(self, ranks: int, shared: bool = False, first: int = 0) -> list[str]:
         """On the first hosts, as many as the ranks fill: a pair must have the same ones."""
-        settings, per_node = self.settings, self.settings.ranks_per_node
+        options, per_node = self.options, self.options.ranks_per_node
         place: dict[str, Any] = {"ranks_per_node": per_node}
-        place["cpus_per_rank"] = settings.cpus_per_rank
+        place["cpus_per_rank"] = options.cpus_per_rank
         place["hosts"] = [self.hosts[index] for index in sorted(self.hosts) if index >= first]
         place["first_rank"] = first * per_node
         # or a step would wait until the one before has left its cores
-        overlap = ["--overlap"] if shared and settings.launcher == "srun" else []
+        overlap = ["--overlap"] if shared and options.launcher == "srun" else []
         return launcher.command(
-            settings.launcher, ranks, args=[*settings.launch_args, *overlap], **place
+            options.launcher, ranks, args=[*options.launch_args, *overlap], **place
         )
 
     def _why(self, otherwise: str = "") -> str:
@@ -130,18 +130,18 @@ class SlurmJob(Job):
     def _has_time(self) -> bool:
         """Whether another run can end before the job must: half as long again as the longest."""
         runs = max((len(launch.lines) for launch in self.launches), default=1)
-        most = runs * self.settings.limit_s
+        most = runs * self.options.limit_s
         need_s = min(self.longest_s * 1.5 + 10 if self.longest_s else 1e9, most)
-        return self.end_s - time.time() - self.settings.lead_s >= need_s
+        return self.end_s - time.time() - self.options.lead_s >= need_s
 
     def _preflight(self) -> None:
         """Look before the hours are spent: the same launch, all ranks, every transport once."""
         if os.environ.get("PREFLIGHT", "yes") != "yes":
             return
         groups: dict[str, list[str]] = {}
-        for cell in self.settings.cells:
+        for cell in self.options.cells:
             backend = cell.partition("/")[0]
-            groups.setdefault(backend if backend in self.settings.own_env else "", []).append(cell)
+            groups.setdefault(backend if backend in self.options.own_env else "", []).append(cell)
         for backend, cells in (groups or {"": []}).items():
             self._doctor(f"preflight-{backend}" if backend else "preflight", backend, cells)
 
@@ -149,7 +149,7 @@ class SlurmJob(Job):
         ranks = max((line.ranks for line in self.lines), default=1)
         print(f"{name} on {ranks} rank(s)", flush=True)
         out = self.folder / "jobs" / f"{self.names}-{name}.out"
-        words = ["doctor", "--world-size", str(ranks), *self.settings.preflight]
+        words = ["doctor", "--world-size", str(ranks), *self.options.preflight]
         words += [f"--cells={','.join(cells)}", "--rendezvous-dir", str(self.folder / "jobs")]
         variables = self.own_env(backend) if backend else []
         command = [*self.launch(ranks), *variables, *self.bench, *words]
@@ -171,15 +171,15 @@ class SlurmJob(Job):
             self.diary.tell("calibration", when=when, reason="no time left")
             return
         print(f"calibration at the {when}, on {len(self.hosts)} node(s)", flush=True)
-        before, apart = oom_kills(), "--alone" in self.settings.calibration
-        ranks = self.settings.ranks_per_node if apart else 1
+        before, apart = oom_kills(), "--alone" in self.options.calibration
+        ranks = self.options.ranks_per_node if apart else 1
         started: list[tuple[str, Path, Step]] = []
         for index, host in self.hosts.items():
             log = self.folder / "calibration" / f"{self.names}-{when}-{host}.jsonl"
             launch = self.launch(ranks, first=index)
-            command = [*launch, *self.bench, *self.common, *self.settings.calibration]
+            command = [*launch, *self.bench, *self.common, *self.options.calibration]
             command += ["--log-path", str(log)]
-            step = self.steps.start(command, log.with_suffix(".out"), self.settings.limit_s)
+            step = self.steps.start(command, log.with_suffix(".out"), self.options.limit_s)
             started.append((host, log, step))
         for host, whole, step in started:
             ended = self.steps.wait(step)
@@ -217,15 +217,15 @@ class SlurmJob(Job):
                 self.reason = f"host {host} is lost"
 
 
-def check_allocation(settings: Settings) -> None:
+def check_allocation(options: Options) -> None:
     """Raise UsageError where this is not the allocation that the runs need."""
     if not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")
-    has = os.environ.get("SLURM_JOB_NUM_NODES", str(settings.nodes))
-    if has != str(settings.nodes):
-        raise UsageError(f"the job has {has} nodes, these runs need {settings.nodes}")
-    if shutil.which(settings.launcher) is None:
-        raise UsageError(f"{settings.launcher} is not found; see [setup] of the site")
+    has = os.environ.get("SLURM_JOB_NUM_NODES", str(options.nodes))
+    if has != str(options.nodes):
+        raise UsageError(f"the job has {has} nodes, these runs need {options.nodes}")
+    if shutil.which(options.launcher) is None:
+        raise UsageError(f"{options.launcher} is not found; see [setup] of the site")
 
 
 def _hosts(nodes: int) -> dict[int, str]:

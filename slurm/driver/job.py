@@ -32,7 +32,7 @@ _RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
 _SPARE = 0.9  # of the memory that is free
 
 
-class Settings(argparse.Namespace):
+class Options(argparse.Namespace):
     """What a job script says of itself and its site; __main__.py explains each."""
 
     study_dir: Path
@@ -68,16 +68,16 @@ class Job:
 
     def __init__(
         self,
-        settings: Settings,
+        options: Options,
         common: list[str],
         launches: list[Launch],
         keep_open: Sequence[int] = (),
     ) -> None:
-        self.settings, self.common, self.launches = settings, common, launches
+        self.options, self.common, self.launches = options, common, launches
         self.lines = [line for launch in launches for line in launch.lines]
         self.steps = Steps(self.grace_s, keep_open)
-        self.folder = settings.study_dir
-        self.bench = [*settings.container, settings.python, "-m", "bench"]
+        self.folder = options.study_dir
+        self.bench = [*options.container, options.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
         self.rank_bytes = _rank_bytes(self.folder)
@@ -98,7 +98,7 @@ class Job:
     @property
     def on_this_machine(self) -> bool:
         """Whether all ranks are here."""
-        return self.settings.launcher == "mpirun" and "--hostfile" not in self.settings.launch_args
+        return self.options.launcher == "mpirun" and "--hostfile" not in self.options.launch_args
 
     def run_all(self) -> None:
         begun = 0
@@ -147,7 +147,7 @@ class Job:
     def launch(self, ranks: int, shared: bool = False) -> list[str]:
         """The launcher's words; `shared`: beside another world on the same cores."""
         program = os.environ.get("MPIRUN", "mpirun")
-        return launcher.command("mpirun", ranks, program=program, args=self.settings.launch_args)
+        return launcher.command("mpirun", ranks, program=program, args=self.options.launch_args)
 
     def check_host(self, log: Path) -> None:
         """Raise UsageError where a run was made on another machine: a pair needs one."""
@@ -160,7 +160,7 @@ class Job:
 
     def own_env(self, backend: str) -> list[str]:
         """Behind the launcher, which takes no part in it; the run log tells which they are."""
-        variables = self.settings.own_env
+        variables = self.options.own_env
         if not variables:
             return []
         if backend not in variables:
@@ -276,7 +276,7 @@ class Job:
 
     def limit_s(self, launch: Launch) -> int:
         """Of each run of a launch, which waits for the others."""
-        return self.settings.limit_s * len(launch.lines)
+        return self.options.limit_s * len(launch.lines)
 
     def close(
         self,
@@ -291,7 +291,7 @@ class Job:
             log,
             out,
             ended,
-            limit_s=self.settings.limit_s if limit_s is None else limit_s,
+            limit_s=self.options.limit_s if limit_s is None else limit_s,
             stopped=self.steps.stopped is not None,
             oom_kills_before=before,
             session=self.session,

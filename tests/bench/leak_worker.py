@@ -1,5 +1,6 @@
 """One rank that trains 2,200 steps of a small model; rank 0 writes each rank's resident memory
-after 200 and after all of them, in bytes, and the names of its own threads after the end.
+after 200 and after all of them, in bytes, and the names of its own threads before and after the
+backend is closed.
 
 mpirun -n 2 python -m tests.bench.leak_worker OUT.json --backend ddp --world-size 2 --batch-per-rank
 4 --dataset digits
@@ -54,11 +55,11 @@ def main() -> None:
         looks.append(resident_bytes())
     seen = backend.gather(looks)
     del loop
+    threads = {"open": thread_names()}
     backend.close()
+    threads["closed"] = thread_names()
     if place.rank == 0:
-        Path(sys.argv[1]).write_text(
-            json.dumps({"resident_bytes": seen, "threads": thread_names()})
-        )
+        Path(sys.argv[1]).write_text(json.dumps({"resident_bytes": seen, "threads": threads}))
 
 
 if __name__ == "__main__":

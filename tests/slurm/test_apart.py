@@ -89,7 +89,7 @@ class Launched:
         monkeypatch.chdir(ROOT)
         for name, value in environment().items():
             monkeypatch.setenv(name, value)
-        asked = driver.Settings(
+        asked = driver.Options(
             study_dir=folder,
             limit_s=120,
             python=sys.executable,
@@ -177,7 +177,7 @@ def test_what_a_rank_was_seen_to_need_counts(
     seen = {"a": run.end["peak_memory_bytes"][0]}
     assert launched.job.rank_bytes == seen
     launched.logs[0].rename(launched.logs[0].with_name("b00-03-a.jsonl"))
-    later = driver.Job(launched.job.settings, [], read_launches("run b01-00-a 1\n"))
+    later = driver.Job(launched.job.options, [], read_launches("run b01-00-a 1\n"))
     assert later.rank_bytes == seen
 
 
