@@ -198,8 +198,15 @@ def test_who_has_no_turn_is_stopped_and_takes_no_time(watched: Watched) -> None:
 
 
 def test_who_has_the_turn_works(watched: Watched) -> None:
-    """Else standing still would prove nothing."""
-    for turn in watched.turns():
-        for process in watched.processes:
-            if process.world == turn[0].holder and process.kind == "rank":
-                assert turn[-1].spent[process] > turn[0].spent[process], process
+    """Else standing still would prove nothing. Over all its turns: in one of them, a busy machine
+    may give a rank less than a tick.
+    """
+    turns = watched.turns()
+    for process in watched.processes:
+        if process.kind == "rank":
+            spent = [
+                turn[-1].spent[process] - turn[0].spent[process]
+                for turn in turns
+                if turn[0].holder == process.world
+            ]
+            assert sum(spent) > 0, (process, spent)
