@@ -29,7 +29,7 @@ KINDS = ("aa", "injected")
 TABLE = "repeats.csv"
 TIMES = 3  # half-widths that are injected
 SHORTER = {"model": "resnet18", "warmup_steps": 12, "windows": 10}  # of a run: 42 steps of 75
-LOOKS = {"blocks": 6, "max_blocks": 12, "margin": 0.02}
+LOOKS = {"blocks": 6, "max_blocks": 12, "margin": 0.05}
 ATTEMPTS = 3  # at the runs of a study that failed
 MOST_FALSE, LEAST_FOUND = 0.15, 0.9  # of the studies: 3 and 18 of 20
 
