@@ -103,8 +103,12 @@ def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) ->
     assert (one.ratio, one.step_ms) == pytest.approx((1 / 1.2, 100), rel=0.01)
     assert repeats.sleep_ms([one]) == pytest.approx(300 * one.half_width, abs=1)
     counted = repeats.count([one] * 20, [one] * 17)
-    assert counted[0] == "equal arms called different: 20 of 20 (bar: at most 3)"
-    assert counted[1] == "slowdown found: 17 of 17 (bar: at least 15)"
+    assert counted[0] == "equal arms called different: 20 of 20 (bar: at most 1)"
+    assert counted[1] == "slowdown found by the interval: 17 of 17 (bar: at least 17)"
+    assert counted[2:] == [
+        "slowdown called faster or slower, not equal: 17 of 17",
+        "settled: 37 of 37",
+    ]
 
 
 def test_an_arm_differs_in_nothing_that_the_study_does_not_set(tmp_path: Path) -> None:

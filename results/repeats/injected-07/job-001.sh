@@ -2,12 +2,13 @@
 #
 # Study 'injected-07' on this machine (site 'local'; not run yet):
 # 12 runs.
-# Does the instrument find a slowdown that was put there?
+# Does the instrument find a difference between DDP and DDP, within one percent?
 #
 # Written by `python -m slurm`; read it, edit it, run it by hand from the repository root: bash THIS_FILE
-# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Delete or
-# edit lines as you like. A run whose log exists is not started again. A failed run does not stop the others, unless its
-# input was wrong. What happens around the runs is slurm/driver.
+# Each line `run ID RANKS OPTIONS` below is one run: a fresh process group under mpirun, one log. Runs below
+# `turns N` are started together and take turns, window by window; where memory has no room for all, those at positions
+# A and B stay together where `A+B` says so. Runs below `apart N REASON` are started one by one. Edit or delete lines as
+# you like. A run whose log exists is not started again. A failed run does not stop other launches, unless its input was wrong.
 # Ctrl-C or SIGTERM ends the current run, records that, and stops; the same command goes on with the next run.
 # Other programs than those found: PYTHON=... MPIRUN=... bash THIS_FILE
 
@@ -27,50 +28,53 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 
 # The study as it was first run: it is kept beside the logs, where the report takes margin and planned blocks from
 { IFS= read -r -d '' STUDY || true; } <<'END_OF_STUDY'
-# One cell against itself with a stated sleep in every step, for the instrument itself: 12 short runs, about four minutes on two cores.
+# One cell under two names, for the instrument itself: sixteen launches, about twelve minutes on two cores.
 name = "injected-07"
-question = "Does the instrument find a slowdown that was put there?"
+question = "Does the instrument find a difference between DDP and DDP, within one percent?"
 
-cells = ["ddp/mpi", "ddp/mpi@slow"]            # the same cell, and an arm of it that sleeps
+cells = ["ddp/mpi", "ddp/mpi@again"]           # the same cell, listed again as an arm of its own name
 reference = "ddp/mpi"
-candidate = "ddp/mpi@slow"
+candidate = "ddp/mpi@again"
 settings = "shipped"
 scaling = ["weak"]
 world_sizes = [2]
-blocks = 6                                     # the fewest that allow a verdict
-margin = 0.1                                   # as fine as six blocks of short runs are on a shared machine
-time_limit_s = 120
+blocks = 6                                    # one look: the interval is as narrow as sixteen launches make it
+max_blocks = 12
+margin = 0.05
+time_limit_s = 180
 expected_run_s = 10                            # on two cores
 seed = 7000
 
 [weak]
-batch_per_rank = 4
+batch_per_rank = 4                             # all as in the study local, of which this is the test
 
 [run]
-model = "resnet18"                             # short runs: what is tried is the way from a run to a verdict
+model = "resnet18"
 dataset = "digits"
 image_size = 32
 threads = 1
-warmup_steps = 12                              # what is left of a warm-up would count against who warms up longest
-windows = 4
-steps_per_window = 4
+warmup_steps = 12
+windows = 10
+lead_in_steps = 1                              # the first step of a turn is slower, and not alike
+steps_per_window = 3
 max_lr = 0.001                                 # speed is the subject; a rate that grows with the batch would diverge
 
-[arms.slow]
-inject_ms = 38.0
+[arms.again]
+inject_ms = 6.3
 END_OF_STUDY
 
 # Options of `python -m bench` that all runs share
 COMMON=(
   --study injected-07
-  --study-sha256 f8c866b62106b729e7d705dd1325a87040af3d1b2961ec598b75df623549dc45
+  --study-sha256 91f7ab6e38d95fc0139182ba660e4fbca4db675564f8e93702171e1b6d52d734
   --model resnet18
   --dataset digits
   --image-size 32
   --threads 1
   --warmup-steps 12
-  --windows 4
-  --steps-per-window 4
+  --windows 10
+  --lead-in-steps 1
+  --steps-per-window 3
   --max-lr 0.001
 )
 
@@ -78,7 +82,7 @@ COMMON=(
 JOB=(
   --study-dir=results/mine/repeats/injected-07
   --study="$STUDY"
-  --limit-s=120 # of one run, seconds
+  --limit-s=180 # of one run, seconds
   --python="$PYTHON"
   --launcher=mpirun
   --launch-args='--bind-to none --map-by :OVERSUBSCRIBE'
@@ -87,26 +91,32 @@ JOB=(
 exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 7000
+turns 2 0+1
 run b00-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7000 --block 0 --position 0 --curves weak --inject-ms 0.0
-run b00-01-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7000 --block 0 --position 1 --curves weak --inject-ms 38.0
+run b00-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7000 --block 0 --position 1 --curves weak --inject-ms 6.3
 
 # Block 1: one randomised pass, every run with seed 7001
-run b01-00-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7001 --block 1 --position 0 --curves weak --inject-ms 38.0
+turns 2 1+0
+run b01-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7001 --block 1 --position 0 --curves weak --inject-ms 6.3
 run b01-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7001 --block 1 --position 1 --curves weak --inject-ms 0.0
 
 # Block 2: one randomised pass, every run with seed 7002
-run b02-00-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7002 --block 2 --position 0 --curves weak --inject-ms 38.0
-run b02-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7002 --block 2 --position 1 --curves weak --inject-ms 0.0
+turns 2 0+1
+run b02-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7002 --block 2 --position 0 --curves weak --inject-ms 0.0
+run b02-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7002 --block 2 --position 1 --curves weak --inject-ms 6.3
 
 # Block 3: one randomised pass, every run with seed 7003
-run b03-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7003 --block 3 --position 0 --curves weak --inject-ms 0.0
-run b03-01-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7003 --block 3 --position 1 --curves weak --inject-ms 38.0
+turns 2 1+0
+run b03-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7003 --block 3 --position 0 --curves weak --inject-ms 6.3
+run b03-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7003 --block 3 --position 1 --curves weak --inject-ms 0.0
 
 # Block 4: one randomised pass, every run with seed 7004
+turns 2 0+1
 run b04-00-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7004 --block 4 --position 0 --curves weak --inject-ms 0.0
-run b04-01-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7004 --block 4 --position 1 --curves weak --inject-ms 38.0
+run b04-01-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7004 --block 4 --position 1 --curves weak --inject-ms 6.3
 
 # Block 5: one randomised pass, every run with seed 7005
-run b05-00-ddp-mpi-slow-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm slow --batch-per-rank 4 --seed 7005 --block 5 --position 0 --curves weak --inject-ms 38.0
+turns 2 1+0
+run b05-00-ddp-mpi-again-w2-b4 2 --backend ddp --transport mpi --settings shipped --arm again --batch-per-rank 4 --seed 7005 --block 5 --position 0 --curves weak --inject-ms 6.3
 run b05-01-ddp-mpi-w2-b4 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 4 --seed 7005 --block 5 --position 1 --curves weak --inject-ms 0.0
 END_OF_RUNS
