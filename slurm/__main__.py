@@ -24,7 +24,7 @@ try:
     from slurm import here, new_files, states, submit, waves
     from slurm.directives import REPORT, job_name, report_minutes
     from slurm.next_step import close, say_report
-    from slurm.session import PREVIEW, Options, Work, open_work, with_options
+    from slurm.session import PREVIEW, StudyOptions, Work, open_work, with_options
     from slurm.states import JobState
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -45,7 +45,7 @@ def _slurm(version: Version = False) -> None: ...
 @app.command()
 @with_options(*_JOBS)
 def render(
-    options: Options,
+    options: StudyOptions,
     out: Annotated[Path | None, typer.Option(help="folder for all jobs of a cluster")] = None,
     job: Annotated[str | None, typer.Option(help="as n004-b00; default: the largest")] = None,
 ) -> None:
@@ -94,7 +94,7 @@ def _render_jobs(work: Work, noise: float | None, out: Path | None, only: str | 
 @app.command()
 @with_options(*_RUNS)
 def run(
-    options: Options,
+    options: StudyOptions,
     budget: Annotated[
         int | None,
         typer.Option(parser=waves.seconds, metavar="TIME", help="end within it: 90s, 15m, 1h30m"),
@@ -136,7 +136,7 @@ def run(
 @app.command("submit")
 @with_options(*_JOBS, cluster=True)
 def submit_jobs(
-    options: Options,
+    options: StudyOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print jobs and price only")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="submit no report job")] = False,
 ) -> None:
@@ -186,7 +186,7 @@ app.command("resume", help=again)(submit_jobs)
 @app.command()
 @with_options(*_RUNS, cluster=True)
 def wait(
-    options: Options,
+    options: StudyOptions,
     poll_s: Annotated[float, typer.Option(min=0.1, help="seconds between looks at the queue")] = 10,
 ) -> int:
     """Follow the study's jobs until none is left in the queue; exit with 0 if every run is ok, else
@@ -210,14 +210,14 @@ def wait(
 
 @app.command()
 @with_options("study", "site", "results", "nodes", cluster=True)
-def cancel(options: Options) -> None:
+def cancel(options: StudyOptions) -> None:
     """Take the study's jobs out of the queue; running ones record where they stop."""
     print(*submit.cancel_all(options), sep="\n")
 
 
 @app.command()
 @with_options(*_RUNS)
-def status(options: Options) -> None:
+def status(options: StudyOptions) -> None:
     """Print the state of every run, and under Slurm of every job.
 
     A run is planned, running, ok, failed, timed out, interrupted, out of memory, node lost or wrong

@@ -10,7 +10,7 @@ from bench.config import UsageError
 from bench.study.status import seconds_left
 from slurm import here
 from slurm.driver.closing import new_session
-from slurm.session import Options, Work, open_work
+from slurm.session import StudyOptions, Work, open_work
 from slurm.waves import Standing, look
 
 
@@ -18,7 +18,7 @@ from slurm.waves import Standing, look
 class Loop:
     """One command: its time, what it has learnt of a launch's, and how it ended."""
 
-    options: Options
+    options: StudyOptions
     lock: IO[str]
     budget_s: int | None
     began: float  # time.monotonic() of the command

@@ -46,7 +46,7 @@ def _up_to(most: int, text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Options:
+class StudyOptions:
     """What the command line says; every command takes some of these options."""
 
     study: Annotated[
@@ -81,15 +81,15 @@ class Options:
 
 
 def with_options(*names: str, cluster: bool = False) -> Callable[[Command], Command]:
-    """Give a command these fields of `Options` as its first parameter; `cluster`: needs a site."""
-    fields = dict(inspect.signature(Options, eval_str=True).parameters)
+    """Give a command these fields as a `StudyOptions` first; `cluster`: it needs a site."""
+    fields = dict(inspect.signature(StudyOptions, eval_str=True).parameters)
     if cluster:
         fields["site"] = fields["site"].replace(default=inspect.Parameter.empty)
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
         def called(**values: Any) -> Any:
-            return function(Options(**{name: values.pop(name) for name in names}), **values)
+            return function(StudyOptions(**{name: values.pop(name) for name in names}), **values)
 
         _, *of_command = inspect.signature(function, eval_str=True).parameters.values()
         shared = [fields[name] for name in names]
@@ -110,7 +110,7 @@ class Work:
     blocks: int
     statuses: list[RunStatus]
     preview: bool  # of the order: the study leaves its seed to the first run, which is to come
-    options: Options
+    options: StudyOptions
 
     @property
     def site(self) -> Site:
@@ -167,8 +167,8 @@ class Work:
         return render_report(self.study, self.request, self.folder.path, again)
 
 
-def open_work(options: Options, locked: bool = False, launches: int | None = None) -> Work:
-    """Read all that `asked` names, change nothing; `locked`: nobody else can run these runs.
+def open_work(options: StudyOptions, locked: bool = False, launches: int | None = None) -> Work:
+    """Read all that `options` name, change nothing; `locked`: nobody else can run these runs.
 
     `launches`: how many to go on to now, of those that are asked for or may be added.
     """
@@ -201,7 +201,7 @@ def open_work(options: Options, locked: bool = False, launches: int | None = Non
     return Work(text, study, request, folder, blocks, statuses, preview, options)
 
 
-def _results_of(options: Options, source: Path, study: Study) -> Path:
+def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:
     """The folder of results: of a study named by its own folder, the one which that lies in."""
     folder = Path(options.study)
     if source != folder / "study.toml" or options.results != RESULTS:
@@ -212,7 +212,7 @@ def _results_of(options: Options, source: Path, study: Study) -> Path:
     return folder.resolve().parent
 
 
-def _check_blocks(study: Study, options: Options) -> None:
+def _check_blocks(study: Study, options: StudyOptions) -> None:
     """Raise UsageError where the order cannot be balanced, or no look is planned any more."""
     blocks = options.blocks or study.blocks
     named = f"--blocks {blocks}" if options.blocks else f"blocks={blocks}"

@@ -15,7 +15,7 @@ from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
 from slurm.fit import ids_with
 from slurm.here import Show, display
-from slurm.session import Options, Work, open_work
+from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import Queued
 
 _COMING = ("planned", "running", "interrupted")  # runs that a job may still bring to an end
@@ -105,7 +105,7 @@ def look_at_jobs(work: Work, states: Mapping[str, JobState]) -> list[RunStatus]:
     return statuses
 
 
-def wait_for_jobs(options: Options, poll_s: float) -> Work:
+def wait_for_jobs(options: StudyOptions, poll_s: float) -> Work:
     """Follow the study's jobs until none is in the queue, and show how it goes; the work by then.
 
     A job that Slurm starts again is followed on; a controller that does not answer is waited for,

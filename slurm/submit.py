@@ -14,7 +14,7 @@ from bench.study.folder import StudyFolder
 from slurm import slurm_commands, states
 from slurm.directives import REPORT, job_name
 from slurm.fit import Job, ids_with
-from slurm.session import Options, Work, open_work
+from slurm.session import StudyOptions, Work, open_work
 from slurm.site import Site
 from slurm.slurm_commands import Queued
 from slurm.states import REPORTED, JobState
@@ -37,7 +37,7 @@ def next_wave(work: Work) -> tuple[int, str]:
 
 
 def submit_missing(
-    options: Options, report: bool = True, launches: int | None = None
+    options: StudyOptions, report: bool = True, launches: int | None = None
 ) -> Iterator[str]:
     """Submit every job that is neither in the queue nor done, and with `report` one that reports
     when they have ended; lines to print, as it goes. Doing it again changes nothing.
@@ -131,7 +131,7 @@ def not_shared(site: Site, results: Path) -> str:
     return ""
 
 
-def cancel_all(options: Options) -> list[str]:
+def cancel_all(options: StudyOptions) -> list[str]:
     """Take every job of the study out of the queue; lines to print.
 
     The report first: it would start once the others are gone, or submit more of them. These are

@@ -33,7 +33,7 @@ LOOKS = {"blocks": 6, "max_blocks": 12}
 # what is injected must be more than the margin: inside it, "equal" is right
 MARGIN = {"aa": 0.05, "injected": 0.02}
 ATTEMPTS = 3  # at the runs of a study that failed
-MOST_FALSE, LEAST_FOUND = 0.05, 1.0  # of the studies: 1 and 20 of 20
+MOST_FALSE = 0.05  # of the studies of equal arms: 1 of 20; of the others all are found
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,10 @@ def count(equal: Sequence[Told], injected: Sequence[Told]) -> list[str]:
     false = sum(one.called for one in equal)
     slower = sum(one.slower for one in injected)
     called = sum(one.called and one.slower for one in injected)
-    most, least = int(MOST_FALSE * len(equal)), round(LEAST_FOUND * len(injected))
-    every = [*equal, *injected]
+    most, every = int(MOST_FALSE * len(equal)), [*equal, *injected]
     return [
         f"equal arms called different: {false} of {len(equal)} (bar: at most {most})",
-        f"slowdown found by the interval: {slower} of {len(injected)} (bar: at least {least})",
+        f"slowdown found by the interval: {slower} of {len(injected)} (bar: all)",
         f"slowdown called faster or slower, not equal: {called} of {len(injected)}",
         f"settled: {sum(one.verdict != 'not settled' for one in every)} of {len(every)}",
     ]

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import tomlkit
 from scipy.stats import f
@@ -54,9 +55,13 @@ def _first_transport(cells: Iterable[str]) -> str:
     return next(cell for cell in cells if "/" in cell).partition("/")[2]
 
 
+def _shipped(like: str) -> Any:
+    return tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
+
+
 def study(like: str, form: str, results: Path, load: str, transport: str | None = None) -> Path:
     """A study file like the shipped one, that takes turns or does not."""
-    text = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()
+    text = _shipped(like)
     text["name"], text["turns"] = f"{form}-{load}", FORMS[form]
     if transport:  # the study's question may name its own
         text["question"] = f"Do turns tell of {transport} what separate launches tell?"
@@ -96,8 +101,7 @@ def measure(
     like: str, transport: str | None, results: Path, burst_s: Burst | None, launches: int
 ) -> None:
     """So many launches of either form, two at a time; what is done already is left out."""
-    cells = tomlkit.parse((ROOT / f"slurm/studies/{like}.toml").read_text()).unwrap()["cells"]
-    if transport == _first_transport(cells):  # one pair has one name
+    if transport == _first_transport(_shipped(like)["cells"]):  # one pair has one name
         transport = None
     name = condition(burst_s, like, transport)
     files = [study(like, form, results, name, transport) for form in FORMS]

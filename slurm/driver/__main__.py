@@ -23,7 +23,7 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job, Options, complain
+    from slurm.driver.job import Job, JobOptions, complain
     from slurm.driver.launches import read_launches
 except ModuleNotFoundError as absent:
     give_up(absent)
@@ -37,7 +37,7 @@ def _own_env(text: str) -> tuple[str, list[str]]:
     return backend, words
 
 
-def _parse(argv: Sequence[str]) -> Options:
+def _parse(argv: Sequence[str]) -> JobOptions:
     parser = argparse.ArgumentParser(prog="python -m slurm.driver", description=__doc__)
     add, words = parser.add_argument, shlex.split
     add("--study-dir", type=Path, required=True, help="folder of the study's logs")
@@ -66,12 +66,12 @@ def _parse(argv: Sequence[str]) -> Options:
     add("--calibration", type=words, default=[], help="options of one plain process")
     add("--report", action="store_true", help="write the report, and run nothing")
     add("--again", type=words, default=[], help="of `-m slurm`: submits the next launches, if any")
-    options = parser.parse_args(argv, Options())
+    options = parser.parse_args(argv, JobOptions())
     options.own_env = dict(options.own_env)
     return options
 
 
-def _here(options: Options, common: list[str]) -> int:
+def _here(options: JobOptions, common: list[str]) -> int:
     """One job of a study at a time; the lock is free when the last process that holds it ended.
 
     mpirun inherits it: a run that outlives a killed job still counts. `slurm run` hands its down.
@@ -94,7 +94,7 @@ def _here(options: Options, common: list[str]) -> int:
     return Job(options, common, read_launches(sys.stdin.read()), [lock]).work()
 
 
-def _in_slurm(options: Options, common: list[str]) -> int:
+def _in_slurm(options: JobOptions, common: list[str]) -> int:
     launches = read_launches(sys.stdin.read())
     check_allocation(options)
     folder = StudyFolder(options.study_dir.parent, options.study_dir.name)
@@ -114,7 +114,7 @@ def _in_slurm(options: Options, common: list[str]) -> int:
     return code
 
 
-def _report(options: Options) -> int:
+def _report(options: JobOptions) -> int:
     """The report on what the study's jobs measured, however they ended."""
     if not os.environ.get("SLURM_JOB_ID"):
         cure = f"on this machine: python -m plots report {options.study_dir}"
@@ -142,7 +142,7 @@ def _all_ok(study_dir: Path) -> bool:
     return all(look(run, job_is_running=False).state == "ok" for block in planned for run in block)
 
 
-def _one_line(options: Options, error: Exception) -> str:
+def _one_line(options: JobOptions, error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"

@@ -20,7 +20,7 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job, Options, complain, first_error
+from slurm.driver.job import Job, JobOptions, complain, first_error
 from slurm.driver.launches import Launch, Line
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
@@ -37,7 +37,7 @@ class SlurmJob(Job):
     signals = (signal.SIGUSR1, signal.SIGTERM)
 
     def __init__(
-        self, options: Options, common: list[str], launches: list[Launch], diary: Diary
+        self, options: JobOptions, common: list[str], launches: list[Launch], diary: Diary
     ) -> None:
         super().__init__(options, common, launches)
         self.diary, self.restart, self.session = diary, diary.restart, ""
@@ -217,7 +217,7 @@ class SlurmJob(Job):
                 self.reason = f"host {host} is lost"
 
 
-def check_allocation(options: Options) -> None:
+def check_allocation(options: JobOptions) -> None:
     """Raise UsageError where this is not the allocation that the runs need."""
     if not os.environ.get("SLURM_JOB_ID"):
         raise UsageError("this is not a Slurm job; submit the script: sbatch THIS_FILE")

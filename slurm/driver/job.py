@@ -32,7 +32,7 @@ _RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
 _SPARE = 0.9  # of the memory that is free
 
 
-class Options(argparse.Namespace):
+class JobOptions(argparse.Namespace):
     """What a job script says of itself and its site; __main__.py explains each."""
 
     study_dir: Path
@@ -68,7 +68,7 @@ class Job:
 
     def __init__(
         self,
-        options: Options,
+        options: JobOptions,
         common: list[str],
         launches: list[Launch],
         keep_open: Sequence[int] = (),

@@ -104,7 +104,7 @@ def test_what_one_arm_alone_was_set_is_named_and_no_hindrance(tmp_path: Path) ->
     assert repeats.sleep_ms([one]) == pytest.approx(300 * one.half_width, abs=1)
     counted = repeats.count([one] * 20, [one] * 17)
     assert counted[0] == "equal arms called different: 20 of 20 (bar: at most 1)"
-    assert counted[1] == "slowdown found by the interval: 17 of 17 (bar: at least 17)"
+    assert counted[1] == "slowdown found by the interval: 17 of 17 (bar: all)"
     assert counted[2:] == [
         "slowdown called faster or slower, not equal: 17 of 17",
         "settled: 37 of 37",

@@ -89,7 +89,7 @@ class Launched:
         monkeypatch.chdir(ROOT)
         for name, value in environment().items():
             monkeypatch.setenv(name, value)
-        asked = driver.Options(
+        asked = driver.JobOptions(
             study_dir=folder,
             limit_s=120,
             python=sys.executable,

@@ -16,7 +16,7 @@ from bench.config import RunConfig, UsageError
 from bench.study.plan import Run
 from bench.study.status import not_comparable
 from slurm.fit import Job
-from slurm.session import Options, Work, open_work
+from slurm.session import StudyOptions, Work, open_work
 from slurm.slurm_commands import queue
 from slurm.states import job_states, look_at_jobs
 from slurm.submit import cancel_all, submit_missing
@@ -42,7 +42,7 @@ class Cluster:
             cells='cells = ["single", "ddp", "horovod"]',
             blocks="blocks = 1",
         )
-        self.options = Options(str(source), "testcluster", folder / "results")
+        self.options = StudyOptions(str(source), "testcluster", folder / "results")
         self.folder = folder / "results" / "small"
 
     def work(self) -> Work:
@@ -67,6 +67,12 @@ class Cluster:
         events += [{"event": "end", "job": job_id, "reason": reason}] if reason else []
         with (self.folder / "jobs" / f"{job}.jsonl").open("a") as file:
             file.writelines(json.dumps(event) + "\n" for event in events)
+
+    @property
+    def words(self) -> list[str]:
+        """Of a command line: the study, and where it is."""
+        options = self.options
+        return [options.study, "--site", "testcluster", "--results", str(options.results)]
 
     def cli(self, verb: str, *words: str, **env: str) -> tuple[int, str, str]:
         """A command on the study, in a process of its own."""
@@ -98,22 +104,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path)
 
 
-def submitted(asked: Options, report: bool = True) -> list[str]:
+def submitted(asked: StudyOptions, report: bool = True) -> list[str]:
     return list(submit_missing(asked, report))
 
 
 def test_a_reader_that_has_gone_stops_no_submission(cluster: Cluster) -> None:
     """As `head`: what is said after its line is lost, the jobs are not."""
-    command = [
-        sys.executable,
-        "-m",
-        "slurm",
-        "submit",
-        cluster.options.study,
-        "--site",
-        "testcluster",
-    ]
-    command += ["--results", str(cluster.options.results)]
+    command = [sys.executable, "-m", "slurm", "submit", *cluster.words]
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     env = environment(cluster.top)
     with subprocess.Popen(command, cwd=ROOT, env=env, text=True, **streams) as process:
@@ -494,7 +491,7 @@ def test_a_pair_of_two_allocations_on_the_same_nodes_is_done_again(cluster: Clus
 def again_without_its_first(tmp_path: Path, study: str, pairs: list[tuple[str, str]]) -> list[Run]:
     """What goes again if a framework's run at one rank has failed, and all others are ok."""
     source = write(tmp_path, study)
-    statuses = open_work(Options(str(source), "testcluster", tmp_path)).statuses
+    statuses = open_work(StudyOptions(str(source), "testcluster", tmp_path)).statuses
     alone = [s for s in statuses if s.run.config.world_size == 1]
     first = next(s for s in alone if s.run.point.cell != "single")
     done = [replace(s, state="failed" if s is first else "ok") for s in statuses]
@@ -552,7 +549,7 @@ def test_a_pair_on_different_nodes_is_done_again(cluster: Cluster) -> None:
 
 def test_how_far_a_study_goes_is_decided_once(tmp_path: Path) -> None:
     source = write(tmp_path, world_sizes="up_to_nodes = 4", cells='cells = ["ddp", "horovod"]')
-    asked = Options(str(source), "testcluster", tmp_path / "results")
+    asked = StudyOptions(str(source), "testcluster", tmp_path / "results")
     assert open_work(asked).study.world_sizes == (1, 2, 4, 8)
     first = open_work(replace(asked, nodes="2"))
     first.folder.runs.mkdir(parents=True)
@@ -601,15 +598,8 @@ def test_status_shows_jobs_and_runs(cluster: Cluster) -> None:
 
 
 def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
-    words = [
-        cluster.options.study,
-        "--site",
-        "testcluster",
-        "--results",
-        str(cluster.options.results),
-    ]
     submitted(cluster.options)
-    command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.1"]
+    command = [sys.executable, "-m", "slurm", "wait", *cluster.words, "--poll-s", "0.1"]
     process = start_process(command, environment(cluster.top))
     assert process.stdout is not None
     line, end = process.stdout.readline, "no estimate before a run has ended\n"
@@ -630,14 +620,7 @@ def test_waiting_follows_the_jobs_to_their_end(cluster: Cluster) -> None:
 def test_no_job_is_not_waited_for_while_squeue_is_silent(cluster: Cluster) -> None:
     """It would be for ever."""
     (cluster.top / "squeue.down").touch()
-    words = [
-        cluster.options.study,
-        "--site",
-        "testcluster",
-        "--results",
-        str(cluster.options.results),
-    ]
-    command = [sys.executable, "-m", "slurm", "wait", *words]
+    command = [sys.executable, "-m", "slurm", "wait", *cluster.words]
     streams: dict[str, Any] = {"capture_output": True, "text": True, "cwd": ROOT}
     done = subprocess.run(command, env=environment(cluster.top), timeout=60, **streams)
     assert (done.returncode, done.stdout) == (2, "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm.session import Options
+from slurm.session import StudyOptions
 from slurm.submit import cancel_all, submit_missing
 from tests.slurm import stand_in
 from tests.slurm.fake_slurm import install
@@ -29,7 +29,7 @@ class Waves(Cluster):
         super().__init__(folder)
         own = {"cells": 'cells = ["ddp", "horovod"]', "world_sizes": "nodes = [1]"}
         source = write(folder, ONE_CURVE, **{**PAIR, **own})
-        self.options = Options(str(source), "testcluster", folder / "results")
+        self.options = StudyOptions(str(source), "testcluster", folder / "results")
 
     def measure(self, noisy: bool) -> None:
         """All jobs in the queue end well but the report, which then runs."""
@@ -154,14 +154,7 @@ def test_cancelling_takes_the_report_out_first_though_it_runs(cluster: Waves) ->
 
 def test_waiting_follows_from_wave_to_wave(cluster: Waves) -> None:
     assert cluster.cli("submit")[0] == 0
-    words = [
-        cluster.options.study,
-        "--site",
-        "testcluster",
-        "--results",
-        str(cluster.options.results),
-    ]
-    command = [sys.executable, "-m", "slurm", "wait", *words, "--poll-s", "0.2"]
+    command = [sys.executable, "-m", "slurm", "wait", *cluster.words, "--poll-s", "0.2"]
     waiting = start_process(command, environment(cluster.top))
     assert waiting.stdout is not None
     assert waiting.stdout.readline().startswith("0/24 runs done, jobs: 7 pending, ")

@@ -11,7 +11,7 @@ import pytest
 from bench.record import read_run
 from slurm import speed
 from slurm.cost import lines
-from slurm.session import Options, Work, open_work
+from slurm.session import StudyOptions, Work, open_work
 from tests.slurm.calls import Calls
 from tests.slurm.stand_in import complete
 from tests.slurm.studies import ROOT, changed, write
@@ -23,7 +23,9 @@ CORE = "26.4 images/s, 1 times 26.4 of a core in results/local"
 def work(folder: Path, limit_s: int = 30, **site: object) -> Work:
     """The small study: 10 + 2 x 5 steps of 8 images on a rank, or of 4 on two (strong)."""
     limit = {"time_limit_s": f"time_limit_s = {limit_s}"}
-    found = open_work(Options(str(write(folder, **CELLS, **limit)), results=folder / "results"))
+    found = open_work(
+        StudyOptions(str(write(folder, **CELLS, **limit)), results=folder / "results")
+    )
     return replace(found, request=replace(found.request, site=changed(found.site, **site)))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.config import UsageError
-from slurm.session import Options, open_work
+from slurm.session import StudyOptions, open_work
 from slurm.waves import Standing, seconds
 from tests.slurm.calls import Calls
 from tests.slurm.studies import SMALL, write
@@ -94,7 +94,7 @@ def test_a_budget_that_is_no_time_with_its_unit_is_refused(call: Calls, text: st
 
 
 def test_the_number_of_launches_is_even_and_not_beyond_the_plan(tmp_path: Path) -> None:
-    asked = Options(str(write(tmp_path, ONE_CURVE, **PAIR)), "local", tmp_path)
+    asked = StudyOptions(str(write(tmp_path, ONE_CURVE, **PAIR)), "local", tmp_path)
     assert open_work(replace(asked, blocks=8)).blocks == 8
     rule = "--blocks 7 must be even: in half of the blocks each side of a comparison runs first"
     with pytest.raises(UsageError, match=f"^{rule}; use 6 or 8$"):
@@ -121,7 +121,7 @@ def test_some_studies_do_their_launches_once(
     tmp_path: Path, changes: dict[str, str], looks: bool
 ) -> None:
     work = open_work(
-        Options(str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), "local", tmp_path)
+        StudyOptions(str(write(tmp_path, ONE_CURVE, **{**PAIR, **changes})), "local", tmp_path)
     )
     assert (work.looks, work.most) == (looks, 10 if looks else work.blocks)
     assert not open_work(replace(work.options, blocks=work.blocks)).looks  # the user has decided
