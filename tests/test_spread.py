@@ -17,7 +17,7 @@ def test_the_shipped_table_is_what_the_logs_say() -> None:
     table = list(spread.rows(SHIPPED))
     with (SHIPPED / spread.TABLE).open(newline="") as file:
         kept = list(csv.DictReader(file))
-    launches = {"quiet": 10, "load": 8, "load-10-60s": 8}
+    launches = {"quiet": 10, "load": 8, "load-10-60s": 8, "quiet-emulated": 10, "quiet-gloo": 10}
     assert [(row["form"], row["load"]) for row in kept] == [
         (form, load) for load in launches for form in spread.FORMS
     ]
@@ -32,6 +32,9 @@ def test_the_shipped_table_is_what_the_logs_say() -> None:
     words = list(spread.in_words(spread.pairs(SHIPPED)))
     assert [line.partition(":")[0] for line in words] == [x for x in launches for _ in range(2)]
     assert words[1].endswith("separate launches 0.979: 0.997 [0.972, 1.023]")
+    for line in (line for line in words[1::2] if line.startswith("quiet")):  # one ratio, both ways
+        low, high = map(float, line.rpartition("[")[2].rstrip("]").split(", "))
+        assert low <= 1 <= high
 
 
 def test_a_condition_names_load_study_and_transport() -> None:
