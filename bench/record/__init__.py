@@ -1,22 +1,8 @@
 """The run log: JSON lines written during the run, and the reader that checks their proof.
 
 Schema history (raise SCHEMA on any change, keep an old file under tests/fixtures):
-  1  start, steps, window, error, end (written by the run); exit (appended by its launcher)
-  2  window has input_seconds, end has peak_device_memory_bytes; fewer checks with loader_only
-  3  error has type; exit has said and oom_kills; a study's run that was refused for its world has
-     a log: start (its host is the launch alone), error, end
-  4  end and exit have sha256, so that a later change shows; end has the check loss_bounded; no
-     line is empty; every line is strict JSON: a number that is not finite is the string "nan",
-     "inf" or "-inf"
-  5  host has malloc: how the C library holds freed memory; over Gloo, versions names its build;
-     ranks and end have the node's busy and idle clock ticks, the rank's own, and its cores' clock;
-     window has busy_share; with observe=breakdown there is an event breakdown. end has the check
-     parity and what it found: the gradients that a step exchanged against the mean of those that
-     each rank has alone (bench/instrument/parity.py); with exchange=off parameters_differ takes the
-     place of parameters_equal. With emulate, workload has emulated, timeline_sha256 and what else
-     was not computed, and the check is gradients_averaged; there is no loss. config has
-     study_sha256, and exit the session of a machine without a scheduler
-  6  with observe=framework there is an event exchanges, and end has evidence
+  6  the first that is read. With observe=framework there is an event exchanges, and end has
+     evidence
   7  with epochs there are events epoch, workload has held_out, and end has the check
      trainings_equal
   8  a run may have servers: host has servers, as ranks, and end has servers, what each counted, and
@@ -69,7 +55,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -80,18 +66,17 @@ from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError, explain
 from bench.record import proof
-from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, doubled_key, parse
+from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, parse
 from bench.record.outcome import OK, STATES, Verdict, judge, last
 from bench.record.proof import CHECKS
-from bench.record.sealed import Line, changed, lines_of
+from bench.record.sealed import changed, lines_of
 from bench.record.writer import RunLog, append_event
 
 __all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
 SCHEMA = 11
-READABLE = tuple(range(1, SCHEMA + 1))
-_FIRST_SEALED = 4  # schema
+READABLE = tuple(range(6, SCHEMA + 1))
 _MOST_REASON = 1000  # characters
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -258,9 +243,7 @@ def parse_run(path: Path, data: bytes) -> Run:
         config = _config(first) if first else None
     except Damaged as error:
         damaged = [f"no usable start event: {error}"]
-    sealed = schema >= _FIRST_SEALED
-    late = () if sealed else _doubled(lines)
-    found = chain(damaged, _repeated(events), changed(sealed, events, lines, data), late)
+    found = chain(damaged, _repeated(events), changed(events, lines, data))
     return Run(
         path=path,
         config=config,
@@ -300,11 +283,3 @@ def _repeated(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for name in ("start", "end"):
         if (n := sum(event["event"] == name for event in events)) > 1:
             yield f"damaged log: {n} {name} events"
-
-
-def _doubled(lines: Iterable[Line]) -> Iterator[str]:
-    """Keys that are twice in an object; a digest that fits proves that there are none."""
-    for line in lines:
-        if (key := doubled_key(line.text)) is not None:
-            twice = f"the key {key[:MOST_TEXT]!r} stands twice in one object"
-            yield f"damaged log: line {line.number}: {twice}"

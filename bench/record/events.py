@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -134,7 +132,7 @@ class Window(TypedDict):
     index: Count
     steps: Count
     seconds: Seconds
-    input_seconds: NotRequired[list[Wait]]
+    input_seconds: list[Wait]
     busy_share: NotRequired[list[Share | None]]
 
 
@@ -247,14 +245,3 @@ def parse(line: bytes) -> dict[str, Any]:
     where, value = ".".join(map(str, first["loc"])) or "event", repr(first["input"])
     shown = "" if first["type"] == "missing" else f"={value[:60]}{' ...' * (len(value) > 60)}"
     raise Damaged(f"{where}{shown}: {first['msg']}")
-
-
-def doubled_key(line: bytes) -> str | None:
-    """The first key that is twice in an object of this line: readers differ on which counts."""
-    doubled: list[str] = []
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        doubled.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-
-    json.loads(line.decode(), object_pairs_hook=look, parse_int=str)
-    return next(iter(doubled), None)

@@ -17,7 +17,7 @@ EMULATED = (*LOADED, "parameters_equal", "gradients_averaged")
 TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
 OF_A_MEAN = ("parameters_equal", "parity")  # where each gradient is applied alone there is neither
 # that demands the check; the others are as old as the log
-_FIRST_SCHEMA = {"loss_bounded": 4, "parity": 5, "torch_settings_kept": 9}
+_FIRST_SCHEMA = {"torch_settings_kept": 9}
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
 # nothing lies between but the reading of the clock: at most 2.4e-5 of 934 windows measured on a
@@ -66,7 +66,7 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
         yield "the digest of the timeline that was followed is missing"
     end = next(event for event in events if event["event"] == "end")
     demanded = _demanded(config)
-    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 1) <= schema}
+    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, schema) <= schema}
     checks |= end.get("checks", {})
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"
@@ -178,12 +178,10 @@ def _names_timeline(events: Sequence[Event]) -> bool:
 
 
 def _input(config: RunConfig, windows: Sequence[Event]) -> Iterator[str]:
-    """No rank waited longer for its batches than the window lasted; schema 1 does not say."""
-    told = [window for window in windows if "input_seconds" in window]
-    every_rank = all(len(window["input_seconds"]) == config.world_size for window in told)
-    if len(told) not in (0, len(windows)) or not every_rank:
+    """No rank waited longer for its batches than the window lasted."""
+    if any(len(window["input_seconds"]) != config.world_size for window in windows):
         yield "the input_seconds of some rank are missing"
-    for window in told:
+    for window in windows:
         if max(window["input_seconds"]) > window["seconds"] * (1 + OVER[config.device]):
             lasted = f"window {window['index']} lasted {window['seconds']} s"
             yield f"{lasted}, and a rank waited longer for its batches"

@@ -16,13 +16,11 @@ import itertools
 import json
 import os
 import time
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
 from bench.config import UsageError
-from bench.record import read_run
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
@@ -104,18 +102,6 @@ class StudyFolder:
                 raise UsageError(
                     f"{self._copy} is of another study of this name: {differs}; {cure}"
                 )
-        if self._begun_earlier():
-            self.check_not_shipped()
-            begun = "was begun by an earlier version, which ran blocks in another order"
-            raise UsageError(f"{self.path} {begun}; choose another --results")
-
-    def _begun_earlier(self) -> bool:
-        """Whether the runs name no study as planned; the first log that can be read tells."""
-        for log in self.runs.glob("*.jsonl"):
-            with suppress(UsageError):
-                if (config := read_run(log).config) is not None:
-                    return config.study_sha256 is None
-        return False
 
     def keep_study(self, text: str) -> None:
         """Keep the study as first run: a report takes margin and planned blocks from it."""

@@ -68,8 +68,6 @@ def difference(planned: RunConfig, found: RunConfig) -> str:
     """First field in which a log's run is not the planned one; folders do not matter."""
     # a study that was changed afterwards is the report's to tell: the run is what it was
     ignored = (*fields_with(Role.BOOKKEEPING | Role.FOLDER), "study_sha256")
-    if found.study_sha256 is None:  # an earlier version's: it ran blocks in another order
-        ignored += ("position",)
     if found.variant is None:  # so did logs before schema 9; the fields of the variant tell
         ignored += ("variant",)
     for name in RunConfig.model_fields:

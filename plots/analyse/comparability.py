@@ -33,8 +33,8 @@ _OWN_VARIABLES = tuple(prefix for row in CATALOGUE.values() for prefix in row.en
 EMULATE = "emulate"
 TAKEN, NO_TURNS = "taken", "none"  # of `turns`: worlds at once, or launched one by one
 TUNED = "tuned."  # knobs of one framework: they agree inside a point, and cannot between two
-_CODE = "code_sha256"  # older logs lack it, and were measured by other code
-_MALLOC = "malloc"  # as the C library held memory; older logs left it alone
+_CODE = "code_sha256"
+_MALLOC = "malloc"  # as the C library held memory
 _ENV = "env."  # recorded where it changes speed; what is not there is unset, a fact too
 _USER_CODE = "user_code."  # by module: the user's own model or data set, and what it imports
 # set by intent for the runs of one backend: compared all the same, and every comparison says so
@@ -141,11 +141,7 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
         host_facts["affinity"] = affinity
     versions = host.get("versions", {}).items()
     host_facts |= {f"versions.{k}": v for k, v in versions if k not in BUNDLED}
-    if _CODE in host:
-        host_facts[_CODE] = host[_CODE]
-    else:  # not the commit: one that leaves the measuring code alone changes nothing
-        host_facts |= {f"git.{k}": v for k, v in host.get("git", {}).items() if k != "commit"}
-    host_facts[_MALLOC] = host.get(_MALLOC)
+    host_facts |= {name: host.get(name) for name in (_CODE, _MALLOC)}
     env = host.get("env", {}).items()
     host_facts |= {_ENV + k: v for k, v in env if not k.startswith(_OWN_VARIABLES)}
     host_facts |= {OWN_ENV + k: v for k, v in host.get("backend_env", {}).items()}

@@ -151,10 +151,8 @@ def _timeline(facts: comparability.Facts) -> str:
     return "" if timeline == comparability.usual(comparability.EMULATE) else timeline
 
 
-def _input_share(run: Run) -> float | None:
-    """Share of the windows' time that the rank that waited most did; logs of schema 1 have none."""
-    if not all("input_seconds" in w for w in run.windows):
-        return None
+def _input_share(run: Run) -> float:
+    """Share of the windows' time that the rank that waited most did."""
     waited = np.sum([w["input_seconds"] for w in run.windows], axis=0)
     return float(np.max(waited)) / sum(run.window_seconds)
 

@@ -14,7 +14,6 @@ from bench.record import Run, allocation
 from bench.record.user_code import folder_of
 from bench.study.definition import Study
 from bench.study.jobs import JobRecord, read_events
-from bench.study.plan import Run as PlannedRun
 from bench.study.plan import calibration_of
 from bench.study.status import difference
 from plots.read.runs import ATTEMPT, changed_study
@@ -106,24 +105,6 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
         return "is of no run that study.toml plans; put it elsewhere"
     other = difference(wanted, config)
     return f"has {other}" if other else ""
-
-
-def ids(planned: Iterable[PlannedRun], logs: Logs) -> Configs:
-    """The planned runs by id: an earlier version's by what its logs are called.
-
-    It ran blocks in another order, which ids tell, and its logs carry no study.
-    """
-    earlier = {
-        PurePath(path).stem: run.config
-        for path, run in logs.items()
-        if is_last(path) and run.config is not None and run.config.study_sha256 is None
-    }
-    by_id = {}
-    for run in planned:
-        same = (x for x, c in earlier.items() if c.block == run.config.block)
-        name = next((x for x in same if not difference(run.config, earlier[x])), run.id)
-        by_id[name] = run.config
-    return by_id
 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:

@@ -59,8 +59,7 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
         logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
-        runs = [run for block in plan(study, blocks, folder / "runs") for run in block]
-        planned = check.ids(runs, logs)
+        planned = {r.id: r.config for block in plan(study, blocks, folder / "runs") for r in block}
         _refuse(folder, check.problems(contents, logs, study, planned, jobs))
         kept = _read(folder, _REPORT)
         with tempfile.TemporaryDirectory() as fresh:

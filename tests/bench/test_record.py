@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig, UsageError
-from bench.record import SCHEMA, RunLog, append_event, parse_run, proof, read_run
+from bench.record import READABLE, SCHEMA, RunLog, append_event, parse_run, proof, read_run
 from bench.record.events import PARTS
+from tests.plots.logs import resealed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CONFIG = RunConfig(
@@ -87,7 +88,8 @@ def test_numbers_are_stored_unrounded(tmp_path: Path) -> None:
 
 SLOWEST = "s, and the steps of its slowest rank 0.75 s"
 NO_BATCH = {**CONFIG.model_dump(mode="json"), "batch_per_rank": None}
-UNKNOWN = f"no usable start event: schema {SCHEMA + 1}, and this version reads 1 to {SCHEMA}"
+READS = f"this version reads {READABLE[0]} to {SCHEMA}"
+UNKNOWN = f"no usable start event: schema {SCHEMA + 1}, and {READS}"
 TOO_FEW = "failed checks: samples_per_step, torch_settings_kept, parameters_equal, loss_bounded, "
 TOO_FEW += "parity"
 BOOM = ("error", {"rank": 1, "message": "boom"})
@@ -308,7 +310,7 @@ def test_any_other_byte_makes_a_log_unusable(tmp_path: Path) -> None:
     ("old", "new", "reason"),
     [
         ('"pid": 7', '"pid": 8', f"{CHANGED}: the digest in its end does not fit"),
-        (f'"schema": {SCHEMA}', '"schema": 3', f"{CHANGED}: the digest in its end does not fit"),
+        (f'"schema": {SCHEMA}', '"schema": 6', f"{CHANGED}: the digest in its end does not fit"),
         ('"wall_s": 4', '"wall_s": 5', f"{CHANGED}: the digest in its exit does not fit"),
         (', "sha256": "', ', "sha255": "', f"{CHANGED}: its end does not close with a digest"),
         ('"steps": 3', '"steps": 3, "steps": 3', f"{CHANGED}: the digest in its end does not fit"),
@@ -349,7 +351,7 @@ def test_what_is_not_finite_is_strict_json_and_says_why_the_run_failed(tmp_path:
     assert run.problem == "loss_finite"
 
 
-OLD = [(FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in range(1, SCHEMA)]
+OLD = [(FIXTURES / f"run-schema-{schema}.jsonl").read_bytes() for schema in READABLE[:-1]]
 
 
 @pytest.mark.parametrize("text", OLD)
@@ -359,13 +361,13 @@ def test_real_logs_of_older_schemas_are_ok(text: bytes) -> None:
 
 
 def in_event(text: bytes, name: str, **fields: Any) -> bytes:
-    """The first event of that name with other fields; a log without digests shows nothing else."""
+    """The first event of that name with other fields, and digests that fit."""
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith(f'{{"event": "{name}"'.encode()))
     event = json.loads(lines[at])
     event = {k: v(event[k]) if callable(v) else v for k, v in {**event, **fields}.items()}
     lines[at] = json.dumps(event).encode()
-    return b"\n".join(lines) + b"\n"
+    return resealed(b"\n".join(lines) + b"\n")
 
 
 def rank_0(**facts: object) -> Any:
@@ -417,7 +419,7 @@ def config_with(**fields: object) -> Any:
         ("exit", {"said": [1]}, "exit.said.0=1"),
     ],
 )
-@pytest.mark.parametrize("text", OLD[2:3])
+@pytest.mark.parametrize("text", OLD[:1])
 def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
     text: bytes, event: str, fields: dict[str, Any], words: str
 ) -> None:
@@ -432,15 +434,10 @@ def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda text: text.replace(b'"index": 0, ', b'"index": 0, "index": 0, ', 1),
-            "line 2: the key 'index' stands twice",
-        ),
-        (lambda text: text.replace(b'"cpu": ', b'"cpu": "a", "cpu": ', 1), "line 1: the key 'cpu'"),
         (lambda text: text + b"[" * 100_000 + b"\n", "is no event"),
         (lambda text: text + b"[]\n", "damaged log: line"),
         (lambda text: text + b'{"event": "pair"}\n', "damaged log: line"),
-        (lambda text: text + text.splitlines()[-3] + b"\n", "2 end events"),
+        (lambda text: text + text.splitlines()[-2] + b"\n", "2 end events"),
         (lambda text: text.splitlines()[0] + b"\n" + text, "2 start events"),
         (lambda text: text.replace(b'"samples": ', b'"samples": 1'), "samples, where"),
         (lambda text: text.replace(b'"batch_per_rank": ', b'"batch_per_rank": 1', 1), "samples, "),
@@ -449,7 +446,7 @@ def test_a_value_of_the_wrong_type_makes_an_old_log_unusable(
 def test_an_old_log_that_contradicts_itself_is_unusable(
     change: Callable[[bytes], bytes], words: str
 ) -> None:
-    run = parse_run(Path("x"), change(OLD[2]))
+    run = parse_run(Path("x"), resealed(change(OLD[0])))
     assert run.state == "failed"
     assert words in str(run.problem)
 
@@ -460,14 +457,14 @@ def test_an_old_log_that_contradicts_itself_is_unusable(
 )
 def test_a_window_must_be_as_long_as_its_steps(factor: float, steps: float) -> None:
     lines = []
-    for line in OLD[2].splitlines():
+    for line in OLD[0].splitlines():
         event = json.loads(line or "{}")
         if event.get("event") == "window":
             event["seconds"] *= factor
         if event.get("event") == "steps":
             event["seconds"] = [[s * steps for s in rank] for rank in event["seconds"]]
         lines.append(json.dumps(event) if event else "")
-    run = parse_run(Path("x"), "\n".join(lines).encode())
+    run = parse_run(Path("x"), resealed("\n".join(lines).encode() + b"\n"))
     assert "s, and the steps of its slowest rank" in str(run.problem)
 
 
@@ -493,9 +490,7 @@ def as_events(entries: Entries) -> list[dict[str, Any]]:
     return [{"event": name, **fields} for name, fields in entries]
 
 
-@pytest.mark.parametrize(
-    ("check", "since"), [("loss_bounded", 4), ("parity", 5), ("torch_settings_kept", 9)]
-)
+@pytest.mark.parametrize(("check", "since"), [("torch_settings_kept", 9)])
 def test_older_logs_need_not_show_what_was_not_checked(check: str, since: int) -> None:
     entries = changed(6, checks={k: v for k, v in CHECKS.items() if k != check})
     assert proof.missing(CONFIG, since - 1, as_events(entries)) is None
@@ -508,7 +503,7 @@ from pathlib import Path
 from bench.record import RunLog, append_event
 path, room = Path(sys.argv[1]), int(sys.argv[2])
 log = RunLog(path)
-log.write("start", schema=5)
+log.write("start", schema=11)
 resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, resource.RLIM_INFINITY))
 try:
     log.write("end", status="ok") if sys.argv[3] == "end" else append_event(path, "exit", code=0)

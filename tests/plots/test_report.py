@@ -377,11 +377,11 @@ def test_one_block_says_so_everywhere(tmp_path: Path) -> None:
 
 def test_one_run_by_hand_still_reports(tmp_path: Path) -> None:
     """A real log, alone, without block, study file or a launcher's exit event."""
-    real = (ROOT / "tests" / "fixtures" / "run-schema-1.jsonl").read_text()
+    real = (ROOT / "tests" / "fixtures" / "run-schema-10.jsonl").read_text()
     kept = [line for line in real.splitlines() if '"exit"' not in line]
     (tmp_path / "run.jsonl").write_text("\n".join(kept))
     assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 0
-    assert "squeezenet1_1" in page(tmp_path)
+    assert "mlp" in page(tmp_path)
     assert summary(tmp_path)["runs"][0]["exit_code"] is None
     assert "weak-throughput" not in summary(tmp_path)["figures"]  # one point is no curve
 

@@ -12,7 +12,6 @@ from bench.record import read_run
 from bench.study.files import read_study
 from bench.study.plan import plan
 from slurm.session import PREVIEW, StudyOptions, open_work
-from tests.slurm.stand_in import complete
 from tests.slurm.studies import write
 from tests.slurm.test_cli import Cli
 
@@ -64,15 +63,6 @@ def test_an_odd_number_of_blocks_is_refused(tmp_path: Path, line: str, blocks: i
     with pytest.raises(UsageError, match=rf"^{given} must be even: .*; use 4 or 6$"):
         open_work(StudyOptions(study.study, results=study.results, blocks=blocks))
     assert open_work(StudyOptions(study.study, results=study.results, blocks=1)).blocks == 1
-
-
-def test_a_folder_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:
-    work = open_work(study := asked(tmp_path, seed="seed = 7"))
-    work.folder.runs.mkdir(parents=True)
-    work.folder.keep_study(work.text)
-    complete(work.statuses[0].run.config.model_copy(update={"study_sha256": None}))
-    with pytest.raises(UsageError, match=r"begun by an earlier version, .*; choose another --res"):
-        open_work(study)
 
 
 def test_what_is_left_of_a_pair_is_done_again_in_one_session(tmp_path: Path) -> None:
