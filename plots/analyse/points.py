@@ -65,7 +65,7 @@ class BlockMean:
     facts: tuple[comparability.Facts, ...]
     hosts: tuple[str, ...]
     busy_share: float  # of the windows' time, of the busiest host's cores; nan where not known
-    input_share: float  # of the windows' time, of the rank that waited most; nan where not known
+    input_share: float  # of the windows' time, of the rank that waited most
     parts: Mapping[str, float]  # mean seconds of each part of a step; empty if not observed
 
 

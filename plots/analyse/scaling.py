@@ -29,7 +29,7 @@ class Throughput:
     step_seconds: Estimate
     runs: int
     flags: tuple[str, ...]
-    input_share: float | None
+    input_share: float
     busy_share: float | None
 
 
@@ -58,7 +58,6 @@ def throughput(table: Table) -> Iterator[Throughput]:
             means = table.blocks[point].values()
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
-            waiting = float(np.mean([m.input_share for m in means]))
             busy = float(np.mean([m.busy_share for m in means]))
             yield Throughput(
                 curve=curve,
@@ -67,7 +66,7 @@ def throughput(table: Table) -> Iterator[Throughput]:
                 step_seconds=stats.geometric_mean(seconds),
                 runs=sum(m.runs for m in means),
                 flags=(falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
-                input_share=None if math.isnan(waiting) else waiting,
+                input_share=float(np.mean([m.input_share for m in means])),
                 busy_share=None if math.isnan(busy) else busy,
             )
             smaller[point.series(curve)] = rate.value

@@ -84,7 +84,7 @@ def write(
     `step_seconds` is its time.
 
     `windows` stops early and writes no end, `end` replaces fields of the end event; `input_seconds`
-    is what each rank waited for its batches in each window, and absent from logs of schema 1;
+    is what each rank waited for its batches in each window;
     `parts` is what the breakdown of every step says, one number a rank; `first_step` by which
     factor the first step of each window is longer.
     """
@@ -112,8 +112,9 @@ def write(
         if parts is not None:
             every = {name: [[one] * steps for one in ranks] for name, ranks in parts.items()}
             log.write("breakdown", phase="window", index=index, **every)
-        waited = {} if input_seconds is None else {"input_seconds": list(input_seconds)}
-        log.write("window", index=index, steps=steps, seconds=float(each[-1].sum()), **waited)
+        waited = [0.0] * run.world_size if input_seconds is None else list(input_seconds)
+        took = {"seconds": float(each[-1].sum()), "input_seconds": waited}
+        log.write("window", index=index, steps=steps, **took)
     if windows is None:
         sha = digest(run.block, run.seed, run.samples_per_step, run.world_size)
         facts = {
