@@ -5,11 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from bench.study.files import read_study
+from bench.study.plan import config_of, points
 from plots.__main__ import main
+from plots.analyse.coverage import planned
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report.checks import checks
+from slurm.fit import fit
+from slurm.load import find_study, read_site
 from tests.plots import logs
+from tests.slurm.scripts import STUDIES
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -31,6 +37,15 @@ def partial(folder: Path) -> Path:
     for path in (folder / "runs").glob("5-*-horovod-mpi-2.jsonl"):
         path.unlink()
     return folder
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_planned_point_of_a_shipped_study_is_another_one_to_a_report(name: str) -> None:
+    """Two that were one would be there twice in each block, and none of their runs would count."""
+    path = find_study(name)
+    study = fit(read_study(path), read_site("perlmutter"), (), path)
+    counted = [p for p in points(study) if config_of(study, p).is_throughput]
+    assert len(planned(study)) == sum(len(p.curves) for p in counted) > 0
 
 
 def test_what_is_missing_is_found(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
 def test_settings_are_points_of_their_own(tmp_path: Path) -> None:
     one = points(small(tmp_path))
     two = points(small(tmp_path, seed='settings = ["shipped", "matched"]'))
-    assert len(two) == 2 * len(one)
-    assert Counter(p.settings for p in two) == {"shipped": len(one), "matched": len(one)}
+    distributed = sum(p.cell != "single" for p in one)
+    assert Counter(p.settings for p in two) == {"shipped": len(one), "matched": distributed}
     assert len({p.name for p in two}) == len(two)
 
 
@@ -198,6 +198,14 @@ def test_single_runs_at_one_rank_only(tmp_path: Path) -> None:
     runs = flat(plan(small(tmp_path, world_sizes="world_sizes = [2, 4]"), 1, RUNS))
     assert {r.config.world_size for r in runs if r.point.cell == "single"} == {1}
     assert {r.config.world_size for r in runs if r.point.cell != "single"} == {2, 4}
+
+
+def test_single_is_measured_once_for_all_settings(tmp_path: Path) -> None:
+    """It exchanges nothing: a report knows one baseline, and counts no run that is there twice."""
+    study = small(tmp_path, seed='seed = 0\nsettings = ["shipped", "matched"]')
+    of_cells = [(p.cell, p.settings) for p in points(study) if p.world_size == 1]
+    assert [settings for cell, settings in of_cells if cell == "single"] == ["shipped"]
+    assert {settings for cell, settings in of_cells if cell == "ddp/mpi"} == {"shipped", "matched"}
 
 
 def test_shipped_studies_have_the_advertised_size() -> None:
