@@ -418,7 +418,6 @@ def test_differently_tuned_runs_are_not_one_point(tmp_path: Path) -> None:
     ("changes", "field"),
     [
         ({"versions": {"torch": "2.12.0"}}, "versions.torch: 2.12.0, 2.13.0+cpu"),
-        ({"git": {"commit": "x", "bench_tree": "fe"}}, "git.bench_tree: 0123abc, fe"),
         ({"code_sha256": "b5"}, "code_sha256: b5, unset"),
         ({"malloc": "trim_threshold=1"}, "malloc: trim_threshold=1, unset"),
         ({"env": {}}, "env.OMP_NUM_THREADS: 1, unset"),

@@ -288,12 +288,11 @@ def test_a_study_that_compresses_throughout_keeps_its_baseline(tmp_path: Path) -
     assert "not checked" in text.split("## Data quality")[1]
 
 
-def test_time_waited_for_input_is_shown_where_logs_have_it(variants: Path, study: Path) -> None:
+def test_time_waited_for_input_is_shown(variants: Path) -> None:
     # windows of five steps: 0.5 s on one rank, 1 s on two
     printed = logs.rows(page(variants), "Throughput")
     waited = [(row["ranks"], row["waiting for input"]) for row in printed]
     assert sorted(waited) == [("1", "25.0 %")] * 6 + [("2", "12.5 %")] * 4
-    assert "for input" not in page(study)
 
 
 def test_the_input_pipeline_has_a_table_of_its_own(variants: Path, study: Path) -> None:
@@ -469,7 +468,9 @@ def python(code: str, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_report_is_made_where_torch_is_not_installed(study: Path, tmp_path: Path) -> None:
     done = python(WITHOUT_TORCH, "report", str(study), "--out", str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
+    slow = "run logs read"  # what a busy machine is told of its progress
+    said = [line for line in done.stderr.splitlines() if not line.endswith(slow)]
+    assert (done.returncode, said) == (0, [])
     assert done.stdout.endswith("blocked\n")
     for name in ("report.md", "report.html"):
         assert (tmp_path / name).read_text() == (study / name).read_text()

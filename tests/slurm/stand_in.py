@@ -47,6 +47,7 @@ def complete(config: RunConfig, step_s: float = 0.25) -> None:
             index=index,
             steps=config.steps_per_window,
             seconds=step_s * config.steps_per_window,
+            input_seconds=[0.0] * config.world_size,
         )
     served = [{"updates": 0, "staleness": [0]}] * config.server_processes  # as nothing was sent
     counted = {UPDATES_COUNTED: True} if served else {}
