@@ -66,7 +66,7 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
         yield "the digest of the timeline that was followed is missing"
     end = next(event for event in events if event["event"] == "end")
     demanded = _demanded(config)
-    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, schema) <= schema}
+    checks = {c: False for c in demanded if _FIRST_SCHEMA.get(c, 0) <= schema}
     checks |= end.get("checks", {})
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"

@@ -66,9 +66,9 @@ def points(study: Study) -> list[Point]:
     A configuration that several curves need is one point: at one rank weak and strong scaling often
     coincide.
     """
-    places = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
-    places += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
-    most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * places
+    sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
+    sizes += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
+    most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * sizes
     if most > MAX_RUNS:  # before they are made
         made = f"cells, settings, variants and sizes make up to {most} points"
         raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
@@ -76,9 +76,8 @@ def points(study: Study) -> list[Point]:
     for cell in study.cells:
         # to `single`, which exchanges nothing, all settings are the same
         every = study.settings[:1] if cell == "single" else study.settings
-        sizes = [*_sizes(study, cell)]
-        for settings, variant, size in product(every, _variants(study, cell), sizes):
-            curve, world_size, batch_per_rank = size
+        ways = product(every, _variants(study, cell), _sizes(study, cell))
+        for settings, variant, (curve, world_size, batch_per_rank) in ways:
             point = Point(cell, settings, world_size, batch_per_rank, (), variant)
             curves.setdefault(point, []).append(curve)
     return [replace(point, curves=tuple(through)) for point, through in curves.items()]

@@ -348,7 +348,7 @@ def main() -> int:
     new = run_mutations(SOURCES, asked.inputs // 2, asked.seed)
     old = run_mutations(OLD, asked.inputs - asked.inputs // 2, asked.seed + 1, reseal=True)
     print(new.line(f"schema {SCHEMA}"))
-    print(old.line(f"schemas 1 to {SCHEMA - 1}"))
+    print(old.line(f"schemas {READABLE[0]} to {SCHEMA - 1}"))
     print(f"{asked.inputs} inputs in {time.monotonic() - began:.0f} s, seed {asked.seed}")
     faults = [*new.tracebacks, *new.changed, *old.tracebacks]
     for fault in faults[:5]:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,6 @@ FIXTURES = ROOT / "tests" / "fixtures"
 SHIPPED = sorted(
     path.parent for path in (ROOT / "results").glob("*/summary.json") if path.parent.name != "mine"
 )
-WINDOWS_3 = (1.3559444009997605, 1.7075210590001006, 1.2107358570001452)
 
 
 def reasons(loaded: Loaded) -> dict[str, str]:
@@ -83,6 +83,27 @@ def test_percentiles_of_a_run(tmp_path: Path) -> None:
     # linear between the 19th and the 20th step
     assert row["step_seconds_p95"] == pytest.approx(0.2805)
     assert row["step_seconds_p99"] is None  # that of 20 steps is hardly less than the largest
+
+
+def test_a_real_log_of_an_older_schema_is_read(tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "run-schema-9.jsonl", tmp_path)
+    loaded = load(tmp_path)
+    assert not loaded.unusable
+    row = loaded.runs.iloc[0]
+    assert (row["cell"], row["world_size"], row["exit_code"]) == ("ddp/gloo", 2, None)
+    seconds = 0.0578770660004011 + 0.010262105000037991
+    assert row["step_seconds_mean"] == pytest.approx(seconds / 4, rel=1e-12)
+    assert row["images_per_s"] == pytest.approx(8 * 4 / seconds, rel=1e-12)
+    # till the last rank ended each: rank 0's of the first window, rank 1's of the second
+    steps = [0.045569763, 0.012302474, 0.006355183, 0.003902349]
+    assert row["step_seconds_median"] == pytest.approx(np.median(steps), rel=1e-6)
+    waited = 0.003760877999411605 + 0.00039801200000511017  # rank 1's
+    assert row["input_share"] == pytest.approx(waited / seconds)
+    facts = row["facts"]
+    assert (row["hosts"], facts["versions.torch"]) == (("vm",), "2.13.0+cpu")
+    assert facts["env.OMPI_MCA_mpi_yield_when_idle"] == "1"
+    # one framework's own; it would make any pair differ
+    assert not [name for name in facts if "HOROVOD" in name]
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
