@@ -95,7 +95,7 @@ class Fields(BaseModel):
         _CELL, "none", "wire the gradients travel on; by default mpi on the CPU, nccl on CUDA"
     )
     settings: Settings = _field(
-        _CELL,
+        _EXCHANGE,
         "shipped",
         "'shipped': each framework's own defaults; 'matched': equal bucket bytes, no buffer "
         "broadcast in a step; 'tuned': a knob of the framework set by hand",

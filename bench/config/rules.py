@@ -134,11 +134,13 @@ def _device(c: Fields) -> Iterator[str]:
 
 def _exchange(c: Fields) -> Iterator[str]:
     facts = CATALOGUE[c.backend]
-    for name in fields_with(Role.EXCHANGE):
+    # settings say how a framework is started, whether or not it exchanges anything
+    about = [name for name in fields_with(Role.EXCHANGE) if name != "settings"]
+    for name in about:
         if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
             given = f"{name}={getattr(c, name)}"
             yield f"{given} is about the exchange, backend={c.backend} has none; leave it out"
-    for name in fields_with(Role.EXCHANGE) if c.exchange == "off" else ():
+    for name in about if c.exchange == "off" else ():
         if name != "exchange" and getattr(c, name) != Fields.model_fields[name].default:
             given = f"{name}={getattr(c, name)}"
             yield f"{given} is about the exchange, which exchange=off leaves out; leave one out"

@@ -71,12 +71,17 @@ class Primary(Table):
     curve: Curve = Field(description="curve it is a point of: weak, strong or batch")
     world_size: WorldSize = Field(description="its ranks")
     transport: Transport | None = Field(None, description="its transport, of several")
-    settings: Settings | None = Field(None, description="its settings, of several")
+    variant: str | None = Field(None, description="its variant, of several")
     batch_per_rank: BatchPerRank | None = Field(None, description="its batch per rank, of several")
 
 
-def _one_or_many(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
+def _one(value: object) -> object:
+    """The settings of a file of an earlier version, which listed them."""
+    if isinstance(value, list | tuple) and len(value) == 1:
+        return value[0]
+    if isinstance(value, list | tuple):
+        raise ValueError("name one; for several make tables [variants.NAME], each with its own")
+    return value
 
 
 class Study(Table):
@@ -92,8 +97,8 @@ class Study(Table):
     )
     reference: str = Field(REFERENCE, description="framework or cell compared with")
     candidate: str = Field(CANDIDATE, description="framework or cell that is compared with it")
-    settings: Annotated[tuple[Settings, ...], BeforeValidator(_one_or_many), _FilledList] = Field(
-        ("shipped",), description="'shipped', 'matched' or both, each a point of its own"
+    settings: Annotated[Settings, BeforeValidator(_one)] = Field(
+        "shipped", description="of all runs that no variant or arm gives others: shipped, matched"
     )
     scaling: Annotated[tuple[Curve, ...], _FilledList] = Field(
         description="curves to measure: weak, strong, batch; one table each"
@@ -136,7 +141,7 @@ class Study(Table):
 
     def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:
         """What the study says of a variant's runs ('' without any); `alone`: of `single`."""
-        values = {**self.run, **self.variants.get(variant, {})}
+        values = {"settings": self.settings, **self.run, **self.variants.get(variant, {})}
         unseen = (*fields_with(Role.EXCHANGE), *fields_with(Role.KNOB)) if alone else ()
         return {name: value for name, value in values.items() if name not in unseen}
 
@@ -176,6 +181,8 @@ class Study(Table):
     def _digest(self, size: dict[str, int]) -> str:
         left_out = {*MAY_CHANGE, "blocks", "max_blocks"}
         fixed = self.model_dump(mode="json", exclude=left_out, exclude_defaults=True) | size
+        if "settings" in fixed:  # a list, as in earlier versions
+            fixed["settings"] = [fixed["settings"]]
         return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import REFERENCE, parts
-from bench.config import Curve, RunConfig, Settings, UsageError, make_config
+from bench.config import Curve, RunConfig, UsageError, make_config
 from bench.study.definition import Study
 from bench.study.limits import MAX_RUNS
 from bench.study.rules import OWNED_FIELDS
@@ -25,7 +25,6 @@ class Point:
     """One configuration, and every curve of the study that passes through it."""
 
     cell: str
-    settings: Settings
     world_size: int
     batch_per_rank: int
     curves: tuple[Curve, ...]
@@ -41,8 +40,7 @@ class Point:
         """For people, in run ids and messages."""
         cell = "-".join(filter(None, parts(self.cell)))
         size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
-        settings = self.settings if self.settings != "shipped" else ""
-        return "-".join(filter(None, (size, settings, self.variant)))
+        return "-".join(filter(None, (size, self.variant)))
 
 
 @dataclass(frozen=True)
@@ -68,17 +66,15 @@ def points(study: Study) -> list[Point]:
     """
     sizes = len(study.world_sizes) * (bool(study.weak) + bool(study.strong))
     sizes += len(study.batch.batch_per_rank) * len(study.batch.world_sizes) if study.batch else 0
-    most = len(study.cells) * len(study.settings) * max(1, len(study.variants)) * sizes
+    most = len(study.cells) * max(1, len(study.variants)) * sizes
     if most > MAX_RUNS:  # before they are made
-        made = f"cells, settings, variants and sizes make up to {most} points"
+        made = f"cells, variants and sizes make up to {most} points"
         raise UsageError(f"{made}; a study has at most {MAX_RUNS} runs")
     curves: dict[Point, list[Curve]] = {}
     for cell in study.cells:
-        # to `single`, which exchanges nothing, all settings are the same
-        every = study.settings[:1] if cell == "single" else study.settings
-        ways = product(every, _variants(study, cell), _sizes(study, cell))
-        for settings, variant, (curve, world_size, batch_per_rank) in ways:
-            point = Point(cell, settings, world_size, batch_per_rank, (), variant)
+        for variant, size in product(_variants(study, cell), _sizes(study, cell)):
+            curve, world_size, batch_per_rank = size
+            point = Point(cell, world_size, batch_per_rank, (), variant)
             curves.setdefault(point, []).append(curve)
     return [replace(point, curves=tuple(through)) for point, through in curves.items()]
 
@@ -135,7 +131,7 @@ def check_primary(study: Study) -> None:
     if len(found) != 1:
         names = ", ".join(p.name.partition("-")[2] for p in found) or "none that this study plans"
         cure = "choose its curve and world_size from those of the study"
-        cure = "add transport, settings or batch_per_rank" if found else cure
+        cure = "add transport, variant or batch_per_rank" if found else cure
         raise UsageError(f"primary={asked} must be one comparison, and is {names}; {cure}")
 
 
@@ -203,7 +199,7 @@ def launches(every: Iterable[Point], pairs: Pairs) -> dict[Point, str]:
 
 
 def _place(point: Point) -> Point:
-    """One point for all cells of a transport, with equal settings and size."""
+    """One point for all cells of a transport, of equal size."""
     return replace(point, cell=point.transport, variant="", curves=())
 
 
@@ -237,7 +233,6 @@ def config_of(study: Study, point: Point) -> RunConfig:
         "transport": transport or "none",
         "arm": arm or None,
         "variant": point.variant or None,
-        "settings": point.settings,
         # per rank also on the strong curve: one point has one description, whatever its curves
         "batch_per_rank": point.batch_per_rank,
         "world_size": point.world_size,
@@ -263,7 +258,7 @@ def _in_words_of(study: Study, message: str) -> str:
     """A rule's message with the study's keys, run.precision, for fields and flags, --precision."""
 
     def key(name: str) -> str:
-        return name if name in OWNED_FIELDS else f"run.{name}"
+        return name if name in OWNED_FIELDS or name == "settings" else f"run.{name}"
 
     message = re.sub(r"--([a-z][a-z-]*)", lambda flag: key(flag[1].replace("-", "_")), message)
     if not study.fields:

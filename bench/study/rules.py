@@ -23,7 +23,6 @@ OWNED_FIELDS = {
     "transport": f"list it in cells, as in {cells()[1]!r}",
     "arm": f"list it in cells, as in '{cells()[1]}@again'",
     "variant": "name a table [variants.NAME]",
-    "settings": "write settings at the top",
     "batch_per_rank": "write it in [weak] or [batch]",
     "global_batch": "write it in [strong]",
     "world_size": "write world_sizes at the top",
@@ -46,7 +45,7 @@ def _names(s: Study) -> Iterator[str]:
 
 
 def _repeats(s: Study) -> Iterator[str]:
-    keys = ("cells", "settings", "scaling", "world_sizes", "nodes")
+    keys = ("cells", "scaling", "world_sizes", "nodes")
     lists = {key: getattr(s, key) for key in keys}
     lists |= {f"batch.{key}": values for key, values in (s.batch or ())}
     for name, values in lists.items():
@@ -132,7 +131,9 @@ def _run_fields(s: Study) -> Iterator[str]:
     for table, values in tables.items():
         for name, value in values.items():
             key = f"{table}.{name}"
-            if name in OWNED_FIELDS:
+            if key == "run.settings":
+                yield f"{key}={value!r}: write settings at the top, or in a variant or an arm"
+            elif name in OWNED_FIELDS:
                 yield f"{key}={value!r}: the plan sets {name} of each run; {OWNED_FIELDS[name]}"
             elif name not in RunConfig.model_fields:
                 valid = RunConfig.model_fields.keys() - OWNED_FIELDS.keys()
@@ -166,11 +167,10 @@ def _variants(s: Study) -> Iterator[str]:
     defaults = {name: RunConfig.model_fields[name].default for name in s.fields}
     effective: dict[str, str] = {}
     for name, values in s.variants.items():
-        same = effective.setdefault(repr(defaults | s.run | values), name)
+        every = defaults | {"settings": s.settings} | s.run | values
+        same = effective.setdefault(repr(every), name)
         if same != name:
             yield f"variants.{same} and variants.{name} are the same runs; change a field of one"
     if len(s.variants) == 1:
         name = next(iter(s.variants))
         yield f"variants has {name!r} alone; add another, or write its fields in [run]"
-    if s.variants and s.primary:
-        yield "primary names one comparison, and every variant has one; leave out one of them"

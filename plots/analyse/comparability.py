@@ -25,7 +25,8 @@ OF_MANY = (*EXCHANGE, *fields_with(Role.KNOB))  # and of these: they mean nothin
 _OF_THE_WORK = {*VARIED, *fields_with(Role.METHOD)}  # what two compared runs have alike
 _SAMPLES = ("samples_per_rank", "samples_per_step")
 _OF_THE_TRAINING = RunConfig.model_fields.keys() - {*fields_with(Role.CELL)} | {*_SAMPLES}
-_OF_THE_TRAINING -= {"inject_ms"}  # a sleep takes time and changes no number
+# a sleep takes time, settings cut the exchange into other parts: neither changes a number
+_OF_THE_TRAINING -= {"inject_ms", "settings"}
 _ASKED = RunConfig.model_fields.keys() - {*PER_BLOCK}
 _OF_A_RANK = ("hostname", "cpu", "threads", "cpus_on_node")
 _RENAMED = {"hostname": "hostnames", "threads": "threads of a rank"}
@@ -96,6 +97,8 @@ def facts(
     """
     work = config.model_dump(mode="json", include=_OF_THE_WORK)
     work |= {name: getattr(config, name) for name in _SAMPLES}
+    if config.backend == "single":
+        del work["settings"]  # which are a framework's
     if config.emulate is not None:  # by what the file says, wherever it lies
         work[EMULATE] = f"{config.emulate.name} {workload['timeline_sha256'][:_DIGITS]}"
     fixed = config.settings == "matched" or config.overlap == "off"

@@ -14,7 +14,7 @@ from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability
 from plots.analyse.comparability import Block
-from plots.analyse.points import CURVES, NO_SETTINGS, NotCompared, Point, Table, describe
+from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
 from plots.analyse.sessions import another_day
 
 
@@ -24,7 +24,6 @@ class Comparison:
 
     reference: str  # cells
     candidate: str
-    settings: str
     world_size: int
     samples_per_rank: int
     variant: tuple[str, ...]
@@ -51,7 +50,7 @@ class Comparison:
     def points(self) -> tuple[Point, Point]:
         """Reference and candidate."""
         where = self.world_size, self.samples_per_rank, self.variant
-        a, b = (Point(self.settings, cell, *where) for cell in (self.reference, self.candidate))
+        a, b = (Point(cell, *where) for cell in (self.reference, self.candidate))
         return a, b
 
     @property
@@ -118,17 +117,16 @@ def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
     None where several have that name, or none has.
     """
     if study.primary is not None:
-        named = [row for row in rows if _is(row, study.primary)]
+        named = [row for row in rows if _is(row, study.primary, study)]
         return named[0] if len(named) == 1 else None
     transports = [parts(cell).transport for cell in (*study.cells, *cells())]
 
     def order(row: Comparison) -> tuple[object, ...]:
         plain = changed(row.points[0]), row.variant
         first = transports.index(parts(row.candidate).transport)
-        tuned = study.settings.index(row.settings) if row.settings in study.settings else 9
         exchange = comparability.changes_exchange(row.variant)
         curve = CURVES.index(row.curves[0])
-        return exchange, -row.world_size, first, tuned, curve, plain, -row.samples_per_rank
+        return exchange, -row.world_size, first, curve, plain, -row.samples_per_rank
 
     return min(rows, key=order, default=None)
 
@@ -149,11 +147,14 @@ def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
     )
 
 
-def _is(row: Comparison, primary: Primary) -> bool:
-    fields = primary.model_dump(exclude={"curve"}, exclude_none=True)
+def _is(row: Comparison, primary: Primary, study: Study) -> bool:
+    fields = primary.model_dump(exclude={"curve", "variant"}, exclude_none=True)
     fields["samples_per_rank"] = fields.pop("batch_per_rank", row.samples_per_rank)
     same = all(getattr(row, name) == value for name, value in fields.items())
-    return same and primary.curve in row.curves
+    of_variant = study.fields_of(primary.variant or "", alone=False)
+    words = (word.partition("=") for word in row.variant)
+    named = all(v == str(of_variant.get(k, comparability.usual(k))) for k, _, v in words)
+    return same and primary.curve in row.curves and (named or primary.variant is None)
 
 
 def _decided(
@@ -201,7 +202,6 @@ def _comparison(
     return Comparison(
         reference=a.cell,
         candidate=b.cell,
-        settings=a.settings,
         world_size=a.world_size,
         samples_per_rank=a.samples_per_rank,
         variant=a.variant,
@@ -224,15 +224,15 @@ def _of_one(sides: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
 
 
 class Choice(NamedTuple):
-    """One side that was asked for: points of a cell with these settings and fields of a variant."""
+    """One side that was asked for: points of a cell with these fields of a variant."""
 
     cell: str
     fields: Mapping[str, str] = MappingProxyType({})
 
     def takes(self, point: Point) -> bool:
         """Whether a point is one of them."""
-        words = {f"settings={point.settings}", *point.variant}
-        return point.cell == self.cell and words >= {f"{k}={v}" for k, v in self.fields.items()}
+        words = {f"{k}={v}" for k, v in self.fields.items()}
+        return point.cell == self.cell and words <= {*point.variant}
 
 
 def between(
@@ -256,13 +256,13 @@ def between(
 
 
 def _meet(p: Point, q: Point, chosen: Sequence[str]) -> bool:
-    def rest(point: Point) -> list[str]:
-        return [word for word in point.variant if word.partition("=")[0] not in chosen]
+    alone = "single" in (p.cell, q.cell)  # which exchanges nothing
 
-    alike = (
-        "settings" in chosen or p.settings == q.settings or NO_SETTINGS in (p.settings, q.settings)
-    )
-    return alike and p[2:4] == q[2:4] and rest(p) == rest(q)
+    def rest(point: Point) -> list[str]:
+        words = comparability.without_exchange(point.variant) if alone else point.variant
+        return [word for word in words if word.partition("=")[0] not in chosen]
+
+    return p[1:3] == q[1:3] and rest(p) == rest(q)
 
 
 def _named(row: Comparison, p: Point, q: Point) -> Comparison:
@@ -273,5 +273,4 @@ def _named(row: Comparison, p: Point, q: Point) -> Comparison:
     after = dict(word.split("=", 1) for word in q.variant)
     sides = {k: (after.get(k, "-"), before.get(k, "-")) for k in (*after, *before)}
     words = tuple(f"{k}={' over '.join(dict.fromkeys(values))}" for k, values in sides.items())
-    both = [s for s in dict.fromkeys((q.settings, p.settings)) if s != NO_SETTINGS]
-    return replace(row, settings=" over ".join(both) or NO_SETTINGS, variant=words)
+    return replace(row, variant=words)

@@ -11,7 +11,7 @@ from bench.study.definition import Study
 from bench.study.plan import config_of, points
 from plots.analyse import comparability
 from plots.analyse.comparability import without_exchange
-from plots.analyse.points import CURVES, NO_SETTINGS, Point, Table
+from plots.analyse.points import CURVES, Point, Table
 
 Planned = tuple[str, Point]  # a curve, and a point of it
 
@@ -42,12 +42,11 @@ def planned(study: Study) -> list[Planned]:
         values = config.model_dump(mode="json", include={*fields})
         if config.emulate is not None:  # of a timeline, reports know the file's name
             values[comparability.EMULATE] = config.emulate.name
-        variant, settings = tuple(f"{k}={values[k]}" for k in fields), str(point.settings)
-        if point.cell == "single":
-            variant, settings = without_exchange(variant), NO_SETTINGS
-        reported = Point(settings, point.cell, point.world_size, point.batch_per_rank, variant)
+        variant = tuple(f"{k}={values[k]}" for k in fields)
+        variant = without_exchange(variant) if point.cell == "single" else variant
+        reported = Point(point.cell, point.world_size, point.batch_per_rank, variant)
         plan |= dict.fromkeys((curve, reported) for curve in point.curves)
-    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][2:4]))
+    of_cells = sorted(plan, key=lambda one: (study.cells.index(one[1].cell), *one[1][1:3]))
     return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
 
 

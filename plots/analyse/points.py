@@ -1,8 +1,8 @@
 """Points: what was run, averaged inside each block, and the blocks that two of them share.
 
 Levels: steps < runs < blocks. Runs of one point in one block are averaged on time, never on rates
-(Hoefler & Belli 2015, rule 3). `shipped` and `matched` settings are separate points and never meet;
-neither do variants, such as two precisions.
+(Hoefler & Belli 2015, rule 3). Variants, such as two precisions or `shipped` and `matched`
+settings, are separate points and never meet.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ _OF_A_RUN = (
     *("first_step_over_rest", "facts", "hosts"),
     *("busy_share", "input_share", "parts"),
 )
-NO_SETTINGS = "none"  # `single` exchanges nothing, so settings do not split it
 
 
 class Point(NamedTuple):
     """What was run, apart from block and repeat."""
 
-    settings: str
     cell: str
     world_size: int
     samples_per_rank: int
@@ -49,7 +47,7 @@ class Point(NamedTuple):
 
     def series(self, curve: str) -> tuple[object, ...]:
         """What the points of one line have in common; sorts `single` before other cells."""
-        return self.variant, self.settings, self.fixed(curve), self.cell != "single", self.cell
+        return self.variant, self.fixed(curve), self.cell != "single", self.cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +150,10 @@ def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
     """The runs of each point, in order of their first logs."""
     if runs.empty:
         return
-    settings = runs["settings"].where(runs["cell"] != "single", NO_SETTINGS)
-    rest = [runs[name] for name in ("cell", "world_size", "samples_per_rank", "variant")]
-    grouped: Any = runs.groupby([settings, *rest], sort=False)
-    for (tuning, cell, world_size, batch, variant), rows in grouped:
-        yield Point(tuning, cell, int(world_size), int(batch), variant), rows
+    keys = ["cell", "world_size", "samples_per_rank", "variant"]
+    grouped: Any = runs.groupby(keys, sort=False)
+    for (cell, world_size, batch, variant), rows in grouped:
+        yield Point(cell, int(world_size), int(batch), variant), rows
 
 
 def tabulate(runs: pd.DataFrame) -> Table:
@@ -210,10 +207,9 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
 
 
 def describe(point: Point) -> str:
-    """'cell/mpi (shipped), 2 ranks, 16 images per rank', and the variant if it is one."""
-    settings = "" if point.settings == NO_SETTINGS else f" ({point.settings})"
+    """'cell/mpi, 2 ranks, 16 images per rank', and the variant if it is one."""
     size = f"{ranks(point.world_size)}, {point.samples_per_rank} images per rank"
-    return ", ".join([f"{point.cell}{settings}", size, *point.variant])
+    return ", ".join([point.cell, size, *point.variant])
 
 
 def ranks(n: int) -> str:

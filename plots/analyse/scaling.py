@@ -12,7 +12,7 @@ import numpy as np
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.points import CURVES, NO_SETTINGS, BlockMean, NotCompared, Point, Table, describe
+from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, Table, describe
 from plots.read.calibrations import Calibration
 
 # nodes of a job may be of several kinds: a calibration is of the same ones
@@ -92,7 +92,7 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
         for point in table.on(curve):
             if point.cell != "single":
                 alone = comparability.without_exchange(point.variant)
-                yield curve, point, Point(NO_SETTINGS, "single", 1, point.fixed(curve), alone)
+                yield curve, point, Point("single", 1, point.fixed(curve), alone)
 
 
 def _against(

@@ -31,10 +31,9 @@ def at_largest(runs: pd.DataFrame) -> Iterator[Steps]:
     groups = list(by_point(runs))
     most: dict[object, int] = {}
     for point, _ in groups:
-        key = _series(point)
-        most[key] = max(most.get(key, 0), point.world_size)
+        most[point.variant] = max(most.get(point.variant, 0), point.world_size)
     for point, rows in groups:
-        if point.world_size < most[_series(point)] or point.cell == "single":
+        if point.world_size < most[point.variant] or point.cell == "single":
             continue
         sequences = rows["sequence"].tolist()
         steps = min(_MOST_STEPS, *map(len, sequences))
@@ -51,7 +50,3 @@ def at_largest(runs: pd.DataFrame) -> Iterator[Steps]:
             high=high,
             timed=np.sort(np.concatenate(timed)),
         )
-
-
-def _series(point: Point) -> tuple[object, ...]:
-    return point.variant, point.settings

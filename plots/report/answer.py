@@ -140,7 +140,7 @@ def _curve(a: Analysis, c: Comparison) -> str:
     """The ratios along a comparison's first curve, of a study that plans no verdict."""
 
     def line(row: Comparison) -> tuple[object, ...]:
-        return row.transport, row.settings, row.variant, row.points[0].fixed(c.curves[0])
+        return row.transport, row.variant, row.points[0].fixed(c.curves[0])
 
     rows = [r for r in a.comparisons if c.curves[0] in r.curves and line(r) == line(c)]
     rows.sort(key=lambda row: (row.world_size, row.samples_per_rank))
@@ -173,7 +173,7 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
     rows = []
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
-        conditions = "; ".join([", ".join(c.curves), c.settings, *c.variant])
+        conditions = "; ".join([", ".join(c.curves), *c.variant])
         where = marked(a, c.variant, f"{point} ({conditions})")
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
@@ -216,14 +216,14 @@ def lines(a: Analysis) -> list[str]:
 
 
 def _scaling(a: Analysis) -> list[str]:
-    """For each curve, variant, settings and batch the largest point against one process."""
-    series: dict[tuple[str, tuple[str, ...], str, int], list[Scaled]] = defaultdict(list)
+    """For each curve, variant and batch the largest point against one process."""
+    series: dict[tuple[str, tuple[str, ...], int], list[Scaled]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
             p = s.point
-            series[s.curve, p.variant, p.settings, p.fixed(s.curve)].append(s)
+            series[s.curve, p.variant, p.fixed(s.curve)].append(s)
     lines = []
-    for (curve, variant, settings, fixed), rows in series.items():
+    for (curve, variant, fixed), rows in series.items():
         largest = max(s.point.world_size for s in rows)
         last = [s for s in rows if s.point.world_size == largest]
         if curve == "weak":
@@ -233,7 +233,7 @@ def _scaling(a: Analysis) -> list[str]:
             name, part = "Strong speed-up", "step"
             values = [f"{s.point.cell} {interval(s.speedup, ratio)}" for s in last]
         base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
-        conditions = "; ".join([f"{fixed} images per {part}", settings, *variant])
+        conditions = "; ".join([f"{fixed} images per {part}", *variant])
         where = f"{ranks(largest)} against {base} ({conditions})"
         name = marked(a, variant, name)
         lines.append(f"{name} at {where}: {', '.join(values)}.")

@@ -27,7 +27,7 @@ from plots.report.markdown import escaped
 from plots.report.verdicts import over
 from plots.report.write import analysed
 
-SCHEMA = 1  # of the JSON
+SCHEMA = 2  # of the JSON
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,6 @@ def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
 
 _CHANGES = (
     Column("point.cell", "cell"),
-    Column("point.settings", "settings"),
     Column("point.variant", "variant"),
     Column("point.world_size", "ranks"),
     Column("point.samples_per_rank", "images per rank"),
@@ -189,7 +188,6 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
     return (
         Column(lambda row: over(row.first.reference, row.first.candidate), "ratio of images/s"),
         Column("first.transport", "transport"),
-        Column("first.settings", "settings"),
         Column("first.variant", "variant"),
         Column("first.world_size", "ranks"),
         Column("first.samples_per_rank", "images per rank"),
@@ -234,12 +232,13 @@ def _choice(words: str, a: Analysis, folder: Path) -> Choice:
     cell, *fields = words.split(",")
     if wrong := [field for field in fields if "=" not in field]:
         raise UsageError(f"{words!r}: {wrong[0]!r} is no FIELD=VALUE, such as settings=matched")
-    side = Choice(cell, dict(field.split("=", 1) for field in fields))
+    asked = dict(field.split("=", 1) for field in fields)
+    side = Choice(cell, {k: v for k, v in asked.items() if a.shared.get(k) != v})
     if any(side.takes(point) for point in a.table.blocks):
         return side
     names = sorted({p.cell for p in a.table.blocks})
     if cell not in names:
         raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")
-    known = {f"settings={p.settings}" for p in a.table.blocks if p.cell == cell}
-    known |= {word for p in a.table.blocks if p.cell == cell for word in p.variant}
-    raise UsageError(f"{folder} has no {words}; of {cell} it has {', '.join(sorted(known))}")
+    known = sorted({word for p in a.table.blocks if p.cell == cell for word in p.variant})
+    of_cell = f"of {cell} it has {', '.join(known)}" if known else f"{cell} has no variants there"
+    raise UsageError(f"{folder} has no {words}; {of_cell}")

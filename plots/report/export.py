@@ -108,9 +108,9 @@ def extra_p(a: Analysis, curve: str) -> tuple[str, list[str]]:
 
 
 def _region(a: Analysis, point: Point, curve: str) -> str:
-    """All that tells a line of the curve from others: 'ddp/mpi_shipped_16_images_per_rank'."""
+    """All that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
     each = "step" if curve == "strong" else "rank"
-    words = [point.cell, point.settings, f"{point.fixed(curve)} images per {each}", *point.variant]
+    words = [point.cell, f"{point.fixed(curve)} images per {each}", *point.variant]
     words += ["emulated"] if a.emulated(point.variant) else []
     return "_".join(words).replace(" ", "_")
 
@@ -147,7 +147,7 @@ def latex(a: Analysis) -> str:
 def _row(a: Analysis, c: Comparison) -> list[str]:
     """As the page has it; a row of several kinds says of itself that it slept."""
     slept = ["emulated"] if a.emulated(c.variant) else []
-    e, conditions = c.estimate, "; ".join([c.settings, *c.variant, *slept])
+    e, conditions = c.estimate, "; ".join([*c.variant, *slept])
     sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
     return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
 

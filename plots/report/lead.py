@@ -69,8 +69,7 @@ def lead(a: Analysis) -> Lead:
 
 
 def _verdict(a: Analysis, c: Comparison) -> str:
-    several = len({x.settings for x in a.comparisons}) > 1
-    conditions = "; ".join([*([c.settings] if several else []), *c.variant])
+    conditions = "; ".join(c.variant)
     where = f"{c.samples_per_rank} images per rank{f' ({conditions})' if conditions else ''}"
     estimate = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
     n = count(c.paired.n, "launch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from plots.analyse.points import NO_SETTINGS, ranks
+from plots.analyse.points import ranks
 from plots.analyse.study import Analysis
 from plots.analyse.trainings import Trained
 from plots.report.format import count, percent, rule, seconds, short
@@ -19,12 +19,10 @@ def answers(a: Analysis) -> bool:
 def lines(a: Analysis) -> Iterator[str]:
     """With the median seconds to the target, or with the share that is right at the end."""
     most = max((t.point.world_size for t in a.trained), default=0)
-    several = len({t.point.settings for t in a.trained} - {NO_SETTINGS}) > 1
     groups: dict[tuple[str, ...], list[Trained]] = defaultdict(list)
     for t in a.trained:
         if (p := t.point).world_size == most:
-            settings = [p.settings] if several else []
-            groups[(f"{p.samples_per_rank} images per rank", *settings, *p.variant)].append(t)
+            groups[(f"{p.samples_per_rank} images per rank", *p.variant)].append(t)
     for conditions, rows in groups.items():
         yield f"{_aim(rows[0])} at {ranks(most)} ({'; '.join(conditions)}): {_reached(rows)}."
 

@@ -52,7 +52,7 @@ def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     context: dict[str, Any] = {
         "a": a,
         "study": a.loaded.study,
-        "settings": _meanings({c.settings for c in a.comparisons}),
+        "settings": _meanings({*runs.loc[runs["cell"] != "single", "settings"]}),
         "title": " against ".join(label(cell) for cell in (a.candidate, a.reference)),
         "reference": reference,
         "candidate": candidate,

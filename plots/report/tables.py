@@ -12,7 +12,6 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.coverage import Gap
 from plots.analyse.exchange import SHOWN
 from plots.analyse.nodes import Drift
-from plots.analyse.points import NO_SETTINGS
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import Trend
 from plots.analyse.study import Analysis
@@ -42,7 +41,6 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 _POINT = (
     Column("point.cell", "cell"),
-    Column("point.settings", "settings", lambda name: "-" if name == NO_SETTINGS else name),
     Column("point.variant", "variant"),
     Column("point.world_size", "ranks"),
 )
@@ -86,7 +84,6 @@ _WHERE = (
     Column("samples_per_rank", "images per rank"),
     Column("samples_per_step"),
     Column("transport", "transport"),
-    Column("settings", "settings"),
     Column("variant", "variant"),
 )
 
@@ -123,7 +120,6 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
 RAW = (
     Column("log", "log", "[{0}](runs/{0})".format),
     Column("cell", "cell"),
-    Column("settings", "settings"),
     Column("world_size", "ranks"),
     Column("samples_per_rank", "images per rank"),
     Column("block", "block", lambda block: "-" if block == NO_BLOCK else str(block)),

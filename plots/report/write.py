@@ -31,7 +31,7 @@ from plots.report.format import file_names
 from plots.report.html import html
 from plots.report.markdown import markdown
 
-SCHEMA = 1  # of summary.json
+SCHEMA = 2  # of summary.json
 _Records = Callable[[Sequence[Column], Sequence[Any]], list[dict[str, Any]]]
 _COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}

@@ -323,7 +323,7 @@ def _through_files(folder: Path, logs: Sequence[bytes]) -> None:
         path.write_bytes(data)
         run = Run(
             str(i),
-            Point("single", "shipped", 1, 8, ()),
+            Point("single", 1, 8, ()),
             config.model_copy(update={"log_path": path}),
         )
         assert look(run, job_is_running=False).state in STATES

@@ -21,9 +21,7 @@ def test_a_pair_of_two_jobs_is_no_pair_though_block_and_nodes_agree(tmp_path: Pa
     a = analysed(tmp_path)
     assert a.comparisons == []
     (found,) = [n for n in a.not_compared if n.pair.startswith("ddp/mpi")]
-    assert (
-        found.pair == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 0"
-    )
+    assert found.pair == "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi, block 0"
     assert found.reason == "not in one allocation: job 7 against job 8"
 
 

@@ -351,7 +351,7 @@ def test_the_report_shows_nodes_jobs_and_the_list_to_paste(tmp_path: Path) -> No
     assert first["baseline_kind"] == "same nodes"
     assert first["baseline_images_per_s"]["value"] == pytest.approx(160)
     printed = f"{first['speedup']['value']:.3f} (n=1, no interval)"
-    assert f"| weak | ddp/mpi | shipped | 1 | same nodes | {printed} |" in text
+    assert f"| weak | ddp/mpi | 1 | same nodes | {printed} |" in text
 
 
 def test_nodes_are_judged_and_counted_batch_by_batch(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     assert " % faster than Horovod on 1 rank over MPI on this machine (" in lines[0]
     assert lines[1].startswith("Horovod against DDP: DDP faster at all 3 points (by ")
     assert lines[1].endswith(" %); margin 2 %.")
-    where = "Primary: 1 rank, 16 images per rank, mpi (weak; shipped)"
+    where = "Primary: 1 rank, 16 images per rank, mpi (weak)"
     assert lines[2].startswith(f"{where}: DDP faster: ")
     ratio = f"{primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
     assert f"Horovod / DDP = {ratio}, n = 6." in lines[2]

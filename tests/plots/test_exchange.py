@@ -169,5 +169,5 @@ def test_observed_runs_of_another_environment_have_no_undisturbed_step_beside_th
     (breakdown,) = analysis.exchange.breakdowns
     assert breakdown.undisturbed_seconds is None
     said = {n.pair: n.reason for n in analysis.not_compared}
-    what = "ddp/mpi (shipped), 2 ranks, 16 images per rank, observed, against the same undisturbed"
+    what = "ddp/mpi, 2 ranks, 16 images per rank, observed, against the same undisturbed"
     assert said[what] == "env.OMPI_MCA_btl: tcp, unset"

@@ -26,7 +26,7 @@ def test_extra_p_has_a_value_for_each_block(study: Path, tmp_path: Path) -> None
     lines = path.read_text().splitlines()
     assert lines[:3] == ["PARAMETER p", "POINTS 1 2", "METRIC step_seconds"]
     regions = [line for line in lines if line.startswith("REGION ")]
-    each = "_shipped_16_images_per_rank"
+    each = "_16_images_per_rank"
     assert regions == [f"REGION ddp/mpi{each}", f"REGION horovod/mpi{each}"]
     data = [[float(x) for x in line.split()[1:]] for line in lines if line.startswith("DATA ")]
     assert [len(values) for values in data] == [6] * 4
@@ -50,10 +50,10 @@ def test_extra_p_keeps_every_batch_and_names_what_it_leaves_out(
     assert main(["export", "extra-p", str(tmp_path), "-o", str(path)]) == 0
     lines = path.read_text().splitlines()[3:]
     names, values = lines[::4], [lines[i : i + 4][1:] for i in range(0, len(lines), 4)]
-    assert names == [f"REGION ddp/mpi_shipped_{n}_images_per_rank" for n in (16, 8)]
+    assert names == [f"REGION ddp/mpi_{n}_images_per_rank" for n in (16, 8)]
     seconds = [[float(line.removeprefix("DATA ")) for line in region] for region in values]
     assert seconds == [pytest.approx([n / 10 + b / 1000 for n in (1, 2, 4)]) for b in (16, 8)]
-    left = "left out: ddp/mpi_shipped_32_images_per_rank, which has no 4 ranks"
+    left = "left out: ddp/mpi_32_images_per_rank, which has no 4 ranks"
     assert left in capsys.readouterr().out
 
 

@@ -81,7 +81,7 @@ def test_a_cell_under_two_names_is_equal_to_itself(tmp_path: Path) -> None:
     found, page = arms(tmp_path, 1.0, "")
     (compared,) = found.comparisons
     assert (compared.verdict, compared.transport, compared.of_one_arm) == ("equal", "mpi", ())
-    assert "**2 ranks, 16 images per rank, mpi (weak; shipped):** Equal within 2 %: " in page
+    assert "**2 ranks, 16 images per rank, mpi (weak):** Equal within 2 %: " in page
     assert "PyTorch DDP over MPI (slow) against PyTorch DDP over MPI" in page
     assert (found.digests[1].groups, found.digests[1].runs) == (6, 12)  # one training, bit by bit
     assert look("ddp/mpi@slow", ["ddp/mpi@slow"])["color"] != look("ddp/mpi", [])["color"]

@@ -32,11 +32,13 @@ def near(e: stats.Estimate, truth: float) -> bool:
     return e.value == pytest.approx(truth, rel=0.01)
 
 
-def compared(a: Analysis, world_size: int = 2, settings: str = "shipped") -> comparison.Comparison:
+def compared(
+    a: Analysis, world_size: int = 2, variant: tuple[str, ...] = ()
+) -> comparison.Comparison:
     (found,) = [
         c
         for c in a.comparisons
-        if (c.world_size, c.settings, c.samples_per_rank) == (world_size, settings, 16)
+        if (c.world_size, c.variant, c.samples_per_rank) == (world_size, variant, 16)
     ]
     return found
 
@@ -73,8 +75,8 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
     weak, own = scaled(study, "ddp/mpi"), scaled(study, "ddp/mpi", "own")
     assert near(weak.efficiency, 1 / (1.05 * 1.5))
     assert near(own.efficiency, 1 / 1.5)
-    assert weak.baseline == Point("none", "single", 1, 16)
-    assert own.baseline == Point("shipped", "ddp/mpi", 1, 16)
+    assert weak.baseline == Point("single", 1, 16)
+    assert own.baseline == Point("ddp/mpi", 1, 16)
     for s in (weak, own):  # the baseline's absolute value is that of its own row
         (row,) = [t for t in study.throughput if (t.curve, t.point) == ("weak", s.baseline)]
         assert s.baseline_images_per_s == row.images_per_s
@@ -82,7 +84,7 @@ def test_true_efficiency_comes_back(study: Analysis) -> None:
     # the block noise is 10 %
     assert weak.step_overhead_seconds == pytest.approx(0.1 * (1.05 * 1.5 - 1), rel=0.15)
     strong = scaled(study, "horovod/mpi", curve="strong")
-    assert strong.baseline == Point("none", "single", 1, 32)
+    assert strong.baseline == Point("single", 1, 32)
     assert near(strong.speedup, 2 / (1.155 * 1.5))
     assert near(strong.efficiency, 1 / (1.155 * 1.5))
     assert strong.step_overhead_seconds is None
@@ -142,7 +144,7 @@ def test_unequal_work_is_not_compared_and_the_field_is_named(tmp_path: Path) -> 
     assert compared(a, 1).paired.n == 6
     reason = "versions.torch: 2.12.1+cpu, 2.13.0+cpu"
     blocked = [n for n in a.not_compared if n.reason == reason]
-    assert "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi, block 2" in [
+    assert "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi, block 2" in [
         n.pair for n in blocked
     ]
     assert scaled(a, "ddp/mpi").efficiency.n == 6
@@ -184,7 +186,7 @@ def test_two_cells_must_have_called_one_nccl_and_taken_one_transport(
         path = tmp_path / f"{cell[:3]}-{world_size}.jsonl"
         logs.write(path, run, 0.1, provenance=over_nccl(cell, world_size, **own))
     a = analysed(tmp_path)
-    pair = "ddp/nccl (shipped), 2 ranks, 16 images per rank against horovod/nccl, block 0"
+    pair = "ddp/nccl, 2 ranks, 16 images per rank against horovod/nccl, block 0"
     assert [n.reason for n in a.not_compared if n.pair == pair] == ([reason] if reason else [])
     assert len(a.comparisons) == (1 if reason else 2), "those at one rank are always compared"
     # one rank takes no transport and two take one: the same cell all the same
@@ -214,9 +216,10 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
                 tmp_path / "runs" / name, run, 0.15 * slowdown * math.exp(0.001 * (-1) ** block)
             )
     a = analysed(tmp_path)
-    assert near(compared(a).paired.estimate, 1 / 1.2)
-    assert compared(a, settings="matched").paired.ratio == pytest.approx(1 / 0.9)
-    matched = [s for s in a.efficiency if s.point.settings == "matched"]
+    shipped, of_matched = ((f"settings={name}",) for name in ("shipped", "matched"))
+    assert near(compared(a, variant=shipped).paired.estimate, 1 / 1.2)
+    assert compared(a, variant=of_matched).paired.ratio == pytest.approx(1 / 0.9)
+    matched = [s for s in a.efficiency if s.point.variant == of_matched]
     # no matched one-rank run: shipped's does not stand in
     assert {s.kind for s in matched} == {"common"}
     assert {s.baseline.cell for s in matched} == {"single"}
@@ -301,7 +304,7 @@ def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
     common = {(s.point.cell, s.point.variant): s for s in mixed.efficiency if s.kind == "common"}
     assert len(common) == 6
     compressed = common["ddp/mpi", ("compile=False", "compression=fp16")]
-    assert compressed.baseline == Point("none", "single", 1, 16, ("compile=False",))
+    assert compressed.baseline == Point("single", 1, 16, ("compile=False",))
     assert compressed.efficiency.value == pytest.approx(1 / 1.4)
     compiled = common["ddp/mpi", ("compile=True", "compression=none")]
     assert compiled.baseline.variant == ("compile=True",)
@@ -354,7 +357,7 @@ def test_a_point_without_its_partner_is_named(tmp_path: Path) -> None:
     lacking = [
         n
         for n in a.not_compared
-        if n.pair == "ddp/mpi (shipped), 2 ranks, 16 images per rank against horovod/mpi"
+        if n.pair == "ddp/mpi, 2 ranks, 16 images per rank against horovod/mpi"
     ]
     assert [n.reason for n in lacking] == ["no usable run of ddp/mpi"]
     assert len(a.comparisons) == 2
@@ -549,7 +552,6 @@ def test_verdicts_in_words(ratios: list[float], said: str, label: str) -> None:
     c = comparison.Comparison(
         reference="ddp/mpi",
         candidate="horovod/mpi",
-        settings="shipped",
         world_size=2,
         samples_per_rank=16,
         variant=(),

@@ -38,8 +38,8 @@ NEEDS: dict[str, dict[str, Any]] = {
     "checkpoint": TRAINED,
     "servers": {"cells": ("single", "ps/mpi")},
     "mode": {"cells": ("single", "ps/mpi")},
-    "fusion_mib": {"cells": ("horovod/mpi",), "settings": ("tuned",)},
-    "cycle_ms": {"cells": ("horovod/mpi",), "settings": ("tuned",)},
+    "fusion_mib": {"cells": ("horovod/mpi",), "settings": "tuned"},
+    "cycle_ms": {"cells": ("horovod/mpi",), "settings": "tuned"},
 }
 VALUES: dict[str, tuple[Any, Any]] = {
     "model": ("resnet18", "resnet50"),
@@ -53,8 +53,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
 BUCKETS: list[dict[str, Any]] = [
     {"cells": ("single", "handwritten/mpi")},
     {"cells": ("single", "handwritten/mpi", "ps/mpi")},
-    {"cells": ("ddp/mpi",), "settings": ("tuned",)},
-    {"cells": ("single", *PAIR), "settings": ("matched",)},
+    {"cells": ("ddp/mpi",), "settings": "tuned"},
+    {"cells": ("single", *PAIR), "settings": "matched"},
 ]
 
 

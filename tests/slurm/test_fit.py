@@ -93,7 +93,7 @@ def test_a_job_is_one_block_at_one_node_count() -> None:
     assert [job.id for job in made] == ["n001-b00", "n002-b00", "n001-b01", "n002-b01"]
     assert {run.config.world_size for run in made[0].runs} == {1, 4}
     assert {run.config.world_size for run in made[1].runs} == {8}
-    cells = sorted((run.point.cell, run.point.settings) for run in made[1].runs)
+    cells = sorted((run.point.cell, run.config.settings) for run in made[1].runs)
     assert cells == [*product(("ddp/nccl", "horovod/nccl"), ("matched", "shipped"))]
     positions = [run.config.position for run in made[0].runs]
     assert positions == sorted(p for p in positions if p is not None)

@@ -13,6 +13,7 @@ import pytest
 
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.study.definition import Study
+from bench.study.files import read_study
 from slurm.directives import Request
 from slurm.fit import jobs
 from slurm.load import read_site
@@ -27,7 +28,7 @@ from tests.slurm.scripts import (
     run_lines,
     shipped,
 )
-from tests.slurm.studies import ROOT, SMALL, changed, small
+from tests.slurm.studies import ROOT, SMALL, changed, small, write
 
 GOLDEN = ROOT / "tests/golden"
 LAYOUTS: dict[str, dict[str, object]] = {
@@ -128,7 +129,8 @@ def test_shellcheck_accepts_the_golden_scripts(tmp_path: Path) -> None:
 
 
 def test_each_line_makes_exactly_the_planned_config(tmp_path: Path) -> None:
-    study = small(tmp_path, seed='seed = 0\nsettings = ["shipped", "matched"]')
+    variants = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
+    study = read_study(write(tmp_path, SMALL + variants))
     runs = planned(study, tmp_path, 2)
     assert configs(script(study, 2, folder=tmp_path), tmp_path) == [run.config for run in runs]
 

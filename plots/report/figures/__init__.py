@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from bench.study.disk import write_whole
 from plots.analyse.comparability import without_exchange
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import NO_SETTINGS, Point
+from plots.analyse.points import Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
@@ -49,9 +49,9 @@ def draw(a: Analysis) -> dict[str, Figure]:
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
     # the figure that the page begins with is the first, and of the comparison that it tells
-    ratios: dict[tuple[tuple[str, ...], str], list[Comparison]] = defaultdict(list)
+    ratios: dict[tuple[tuple[str, ...]], list[Comparison]] = defaultdict(list)
     for c in answer.by_weight(a):
-        ratios[c.variant, c.settings].append(c)
+        ratios[c.variant,].append(c)
     for page, name in file_names("ratio-by-size", ratios):
         if ratio.curves_of(ratios[page]):
             yield name, ratio.against_size(a, ratios[page])
@@ -68,9 +68,7 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
         yield f"{name}-{ending}", curves.scaling(a, scaled)
     rows = list(at_largest(a.loaded.runs))
-    key = attrgetter(
-        "point.variant", "point.settings", "point.world_size", "point.samples_per_rank"
-    )
+    key = attrgetter("point.variant", "point.world_size", "point.samples_per_rank")
     for page, name in file_names("steps", sorted(map(key, rows))):
         yield name, steps.draw(a, [r for r in rows if key(r) == page])
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
@@ -80,21 +78,21 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
 
 def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A page for each number of ranks of the frameworks; one plain process is on every one."""
-    work = attrgetter("variant", "samples_per_step")
-    pages = {(*work(t.point), t.point.settings, t.point.world_size) for t in a.trained}
-    of_frameworks = {page for page in pages if page[2] != NO_SETTINGS and page[3] > 1} or pages
-    for page, name in file_names("accuracy", sorted(of_frameworks)):
-        rows = [t for t in a.trained if work(t.point) == page[:2]]
-        alone = [t for t in rows if t.point.settings == NO_SETTINGS]
-        frameworks = [t for t in rows if (t.point.settings, t.point.world_size) == page[2:]]
-        yield name, trainings.accuracy(a, [*alone, *(t for t in frameworks if t not in alone)])
+    key = attrgetter("variant", "samples_per_step", "world_size")
+    pages = {key(t.point) for t in a.trained if t.point.world_size > 1}
+    pages = pages or {key(t.point) for t in a.trained}
+    for page, name in file_names("accuracy", sorted(pages)):
+        alone = without_exchange(page[0]), page[1], 1
+        wanted = {"single": alone}
+        rows = [t for t in a.trained if key(t.point) == wanted.get(t.point.cell, page)]
+        yield name, trainings.accuracy(a, sorted(rows, key=lambda t: t.point.cell != "single"))
 
 
 def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A page for each size: its cells and variants are rows."""
 
-    def of(p: Point) -> tuple[str, int, int]:
-        return p.settings, p.world_size, p.samples_per_rank
+    def of(p: Point) -> tuple[int, int]:
+        return p.world_size, p.samples_per_rank
 
     if a.exchange is None:
         return
@@ -139,13 +137,14 @@ def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> I
 
 
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Rows by figure: of one curve, variant, settings and fixed size; `single` joins every one."""
+    """Rows by figure: of one curve, variant and fixed size; `single` joins every one."""
 
-    def key(r: Row) -> tuple[tuple[str, ...], str, int]:
-        return r.point.variant, r.point.settings, r.point.fixed(r.curve)
+    def key(r: Row) -> tuple[tuple[str, ...], int]:
+        return r.point.variant, r.point.fixed(r.curve)
 
     for curve in dict.fromkeys(r.curve for r in rows):
         on = [r for r in rows if r.curve == curve]
-        for page, name in file_names(curve, [k for k in map(key, on) if k[1] != NO_SETTINGS]):
-            both = page, (without_exchange(page[0]), NO_SETTINGS, page[2])
-            yield name, [r for r in on if key(r) in both]
+        pages = [key(r) for r in on if r.point.cell != "single"]
+        for page, name in file_names(curve, pages):
+            wanted = {"single": (without_exchange(page[0]), page[1])}
+            yield name, [r for r in on if key(r) == wanted.get(r.point.cell, page)]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
 from plots.analyse.bound import Bound
-from plots.analyse.points import NO_SETTINGS, ranks
+from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
@@ -168,9 +168,7 @@ def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
     curve, fixed = rows[0].curve, rows[0].point.fixed(rows[0].curve)
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
     constant = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
-    settings = sorted({r.point.settings for r in rows} - {NO_SETTINGS})
-    work = ", ".join([workload(a), *_variant(rows)])
-    return f"{constant}; {work}; settings: {', '.join(settings)}"
+    return f"{constant}; {', '.join([workload(a), *_variant(rows)])}"
 
 
 def _variant(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -130,4 +130,4 @@ def _finish(ax: Axes, points: list[Point], frame: Frame, label: str) -> None:
 
 def _conditions(a: Analysis, point: Point) -> str:
     batch = f"{point.samples_per_rank} images per rank"
-    return f"{batch}; {workload(a)}; settings: {point.settings}"
+    return f"{batch}; {workload(a)}"

@@ -100,7 +100,7 @@ BAD = [
     (
         "windows",
         'settings = "matched"',
-        "run.settings='matched': the plan sets settings of each run; write settings at the top",
+        "run.settings='matched': write settings at the top, or in a variant or an arm",
     ),
     (
         "windows",
@@ -233,14 +233,17 @@ def test_batch_sweep_alone_has_world_sizes_of_its_own(tmp_path: Path) -> None:
         read_study(path)
 
 
-def test_settings_may_be_one_word(tmp_path: Path) -> None:
-    assert small(tmp_path, seed='settings = "matched"').settings == ("matched",)
+def test_settings_of_an_earlier_version_are_a_list_of_one(tmp_path: Path) -> None:
+    listed, word = (small(tmp_path, seed=f"settings = {x}") for x in ('["matched"]', '"matched"'))
+    assert (listed.settings, listed.sha256) == ("matched", word.sha256)
+    with pytest.raises(UsageError, match="name one; for several make tables"):
+        small(tmp_path, seed='settings = ["shipped", "matched"]')
 
 
 def test_defaults(tmp_path: Path) -> None:
     study = small(tmp_path, blocks="", seed="", time_limit_s="")
     assert (study.blocks, study.max_blocks, study.seed, study.margin) == (6, 20, 0, 0.02)
-    assert (study.looks[0], study.settings) == (6, ("shipped",))
+    assert (study.looks[0], study.settings) == (6, "shipped")
 
 
 PAIRS = 'cells = ["ddp/mpi", "horovod/mpi", "ddp/gloo", "horovod/gloo"]'
@@ -254,15 +257,16 @@ def test_the_primary_comparison_is_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         small(tmp_path, cells=PAIRS, seed='primary = { curve = "strong", world_size = 2 }')
     assert str(caught.value).endswith(
-        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, settings or "
+        "must be one comparison, and is mpi-w2-b4, gloo-w2-b4; add transport, variant or "
         "batch_per_rank"
     )
-    two = (
-        'settings = ["shipped", "matched"]\nprimary = { curve = "weak", world_size = 1, '
-        'transport = "mpi", batch_per_rank = 8 }'
-    )
-    with pytest.raises(UsageError, match="and is mpi-w1-b8, mpi-w1-b8-matched; add"):
-        small(tmp_path, cells=PAIRS, seed=two)
+    of_mpi = 'primary = { curve = "weak", world_size = 1, transport = "mpi"'
+    two = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
+    with pytest.raises(UsageError, match="and is mpi-w1-b8-shipped, mpi-w1-b8-matched; add"):
+        read_study(write(tmp_path, SMALL + two, cells=PAIRS, seed=f"{of_mpi} }}"))
+    named = f'{of_mpi}, variant = "matched" }}'
+    chosen = read_study(write(tmp_path, SMALL + two, cells=PAIRS, seed=named))
+    assert chosen.primary is not None
 
 
 def test_a_study_is_found_by_name_or_path(tmp_path: Path) -> None:

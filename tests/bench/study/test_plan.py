@@ -18,6 +18,9 @@ from tests.slurm.studies import SMALL, small, write
 RUNS = Path("results/small/runs")
 
 
+SETTINGS = '[variants.shipped]\n[variants.matched]\nsettings = "matched"\n'
+
+
 def flat(blocks: list[list[Run]]) -> list[Run]:
     return [run for block in blocks for run in block]
 
@@ -27,13 +30,13 @@ def test_weak_and_strong_share_their_one_rank_runs(tmp_path: Path) -> None:
     weak: tuple[Curve, ...] = ("weak",)
     strong: tuple[Curve, ...] = ("strong",)
     assert set(points(small(tmp_path))) == {
-        Point("single", "shipped", 1, 8, both),
-        Point("ddp/mpi", "shipped", 1, 8, both),
-        Point("ddp/mpi", "shipped", 2, 8, weak),
-        Point("ddp/mpi", "shipped", 2, 4, strong),
-        Point("horovod/gloo", "shipped", 1, 8, both),
-        Point("horovod/gloo", "shipped", 2, 8, weak),
-        Point("horovod/gloo", "shipped", 2, 4, strong),
+        Point("single", 1, 8, both),
+        Point("ddp/mpi", 1, 8, both),
+        Point("ddp/mpi", 2, 8, weak),
+        Point("ddp/mpi", 2, 4, strong),
+        Point("horovod/gloo", 1, 8, both),
+        Point("horovod/gloo", 2, 8, weak),
+        Point("horovod/gloo", 2, 4, strong),
     }
 
 
@@ -64,9 +67,9 @@ def test_a_batch_sweep_joins_the_other_curves_where_they_meet(tmp_path: Path) ->
 
 def test_settings_are_points_of_their_own(tmp_path: Path) -> None:
     one = points(small(tmp_path))
-    two = points(small(tmp_path, seed='settings = ["shipped", "matched"]'))
+    two = points(read_study(write(tmp_path, SMALL + SETTINGS)))
     distributed = sum(p.cell != "single" for p in one)
-    assert Counter(p.settings for p in two) == {"shipped": len(one), "matched": distributed}
+    assert Counter(p.variant for p in two) == {"shipped": len(one), "matched": distributed}
     assert len({p.name for p in two}) == len(two)
 
 
@@ -202,8 +205,8 @@ def test_single_runs_at_one_rank_only(tmp_path: Path) -> None:
 
 def test_single_is_measured_once_for_all_settings(tmp_path: Path) -> None:
     """It exchanges nothing: a report knows one baseline, and counts no run that is there twice."""
-    study = small(tmp_path, seed='seed = 0\nsettings = ["shipped", "matched"]')
-    of_cells = [(p.cell, p.settings) for p in points(study) if p.world_size == 1]
+    planned = plan(read_study(write(tmp_path, SMALL + SETTINGS)), 1, RUNS)[0]
+    of_cells = [(r.point.cell, r.config.settings) for r in planned if r.config.world_size == 1]
     assert [settings for cell, settings in of_cells if cell == "single"] == ["shipped"]
     assert {settings for cell, settings in of_cells if cell == "ddp/mpi"} == {"shipped", "matched"}
 
