@@ -135,8 +135,9 @@ class Study(Table):
 
     @property
     def fields(self) -> list[str]:
-        """Every field of RunConfig that the study sets: in [run], a variant or an arm."""
-        tables = (self.run, *self.variants.values(), *self.arms.values())
+        """Every field of RunConfig that the study sets: settings, in [run], a variant or an arm."""
+        settings = {"settings"} if self.settings != "shipped" else ()
+        tables = (settings, self.run, *self.variants.values(), *self.arms.values())
         return list(dict.fromkeys(chain.from_iterable(tables)))
 
     def fields_of(self, variant: str, alone: bool) -> dict[str, Any]:

@@ -232,8 +232,8 @@ def _choice(words: str, a: Analysis, folder: Path) -> Choice:
     cell, *fields = words.split(",")
     if wrong := [field for field in fields if "=" not in field]:
         raise UsageError(f"{words!r}: {wrong[0]!r} is no FIELD=VALUE, such as settings=matched")
-    asked = dict(field.split("=", 1) for field in fields)
-    side = Choice(cell, {k: v for k, v in asked.items() if a.shared.get(k) != v})
+    values = dict(field.split("=", 1) for field in fields)
+    side = Choice(cell, {k: v for k, v in values.items() if a.shared.get(k) != v})
     if any(side.takes(point) for point in a.table.blocks):
         return side
     names = sorted({p.cell for p in a.table.blocks})

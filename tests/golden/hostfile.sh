@@ -29,7 +29,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/mpi", "horovod/mpi"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
@@ -84,25 +84,25 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 3 1+0
-run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-04-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 turns 2 3+2
-run b00-02-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
-run b00-03-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-02-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-03-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
 turns 2 5+6
-run b00-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
-run b00-06-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
+run b00-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 
 # Block 1: one randomised pass, every run with seed 1
 turns 3 0+1
-run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
-run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
-run b01-06-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 6 --curves weak
+run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
+run b01-06-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --block 1 --position 6 --curves weak
 turns 2 2+3
-run b01-02-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
-run b01-03-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
+run b01-02-ddp-mpi-w4-b8 4 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+run b01-03-horovod-mpi-w4-b8 4 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
 turns 2 5+4
-run b01-04-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
-run b01-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 5 --curves weak
+run b01-04-horovod-mpi-w8-b8 8 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
+run b01-05-ddp-mpi-w8-b8 8 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 5 --curves weak
 END_OF_RUNS

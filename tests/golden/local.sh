@@ -32,7 +32,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; run 'mak
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/mpi", "horovod/mpi"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2
@@ -85,19 +85,19 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 3 1+0
-run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-00-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
 turns 2 3+4
-run b00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
-run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 
 # Block 1: one randomised pass, every run with seed 1
 turns 3 0+1
-run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
-run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
-run b01-04-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
+run b01-00-ddp-mpi-w1-b8 1 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 0 --curves weak
+run b01-01-horovod-mpi-w1-b8 1 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 1 --curves weak
+run b01-04-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 1 --block 1 --position 4 --curves weak
 turns 2 3+2
-run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
-run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --settings shipped --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
+run b01-02-horovod-mpi-w2-b8 2 --backend horovod --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 2 --curves weak
+run b01-03-ddp-mpi-w2-b8 2 --backend ddp --transport mpi --batch-per-rank 8 --seed 1 --block 1 --position 3 --curves weak
 END_OF_RUNS

@@ -56,7 +56,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/nccl", "horovod/nccl"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 8, 16]
 blocks = 2
@@ -122,6 +122,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 2 5+6
-run b00-05-ddp-nccl-w16-b8 16 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
-run b00-06-horovod-nccl-w16-b8 16 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
+run b00-05-ddp-nccl-w16-b8 16 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-nccl-w16-b8 16 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 END_OF_RUNS

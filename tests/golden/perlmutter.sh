@@ -49,7 +49,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/nccl", "horovod/nccl"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 4, 8]
 blocks = 2
@@ -115,6 +115,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 2 3+4
-run b00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
-run b00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-03-ddp-nccl-w8-b8 8 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-horovod-nccl-w8-b8 8 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 END_OF_RUNS

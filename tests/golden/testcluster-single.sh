@@ -47,7 +47,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/gloo", "horovod/gloo"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 2, 4]
 blocks = 2
@@ -112,13 +112,13 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 3 1+2
-run b00-00-single-w1-b8 1 --backend single --transport none --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
-run b00-01-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-00-single-w1-b8 1 --backend single --transport none --batch-per-rank 8 --seed 0 --block 0 --position 0 --curves weak
+run b00-01-ddp-gloo-w1-b8 1 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-horovod-gloo-w1-b8 1 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
 turns 2 3+4
-run b00-03-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
-run b00-04-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
+run b00-03-ddp-gloo-w2-b8 2 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 3 --curves weak
+run b00-04-horovod-gloo-w2-b8 2 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 4 --curves weak
 turns 2 5+6
-run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
-run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
+run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 END_OF_RUNS

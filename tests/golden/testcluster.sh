@@ -46,7 +46,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/gloo", "horovod/gloo"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 2, 4]
 blocks = 2
@@ -111,6 +111,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 turns 2 5+6
-run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
-run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
+run b00-05-ddp-gloo-w4-b8 4 --backend ddp --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 5 --curves weak
+run b00-06-horovod-gloo-w4-b8 4 --backend horovod --transport gloo --batch-per-rank 8 --seed 0 --block 0 --position 6 --curves weak
 END_OF_RUNS

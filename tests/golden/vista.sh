@@ -42,7 +42,7 @@ command -v "$PYTHON" >/dev/null || { echo "error: $PYTHON is not found; see [set
 name = "smoke"
 question = "Does a job at this site do all it should, from the look at the launch to complete logs?"
 cells = ["single", "ddp/nccl", "horovod/nccl"]
-settings = ["shipped"]
+settings = "shipped"
 scaling = ["weak"]
 world_sizes = [1, 2]
 blocks = 2
@@ -106,6 +106,6 @@ exec "$PYTHON" -m slurm.driver "${JOB[@]}" -- "${COMMON[@]}" <<'END_OF_RUNS'
 
 # Block 0: one randomised pass, every run with seed 0
 apart 2 'ibrun starts one world at a time'
-run b00-01-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
-run b00-02-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --settings shipped --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
+run b00-01-horovod-nccl-w2-b8 2 --backend horovod --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 1 --curves weak
+run b00-02-ddp-nccl-w2-b8 2 --backend ddp --transport nccl --batch-per-rank 8 --seed 0 --block 0 --position 2 --curves weak
 END_OF_RUNS
