@@ -15,8 +15,11 @@ if TYPE_CHECKING:  # the catalogue is read where there is no torch
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """Start it. Raises UsageError if it is not installed, WrongWorld if its world is another."""
-    from bench.launch.provenance import installed  # here: it reads the catalogue itself
+    """Start the backend of `config` on this rank; every rank must call.
+
+    Raises UsageError if it is not installed, WrongWorld if its ranks are not the launcher's.
+    """
+    from bench.launch.provenance import installed  # imported here: it imports the catalogue
 
     if config.transport == "nccl":
         from bench.backends import nccl
@@ -34,9 +37,9 @@ def serve(
     describe: Callable[[dict[str, str]], Any],
     tick: Callable[[], object],
 ) -> None:
-    """Be a server process until the run has ended; raises as `load`.
+    """Run a server process until the run has ended; raises as `load`.
 
-    `describe` makes what it says of itself from the versions of its libraries; `tick` is called
-    while it waits.
+    `describe` makes the process's description from the versions of its libraries; `tick` is
+    called while the process waits.
     """
     catalogue.server(config.backend)(config, launch, describe, tick)

@@ -1,4 +1,4 @@
-"""What is known of each backend without loading it: one row each, which everybody else asks."""
+"""The facts of each backend that are known without loading it, one row each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write t
 
 
 class Cell(NamedTuple):
-    """A cell's name in its parts; '' for what it does not name."""
+    """The parts of a cell's name; '' for a part that it lacks."""
 
     backend: str
     transport: str = ""  # of `single`, or where a study leaves it to the site
@@ -68,8 +68,8 @@ def _horovod_variables(*names: str) -> tuple[str, ...]:
 
 
 _PLACES = ("RANK", "SIZE", "LOCAL_", "CROSS_", "HOSTNAME")
-# Colours: Okabe & Ito (2008), safe for colour-blind readers. Cells that agree lie on one another,
-# so what is drawn first is larger and open: DDP's markers hold Horovod's, its lines are wider.
+# Colours: Okabe & Ito (2008), safe for colour-blind readers. Equal cells are drawn over one
+# another, so the first is larger and open: DDP's markers surround Horovod's, its lines are wider.
 _ROWS = (
     BackendFacts(
         name="single",
@@ -164,8 +164,8 @@ _ROWS = (
     ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
-# Libraries that each backend brings of its own: two compared runs differ in them by intent, and the
-# version of the package that holds one is compared anyway.
+# Libraries bundled with a framework: two compared runs differ in them by design, and the version of
+# the package that contains them is compared anyway.
 BUNDLED = ("gloo",)
 PLAIN = "mpi4py"  # MPI without a framework: collectives can be timed, nothing can be trained
 REFERENCE, CANDIDATE = "ddp", "horovod"  # what a study compares unless it says otherwise
@@ -183,26 +183,26 @@ def engines() -> tuple[str, ...]:
 
 def cells() -> tuple[str, ...]:
     """Everything that can be compared: 'single', 'ddp/mpi', ..."""
-    found: list[str] = []
+    names: list[str] = []
     for name, row in CATALOGUE.items():
-        found += [f"{name}/{transport}" for transport in row.transports] or [name]
-    return tuple(found)
+        names += [f"{name}/{transport}" for transport in row.transports] or [name]
+    return tuple(names)
 
 
 def parts(cell: str) -> Cell:
-    """'ddp/mpi@again' in its parts; the name of a backend is taken as well."""
+    """The parts of a cell such as 'ddp/mpi@again', or of a backend's name alone."""
     place, _, arm = cell.partition("@")
     backend, _, transport = place.partition("/")
     return Cell(backend, transport, arm)
 
 
 def facts(cell: str) -> BackendFacts:
-    """The row of a cell's backend, or of a backend; raises KeyError where there is none."""
+    """The row of a cell's backend, or of a backend's name. Raises KeyError if it is unknown."""
     return CATALOGUE[parts(cell).backend]
 
 
 def takers(knob: str) -> str:
-    """Who takes a knob, and with which settings: 'DDP (tuned), Horovod (matched)'."""
+    """The backends that take a knob, with their settings: 'DDP (tuned), Horovod (matched)'."""
     return ", ".join(
         f"{row.short_label} ({' or '.join(settings)})"
         for row in CATALOGUE.values()
@@ -253,5 +253,5 @@ def _load(place: str) -> Any:
 
 
 def is_bare(cell: str) -> bool:
-    """Whether it is a framework whose transport is not said."""
+    """Whether a cell names a framework without its transport."""
     return cell.partition("@")[0] in frameworks()

@@ -1,8 +1,7 @@
-"""The collectives of each framework, through its own calls: what an exchange of gradients rests on.
+"""The collectives of each framework, through its own calls: the parts of a gradient exchange.
 
-Every call takes and gives whole float32 tensors, adds where it reduces, and waits for the result;
-all ranks call in the same order. Memory for results is kept from call to call where the framework
-lets its user give it.
+Every call takes and returns float32 tensors, reduces by adding, and waits for its result; all ranks
+call in the same order. Memory for results is reused where the framework accepts the user's.
 """
 
 from __future__ import annotations
@@ -19,35 +18,36 @@ from bench.config import RunConfig
 
 
 class Collectives:
-    """What a framework offers; `lacks` says of each collective that it does not offer why not."""
+    """What a framework offers; `lacks` has the reason for each collective that it does not."""
 
     lacks: Mapping[str, str] = {}
 
     def __init__(self, config: RunConfig) -> None:
         self.ranks = config.world_size
-        self._kept: dict[tuple[int, torch.device], torch.Tensor] = {}
+        self._results: dict[tuple[int, torch.device], torch.Tensor] = {}
 
-    def all_reduce(self, whole: torch.Tensor) -> torch.Tensor:
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum of all ranks' `tensor` [n]; may overwrite `tensor`."""
         raise NotImplementedError
 
     def all_gather(self, part: torch.Tensor) -> torch.Tensor:
-        """Every rank's part, by rank."""
+        """Every rank's `part` [n] in rank order: [ranks * n]."""
         raise NotImplementedError
 
-    def broadcast(self, whole: torch.Tensor) -> torch.Tensor:
-        """Rank 0's."""
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Rank 0's `tensor`, on every rank; overwrites `tensor`."""
         raise NotImplementedError
 
-    def reduce_scatter(self, whole: torch.Tensor) -> torch.Tensor:
-        """This rank's part of the sum."""
+    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This rank's part [n / ranks] of the sum of all ranks' `tensor` [n]."""
         raise NotImplementedError
 
     def _room(self, like: torch.Tensor, elements: int) -> torch.Tensor:
-        """Memory for a result of that many elements, the same one every time."""
+        """Memory for a result of that many elements, reused while the size stays."""
         key = elements, like.device
-        if key not in self._kept:
-            self._kept = {key: like.new_empty(elements)}
-        return self._kept[key]
+        if key not in self._results:
+            self._results = {key: like.new_empty(elements)}
+        return self._results[key]
 
 
 class OfTorch(Collectives):
@@ -60,47 +60,47 @@ class OfTorch(Collectives):
                 "reduce_scatter": "our process group over MPI has none: DDP asks for none"
             }
 
-    def all_reduce(self, whole: torch.Tensor) -> torch.Tensor:
-        dist.all_reduce(whole)
-        return whole
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        dist.all_reduce(tensor)
+        return tensor
 
     def all_gather(self, part: torch.Tensor) -> torch.Tensor:
         out = self._room(part, part.numel() * self.ranks)
         dist.all_gather(list(out.chunk(self.ranks)), part)
         return out
 
-    def broadcast(self, whole: torch.Tensor) -> torch.Tensor:
-        dist.broadcast(whole, 0)
-        return whole
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        dist.broadcast(tensor, 0)
+        return tensor
 
-    def reduce_scatter(self, whole: torch.Tensor) -> torch.Tensor:
-        out = self._room(whole, whole.numel() // self.ranks)
-        dist.reduce_scatter_tensor(out, whole)
+    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
+        out = self._room(tensor, tensor.numel() // self.ranks)
+        dist.reduce_scatter_tensor(out, tensor)
         return out
 
 
 class OfHorovod(Collectives):
-    """Horovod's own; a name of its own for each, as its cache of responses wants."""
+    """Horovod's own; each has a fixed name, which Horovod's response cache needs."""
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
         self._hvd: Any = importlib.import_module("horovod.torch")  # started by its backend
 
-    def all_reduce(self, whole: torch.Tensor) -> torch.Tensor:
-        reduced: torch.Tensor = self._hvd.allreduce_(whole, op=self._hvd.Sum, name="all_reduce")
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        reduced: torch.Tensor = self._hvd.allreduce_(tensor, op=self._hvd.Sum, name="all_reduce")
         return reduced
 
     def all_gather(self, part: torch.Tensor) -> torch.Tensor:
         gathered: torch.Tensor = self._hvd.allgather(part, name="all_gather")
         return gathered
 
-    def broadcast(self, whole: torch.Tensor) -> torch.Tensor:
-        got: torch.Tensor = self._hvd.broadcast_(whole, root_rank=0, name="broadcast")
-        return got
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        received: torch.Tensor = self._hvd.broadcast_(tensor, root_rank=0, name="broadcast")
+        return received
 
-    def reduce_scatter(self, whole: torch.Tensor) -> torch.Tensor:
-        kept: torch.Tensor = self._hvd.reducescatter(whole, op=self._hvd.Sum, name="scatter")
-        return kept
+    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
+        part: torch.Tensor = self._hvd.reducescatter(tensor, op=self._hvd.Sum, name="scatter")
+        return part
 
 
 class OfMpi(Collectives):
@@ -112,29 +112,29 @@ class OfMpi(Collectives):
 
         self._comm, self._in_place = MPI.COMM_WORLD, MPI.IN_PLACE
 
-    def all_reduce(self, whole: torch.Tensor) -> torch.Tensor:
-        self._comm.Allreduce(self._in_place, whole.numpy())
-        return whole
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._comm.Allreduce(self._in_place, tensor.numpy())
+        return tensor
 
     def all_gather(self, part: torch.Tensor) -> torch.Tensor:
         out = self._room(part, part.numel() * self.ranks)
         self._comm.Allgather(part.numpy(), out.numpy())
         return out
 
-    def broadcast(self, whole: torch.Tensor) -> torch.Tensor:
-        self._comm.Bcast(whole.numpy(), root=0)
-        return whole
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._comm.Bcast(tensor.numpy(), root=0)
+        return tensor
 
-    def reduce_scatter(self, whole: torch.Tensor) -> torch.Tensor:
-        out = self._room(whole, whole.numel() // self.ranks)
-        self._comm.Reduce_scatter_block(whole.numpy(), out.numpy())
+    def reduce_scatter(self, tensor: torch.Tensor) -> torch.Tensor:
+        out = self._room(tensor, tensor.numel() // self.ranks)
+        self._comm.Reduce_scatter_block(tensor.numpy(), out.numpy())
         return out
 
 
 def load(name: str, config: RunConfig) -> Collectives:
-    """Those of the backend `name`, which has started; of PLAIN, where one over MPI has."""
+    """The collectives of the started backend `name`; PLAIN needs a started backend over MPI."""
     if name == catalogue.PLAIN:
         return OfMpi(config)
     module, _, attribute = catalogue.CATALOGUE[name].collectives.partition(":")
-    found: Collectives = getattr(importlib.import_module(module), attribute)(config)
-    return found
+    collectives: Collectives = getattr(importlib.import_module(module), attribute)(config)
+    return collectives

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-# before any group is there: its functions would keep the first one for good, as a default argument
+# before any group exists: its functions would keep the first one for good, as a default argument
 import torch.distributed.nn.functional
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -25,7 +25,7 @@ _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp
 # scalars stay on the host: NCCL would queue them behind gradients
 _GROUPS = {"gloo": "gloo", "nccl": "cpu:gloo,cuda:nccl"}
 _WIRE_TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-# of what DDP notes of a step, in its words
+# DDP's names for its mean times in a step
 _MEANS = (
     *("forward_compute", "backward_compute", "backward_comm"),
     "backward_compute_comm_overlap",
@@ -36,7 +36,7 @@ class Ddp(Backend):
     """`shipped` leaves every default of DDP alone; `matched` fixes the bucket and skips buffers.
 
     Without overlap one bucket takes every gradient, and DDP reduces it when the last has come.
-    Without exchange DDP is told what its `no_sync` tells it, for good.
+    Without exchange DDP stays in the state of its `no_sync`.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -65,13 +65,13 @@ class Ddp(Backend):
         # framework alone would round more
         bf16 = config.precision == "bf16"
         wire = torch.float32 if bf16 else _WIRE_TYPES.get(config.compression)
-        seen: list[Exchanged] = []
+        exchanges: list[Exchanged] = []
         if config.observe == "framework":
             wrapped._set_ddp_runtime_logging_sample_rate(1)
         if wire or _draws_exchanges(config):
-            wrapped.register_comm_hook(None, _exchange_as(wire, seen))
+            wrapped.register_comm_hook(None, _exchange_as(wire, exchanges))
         wrapped.require_backward_grad_sync = config.exchange == "on"
-        return DdpSession(wrapped, optimizer, seen)
+        return DdpSession(wrapped, optimizer, exchanges)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
         tensor = torch.tensor([value], dtype=torch.float64)
@@ -88,9 +88,9 @@ class Ddp(Backend):
         self.reduce_scalar(0.0, "sum")
 
     def close(self) -> None:
-        self.barrier()  # nobody leaves while another still exchanges
-        # a group that is still referred to, as by DDP's reducer, lives on with its threads; left to
-        # the interpreter's exit, Gloo's abort or hang now and then: so every session must be gone
+        self.barrier()  # no rank leaves while another still exchanges
+        # A group that something refers to, such as DDP's reducer, keeps its threads, and Gloo's
+        # sometimes abort or hang at the interpreter's exit. So every session must be gone by now.
         gc.collect()
         dist.destroy_process_group()
 
@@ -104,10 +104,10 @@ class DdpSession(Session):
         self,
         model: DistributedDataParallel,
         optimizer: torch.optim.Optimizer,
-        seen: list[Exchanged],
+        exchanges: list[Exchanged],
     ) -> None:
         super().__init__(model, optimizer)
-        self._seen = seen
+        self._exchanges = exchanges
 
     def no_sync(self) -> AbstractContextManager[object]:
         return self.model.no_sync()
@@ -122,19 +122,19 @@ class DdpSession(Session):
         return [int(size) for size in str(sizes).split(",") if size.strip()]
 
     def evidence(self, steps: int) -> Evidence:
-        """DDP's own means, in which the last step is not yet; and buckets where they are drawn."""
-        said = self.model._get_ddp_logging_data()
-        means = {name: float(said.get(f"avg_{name}_time", 0)) / 1e9 for name in _MEANS}
-        return Evidence({name: mean for name, mean in means.items() if mean}, self._seen)
+        """DDP's own means, which lack the last step, and its buckets where a trace is drawn."""
+        logging_data = self.model._get_ddp_logging_data()
+        means = {name: float(logging_data.get(f"avg_{name}_time", 0)) / 1e9 for name in _MEANS}
+        return Evidence({name: mean for name, mean in means.items() if mean}, self._exchanges)
 
 
 def _draws_exchanges(config: RunConfig) -> bool:
-    """Whether buckets are timed: on the host's clock, so where the host moves the bytes."""
+    """Whether buckets are timed: by the host's clock, so only where the host moves the bytes."""
     return config.observe == "framework" and config.trace is not None and config.device == "cpu"
 
 
 def _options(config: RunConfig, device: Device) -> dict[str, Any]:
-    """DDP's arguments: none but what the config asks for."""
+    """DDP's arguments; those that the config leaves alone stay at their defaults."""
     options: dict[str, Any] = {}
     if config.settings == "matched":
         options["forward_sync_buffers"] = False
@@ -148,11 +148,11 @@ def _options(config: RunConfig, device: Device) -> dict[str, Any]:
 
 
 def _exchange_as(
-    dtype: torch.dtype | None, seen: list[Exchanged]
+    dtype: torch.dtype | None, exchanges: list[Exchanged]
 ) -> Callable[[Any, dist.GradBucket], Future[torch.Tensor]]:
-    """A hook that averages in `dtype`, None for the gradients' own, and notes when.
+    """A hook that averages in `dtype`, None for the gradients' own, and records each exchange.
 
-    torch's own for bfloat16 takes no transport but NCCL.
+    torch's own hook for bfloat16 works over NCCL alone.
     """
 
     def hook(_: Any, bucket: dist.GradBucket) -> Future[torch.Tensor]:
@@ -161,7 +161,7 @@ def _exchange_as(
 
         def unpack(reduced: Future[list[torch.Tensor]]) -> torch.Tensor:
             (mean,) = reduced.value()
-            seen.append(Exchanged(name, began, time.perf_counter() - began, sent.nbytes))
+            exchanges.append(Exchanged(name, began, time.perf_counter() - began, sent.nbytes))
             return mean if dtype is None else gradients.copy_(mean)
 
         future = dist.all_reduce(sent, async_op=True).get_future()

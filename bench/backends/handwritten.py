@@ -23,10 +23,10 @@ from bench.train.device import Device
 
 
 class Handwritten(Backend):
-    """Rank 0's parameters to everybody, then in every step the mean of every gradient.
+    """Sends rank 0's parameters to all ranks, then averages every gradient in every step.
 
-    Without overlap the same exchanges begin when backward has ended, one after the other; a bucket
-    of 0 MiB holds one parameter: the form in which everybody writes it first.
+    Without overlap the same exchanges begin when backward has ended, one after the other. A bucket
+    of 0 MiB holds one parameter, as in most first implementations.
     """
 
     def __init__(self, config: RunConfig, launch: Launch, device: Device) -> None:
@@ -48,9 +48,9 @@ class Handwritten(Backend):
         return HandwrittenSession(self._comm, model, optimizer, config)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
-        found = np.array([value], np.float64)
-        self._comm.Allreduce(mpi_group.in_place(), found, op=mpi_group.operation(op))
-        return float(found[0])
+        reduced = np.array([value], np.float64)
+        self._comm.Allreduce(mpi_group.in_place(), reduced, op=mpi_group.operation(op))
+        return float(reduced[0])
 
     def gather(self, value: Any) -> list[Any]:
         return list(self._comm.allgather(value))
@@ -94,13 +94,13 @@ class HandwrittenSession(Session):
             self._exchanging = True
 
     def _arrived(self, bucket: Bucket, _: torch.Tensor) -> None:
-        """One gradient is there: its bucket may be full. MPI goes on only while it is called."""
+        """A gradient is ready: its bucket may be full. MPI makes progress only while called."""
         if not self._exchanging:
             return
         bucket.missing -= 1
         self._start_full()
-        for under_way in self._buckets[: self._next]:
-            under_way.progress()
+        for started in self._buckets[: self._next]:
+            started.progress()
 
     def _start_full(self) -> None:
         while self._next < len(self._buckets) and self._buckets[self._next].missing == 0:
@@ -136,10 +136,10 @@ class HandwrittenSession(Session):
 
     def _forget_unused(self, used: Sequence[bool]) -> None:
         """No gradient where no rank had one: zeros would let weight decay and momentum move it."""
-        by_any = np.array(used, np.int32)
-        self._comm.Allreduce(mpi_group.in_place(), by_any, op=mpi_group.operation("max"))
-        for parameter, somewhere in zip(self._parameters, by_any, strict=True):
-            if not somewhere:
+        used_by_any = np.array(used, np.int32)
+        self._comm.Allreduce(mpi_group.in_place(), used_by_any, op=mpi_group.operation("max"))
+        for parameter, is_used in zip(self._parameters, used_by_any, strict=True):
+            if not is_used:
                 parameter.grad = None
 
 
@@ -161,11 +161,11 @@ class Bucket:
         self._request = comm.Iallreduce(mpi_group.in_place(), self.flat.numpy())
 
     def progress(self) -> None:
-        """Let MPI go on with what was begun."""
+        """Let MPI make progress on this exchange."""
         self._request.Test()
 
     def finish(self) -> None:
-        """Wait for the sums, and put them where the gradients were."""
+        """Wait for the sums, and copy them into the gradients."""
         self._request.Wait()
         self.hand_out()
 
@@ -178,7 +178,7 @@ class Bucket:
                 torch.div(parameter.grad.to(view), ranks, out=view)
 
     def hand_out(self) -> None:
-        """Put what stands in the bucket where the gradients were."""
+        """Copy the bucket's values into the gradients."""
         for view, parameter in zip(self.views, self.parameters, strict=True):
             if parameter.grad is None:
                 parameter.grad = torch.empty_like(parameter)

@@ -124,22 +124,26 @@ class HorovodSession(Session):
 
 def _require_one_exchange(groups: Sequence[Sequence[torch.Tensor]], config: RunConfig) -> None:
     """Raise UsageError where Horovod would cut its one group to the size of its fusion buffer."""
-    mib = sum(p.nbytes for group in groups for p in group) / 2**20
-    if mib > (most := fusion_mib(config)):
-        all_of_them = f"overlap=off exchanges all {mib:.0f} MiB of gradients at once"
-        raise UsageError(f"{all_of_them}, Horovod at most {most:g} MiB; use a smaller --model")
+    total_mib = sum(p.nbytes for group in groups for p in group) / 2**20
+    if total_mib > (most_mib := fusion_mib(config)):
+        one_exchange = f"overlap=off exchanges all {total_mib:.0f} MiB of gradients at once"
+        raise UsageError(f"{one_exchange}, Horovod at most {most_mib:g} MiB; use a smaller --model")
 
 
 def _join_statistics(model: torch.nn.Module, hvd: Any) -> None:
     """Replace every BatchNorm below `model` by Horovod's with the same tensors; DDP has torch's."""
     for module in list(model.modules()):
-        for name, old in module.named_children():
-            if isinstance(old, _BatchNorm):
+        for name, norm in module.named_children():
+            if isinstance(norm, _BatchNorm):
                 joined = hvd.SyncBatchNorm(
-                    old.num_features, old.eps, old.momentum, old.affine, old.track_running_stats
+                    norm.num_features,
+                    norm.eps,
+                    norm.momentum,
+                    norm.affine,
+                    norm.track_running_stats,
                 )
-                joined._parameters, joined._buffers = old._parameters, old._buffers
-                setattr(module, name, joined.train(old.training))
+                joined._parameters, joined._buffers = norm._parameters, norm._buffers
+                setattr(module, name, joined.train(norm.training))
 
 
 class Wire:

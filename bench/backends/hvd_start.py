@@ -53,7 +53,7 @@ def _environment(config: RunConfig) -> dict[str, str]:
     control = "mpi" if config.transport == "mpi" else "gloo"
     variables: dict[str, str] = {"HOROVOD_CONTROLLER": control, "HOROVOD_CPU_OPERATIONS": control}
     if VARIABLE in os.environ and _GLOO_TIMEOUT not in os.environ:
-        # Gloo counts the time in which a rank is stopped: half a minute may be others' warm-up
+        # Gloo's limit also runs while a rank is stopped, and other worlds may warm up for long
         variables[_GLOO_TIMEOUT] = str(24 * 3600)
     if config.fusion_mib is not None or config.overlap == "off":
         variables["HOROVOD_FUSION_THRESHOLD"] = str(int(fusion_mib(config) * 2**20))
@@ -97,26 +97,26 @@ def _start_gloo(hvd: Any, config: RunConfig, launch: Launch) -> Any:
     return server
 
 
-def require_interface_taken(given: str, of_host_name: str) -> None:
-    """Raise UsageError where gradients would leave by another interface than the one given.
+def require_interface_taken(iface: str, host_iface: str) -> None:
+    """Raise UsageError where gradients would not take `iface`, if one is set.
 
     Horovod 0.28 gives the context that carries them an empty name (gloo_iface_ in
     GlooContext::InitializeForProcessSet), and Gloo then takes the address of the host's name.
     """
-    if given and given != of_host_name:
-        taken = f"takes the address of the host's name, on {of_host_name or 'no interface of it'}"
+    if iface and iface != host_iface:
+        taken = f"takes the address of the host's name, on {host_iface or 'no interface of it'}"
         cure = "name that one, or let the host's name resolve to an address of the other"
-        raise UsageError(f"{_INTERFACE}={given!r}: Horovod's Gloo {taken}, for gradients; {cure}")
+        raise UsageError(f"{_INTERFACE}={iface!r}: Horovod's Gloo {taken}, for gradients; {cure}")
 
 
 def gloo_environment(launch: Launch, hosts: Sequence[str], address: str) -> dict[str, str]:
     """What horovodrun would set; `hosts` has every rank's name, `address` is rank 0's host:port."""
-    mine, in_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
+    rank_host, host_order = hosts[launch.rank], dict.fromkeys(hosts)  # of their first rank
     # the cross communicator of local rank l joins the hosts with more than l ranks
-    crossing = [host for host in in_order if hosts.count(host) > launch.local_rank]
+    crossing = [host for host in host_order if hosts.count(host) > launch.local_rank]
     server, port = address.rsplit(":", 1)
-    places = {"RANK": launch.rank, "SIZE": launch.size, "HOSTNAME": mine}
+    places = {"RANK": launch.rank, "SIZE": launch.size, "HOSTNAME": rank_host}
     places |= {"LOCAL_RANK": launch.local_rank, "LOCAL_SIZE": launch.local_size}
-    places |= {"CROSS_RANK": crossing.index(mine), "CROSS_SIZE": len(crossing)}
+    places |= {"CROSS_RANK": crossing.index(rank_host), "CROSS_SIZE": len(crossing)}
     places |= {"GLOO_RENDEZVOUS_ADDR": server, "GLOO_RENDEZVOUS_PORT": port}
     return {f"HOROVOD_{name}": str(value) for name, value in places.items()}

@@ -16,7 +16,7 @@ import torch
 from bench.backends.protocol import Evidence, Exchanged
 
 DYNAMIC = {"HOROVOD_TIMELINE": "DYNAMIC"}  # it is started and stopped while Horovod runs
-_CLOCK = "bench.clock"  # an exchange whose end we see too: by it their clock is set to ours
+_CLOCK = "bench.clock"  # an exchange that we time too: it relates Horovod's clock to ours
 # what Horovod does with the bytes of gradients, by its own names in a timeline
 _EXCHANGES = ("MPI_ALLREDUCE", "GLOO_ALLREDUCE", "NCCL_ALLREDUCE")
 _COPIES = ("MEMCPY_IN_FUSION_BUFFER", "MEMCPY_OUT_FUSION_BUFFER")
@@ -31,13 +31,13 @@ class Recording:
         self._folder = tempfile.TemporaryDirectory(prefix="horovod-timeline-")
         self._path = Path(self._folder.name, "timeline.json")
         hvd.start_timeline(str(self._path))
-        # the file is opened at the end of a cycle: an exchange later it surely is
+        # the file is opened at the end of a cycle, so it is open after one exchange
         hvd.allreduce(torch.zeros(1), name="bench.start")
         hvd.allreduce(torch.zeros(1), name=_CLOCK)
         self._clock_s = time.perf_counter()
 
     def stop(self, steps: int) -> Evidence:
-        """What it says of `steps` steps; nothing on ranks other than 0."""
+        """What the timeline says of `steps` steps; nothing on ranks other than 0."""
         self._hvd.stop_timeline()
         self._hvd.allreduce(torch.zeros(1), name="bench.stop")
         text = self._path.read_text() if self._path.exists() else "[]"
@@ -49,30 +49,32 @@ def parse(text: str) -> list[dict[str, Any]]:
     """Events of a timeline; of a process that was killed the array has no end."""
     for end in ("", "]"):
         try:
-            found = json.loads(text.rstrip().rstrip(",") + end)
+            events = json.loads(text.rstrip().rstrip(",") + end)
         except ValueError:
             continue
-        return [event for event in found if event]
+        return [event for event in events if event]
     # the last event is torn as well
-    whole, _, _ = text.rpartition("\n")
-    return parse(whole) if whole else []
+    complete_lines, _, _ = text.rpartition("\n")
+    return parse(complete_lines) if complete_lines else []
 
 
 def evidence(events: Iterable[Mapping[str, Any]], clock_s: float, steps: int) -> Evidence:
-    """Exchanges on the clock that read `clock_s` when the one named for it ended; means a step."""
+    """Exchanges in seconds of the clock that read `clock_s` when the exchange `_CLOCK` ended, and
+    mean seconds per step of each activity.
+    """
     spans = list(_spans(events))
-    at = max((end for tensor, _, _, end, _ in spans if tensor.endswith(_CLOCK)), default=None)
-    if at is None:
+    mark = max((end for tensor, _, _, end, _ in spans if tensor.endswith(_CLOCK)), default=None)
+    if mark is None:
         return Evidence()
-    ours = [span for span in spans if "bench." not in span[0]]
-    found = [s for s in ours if s[1] in _EXCHANGES]
+    gradient_spans = [span for span in spans if "bench." not in span[0]]
+    exchange_spans = [s for s in gradient_spans if s[1] in _EXCHANGES]
     seconds = dict.fromkeys((*_EXCHANGES, *_COPIES), 0.0)
     exchanges = []
-    for begin, end, count, size in _joined(found):
+    for begin, end, count, size in _joined(exchange_spans):
         name = f"all-reduce of {count} gradients"
-        exchanges.append(Exchanged(name, clock_s + _US * (begin - at), _US * (end - begin), size))
+        exchanges.append(Exchanged(name, clock_s + _US * (begin - mark), _US * (end - begin), size))
     for name in seconds:
-        parts = _joined(s for s in ours if s[1] == name)
+        parts = _joined(s for s in gradient_spans if s[1] == name)
         seconds[name] = math.fsum(_US * (end - begin) for begin, end, _, _ in parts) / steps
     return Evidence({name: s for name, s in seconds.items() if s}, exchanges)
 
@@ -84,7 +86,7 @@ def _spans(events: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
     """Begins and ends of a tensor are nested, so an end is of the last begin."""
     names: dict[int, str] = {}
     open_: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    done: dict[int, list[tuple[str, float, float]]] = defaultdict(list)
+    closed: dict[int, list[tuple[str, float, float]]] = defaultdict(list)
     for event in events:
         pid = event.get("pid", 0)
         match event.get("ph"):
@@ -94,10 +96,10 @@ def _spans(events: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
                 open_[pid].append((str(event["name"]), float(event["ts"])))
             case "E" if open_[pid]:
                 activity, begin = open_[pid].pop()
-                done[pid].append((activity, begin, float(event["ts"])))
+                closed[pid].append((activity, begin, float(event["ts"])))
                 if not open_[pid]:  # the tensor's whole exchange: its end says how large it is
                     size = _bytes(event.get("args", {}))
-                    for inner, start, end in done.pop(pid):
+                    for inner, start, end in closed.pop(pid):
                         yield names.get(pid, ""), inner, start, end, size
 
 

@@ -126,8 +126,10 @@ class MpiGroup(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
         op = opts.reduceOp.op if hasattr(opts.reduceOp, "op") else opts.reduceOp
         calls = [self._reduction(tensor, op) for tensor in tensors]
-        reduce, own = self._comm.Allreduce, self._in_place
-        return self._enqueue(lambda: [reduce(own, held, op=how) for held, how in calls], tensors)
+        reduce, mark = self._comm.Allreduce, self._in_place
+        return self._enqueue(
+            lambda: [reduce(mark, data, op=mpi_op) for data, mpi_op in calls], tensors
+        )
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> tuple[Any, Any]:
         """Memory and operation for MPI, which itself cannot add numbers of 16 bits."""
@@ -161,10 +163,10 @@ class MpiGroup(dist.ProcessGroup):
 def _adder(dtype: torch.dtype) -> Callable[[Any, Any, Any], None]:
     """MPI's callback for a sum: adds the first buffer into the second, number by number."""
 
-    def add(these: Any, into: Any, _: Any) -> None:
-        arrays = (np.frombuffer(memory, np.int16) for memory in (these, into))
-        ours, total = (torch.from_numpy(array).view(dtype) for array in arrays)
-        total += ours
+    def add(source: Any, target: Any, _: Any) -> None:
+        arrays = (np.frombuffer(memory, np.int16) for memory in (source, target))
+        addend, total = (torch.from_numpy(array).view(dtype) for array in arrays)
+        total += addend
 
     return add
 

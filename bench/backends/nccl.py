@@ -55,18 +55,18 @@ class Library:
 
 
 def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
-    """A backend over NCCL, connected as its gradients will be, which knows its NCCL."""
+    """Start a backend over NCCL, connect it as for gradients, and record which NCCL it uses."""
     from bench.backends import collectives
 
     with listening(os.environ) as info:
         backend: Backend = catalogue.implementation(config.backend)(config, launch, device)
         _connect(collectives.load(config.backend, config), device.torch_device)
-        own = transports(_lines(info))
-    of_ranks = backend.gather(own)
-    found = library(catalogue.CATALOGUE[config.backend].nccl_inside)
-    backend.versions |= {"nccl": found.version, "nccl library sha256": found.sha256}
-    backend.versions["nccl transport"] = transport(of_ranks) if launch.size > 1 else "none"
-    backend.files["nccl_library"] = found.path
+        rank_transports = transports(_lines(info))
+    all_transports = backend.gather(rank_transports)
+    nccl_library = library(catalogue.CATALOGUE[config.backend].nccl_inside)
+    backend.versions |= {"nccl": nccl_library.version, "nccl library sha256": nccl_library.sha256}
+    backend.versions["nccl transport"] = transport(all_transports) if launch.size > 1 else "none"
+    backend.files["nccl_library"] = nccl_library.path
     return backend
 
 
@@ -80,34 +80,35 @@ def _connect(framework: Collectives, device: Any) -> None:
 
 @contextmanager
 def listening(env: MutableMapping[str, str]) -> Iterator[Path | None]:
-    """NCCL, if it starts in here, writes what it connects into this file; None for no such file.
+    """An NCCL that starts inside writes its connections into this file; None for no such file.
 
-    It reads its variables once, so that they are taken back: a log has the user's own, and every
-    run over NCCL the same. A user's NCCL_DEBUG stays, and its file is read if it is this process's.
+    NCCL reads its variables once, so they are restored afterwards: a log has the user's own. Every
+    run over NCCL does the same. A user's NCCL_DEBUG stays, and its file is read if it is this
+    process's.
     """
     if env.get("NCCL_DEBUG"):
         yield _file_of_the_user(env)
         return
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         info = Path(folder, "info")
-        ours = {**_DEBUG, "NCCL_DEBUG_FILE": str(info).replace("%", "%%")}
-        before = {name: env.get(name) for name in ours}
-        env.update(ours)
+        variables = {**_DEBUG, "NCCL_DEBUG_FILE": str(info).replace("%", "%%")}
+        user_values = {name: env.get(name) for name in variables}
+        env.update(variables)
         try:
             yield info
         finally:
-            for name, value in before.items():
+            for name, value in user_values.items():
                 env.pop(name)
                 env.update({} if value is None else {name: value})
 
 
 def _file_of_the_user(env: MutableMapping[str, str]) -> Path | None:
     """The file into which the user lets NCCL write its INFO lines, if each process has its own."""
-    given = env.get("NCCL_DEBUG_FILE", "")
-    if env["NCCL_DEBUG"].upper() not in ("INFO", "TRACE") or "%p" not in given:
+    pattern = env.get("NCCL_DEBUG_FILE", "")
+    if env["NCCL_DEBUG"].upper() not in ("INFO", "TRACE") or "%p" not in pattern:
         return None
-    meant = {"%h": socket.gethostname().partition(".")[0], "%p": str(os.getpid()), "%%": "%"}
-    return Path(re.sub("%[hp%]", lambda found: meant[found[0]], given))
+    placeholders = {"%h": socket.gethostname().partition(".")[0], "%p": str(os.getpid()), "%%": "%"}
+    return Path(re.sub("%[hp%]", lambda match: placeholders[match[0]], pattern))
 
 
 def _lines(info: Path | None) -> list[str]:
@@ -124,14 +125,17 @@ def transports(lines: Iterable[str]) -> set[str]:
     is among them.
     """
     lines = list(lines)
-    told = {found[1] for line in lines if (found := _CONNECTION.search(line))}
-    plain = {_SHM.get(words, words) for words in (_OF_ONE_RANK.sub("", each) for each in told)}
-    known = {words if _TRANSPORT.fullmatch(words) else NOT_RECORDED for words in plain}
-    return (known or {NOT_RECORDED}) | ({"NVLS"} if any(_NVLS in line for line in lines) else set())
+    connections = {match[1] for line in lines if (match := _CONNECTION.search(line))}
+    names = {
+        _SHM.get(name, name)
+        for name in (_OF_ONE_RANK.sub("", connection) for connection in connections)
+    }
+    paths = {name if _TRANSPORT.fullmatch(name) else NOT_RECORDED for name in names}
+    return (paths or {NOT_RECORDED}) | ({"NVLS"} if any(_NVLS in line for line in lines) else set())
 
 
 def transport(of_ranks: Iterable[set[str]]) -> str:
-    """All ranks' together, 'NET/IB/GDRDMA, P2P/CUMEM'; not a part of them where one is unknown."""
+    """The transports of all ranks, 'NET/IB/GDRDMA, P2P/CUMEM'; NOT_RECORDED if one is unknown."""
     of_all = set().union(*of_ranks)
     return NOT_RECORDED if NOT_RECORDED in of_all else ", ".join(sorted(of_all))
 
@@ -197,5 +201,5 @@ def _sha256(path: str) -> str:
 
 def version(code: int) -> str:
     """NCCL's number in words: 22703 -> '2.27.3'; before 2.9 a digit less, 2804 -> '2.8.4'."""
-    major, rest = divmod(code, 10000 if code >= 10000 else 1000)
-    return f"{major}.{rest // 100}.{rest % 100}"
+    major, minor_patch = divmod(code, 10000 if code >= 10000 else 1000)
+    return f"{major}.{minor_patch // 100}.{minor_patch % 100}"

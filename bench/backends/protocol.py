@@ -85,7 +85,7 @@ class Backend:
     """
 
     def __init_subclass__(cls) -> None:
-        """A backend of several ranks that forgot one of these would be measured without it."""
+        """Raise TypeError where a method is missing: the run would be measured without it."""
         for name in ("wrap", "reduce_scalar", "gather", "barrier", "close"):
             if getattr(cls, name) is getattr(Backend, name):
                 raise TypeError(f"{cls.__name__} has no {name} of its own")
@@ -93,12 +93,12 @@ class Backend:
     def __init__(self, *_: object) -> None:  # the config, launch and device of a run
         self.versions: dict[str, str] = {}  # of the libraries that carry the gradients
         self.files: dict[str, str] = {}  # their paths, which may differ between nodes
-        self.servers: list[Any] = []  # what each server process says of itself, if there are any
+        self.servers: list[Any] = []  # description of each server process
 
     def wrap(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: RunConfig
     ) -> Session:
-        """What to train with; every rank starts from rank 0's parameters and buffers."""
+        """The session to train with; every rank starts from rank 0's parameters and buffers."""
         return Session(model, optimizer)
 
     def reduce_scalar(self, value: float, op: Reduction) -> float:
@@ -117,4 +117,4 @@ class Backend:
         return [], 0
 
     def close(self) -> None:
-        """Leave the process group, once every session is gone; the backend is of no use then."""
+        """Leave the process group; every session must be deleted before. Use it no more after."""

@@ -16,7 +16,7 @@ import torch
 from bench.backends import ps_server
 from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
 from bench.backends.protocol import Session
-from bench.backends.ps_server import CONTROL, Begin, Count, Pull, Stop, tag_of
+from bench.backends.ps_server import CONTROL, Begin, CountPushes, Pull, Stop, tag_of
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 
@@ -25,8 +25,8 @@ class ParameterServer(Handwritten):
     """Workers are ranks 0 to world_size - 1 of MPI's world, servers come after them."""
 
     def _join(self, config: RunConfig, launch: Launch) -> Any:
-        self._everybody, workers = ps_server.split(config, launch)
-        self.servers = ps_server.introduce(self._everybody)
+        self._world, workers = ps_server.split(config, launch)
+        self.servers = ps_server.introduce(self._world)
         self._pushed: Counter[str] = Counter()
         return workers
 
@@ -36,29 +36,29 @@ class ParameterServer(Handwritten):
         broadcast(self._comm, model.state_dict().values())
         if config.exchange == "off":
             return Session(model, optimizer)
-        return ServedSession(self._everybody, self._comm, model, optimizer, config, self._pushed)
+        return ServedSession(self._world, self._comm, model, optimizer, config, self._pushed)
 
     def served(self) -> tuple[list[dict[str, Any]], int]:
-        told = None
+        counts = None
         if self._comm.Get_rank() == 0:
-            told = [self._ask(server, Count()) for server in self._of_servers()]
-        return self._comm.bcast(told), sum(self._comm.allgather(self._pushed.total()))
+            counts = [self._ask(server, CountPushes()) for server in self._of_servers()]
+        return self._comm.bcast(counts), sum(self._comm.allgather(self._pushed.total()))
 
     def close(self) -> None:
         self._comm.Barrier()
         if self._comm.Get_rank() == 0:
             for server in self._of_servers():
-                self._everybody.send(Stop(), dest=server, tag=CONTROL)
+                self._world.send(Stop(), dest=server, tag=CONTROL)
         self._comm.Free()
-        self._everybody.Barrier()
-        self._everybody.Free()
+        self._world.Barrier()
+        self._world.Free()
 
     def _of_servers(self) -> Iterable[int]:
-        return range(self._comm.Get_size(), self._everybody.Get_size())
+        return range(self._comm.Get_size(), self._world.Get_size())
 
-    def _ask(self, server: int, what: object) -> Any:
-        self._everybody.send(what, dest=server, tag=CONTROL)
-        return self._everybody.recv(source=server, tag=CONTROL)
+    def _ask(self, server: int, request: object) -> Any:
+        self._world.send(request, dest=server, tag=CONTROL)
+        return self._world.recv(source=server, tag=CONTROL)
 
 
 class ServedSession(HandwrittenSession):
@@ -70,46 +70,46 @@ class ServedSession(HandwrittenSession):
 
     def __init__(
         self,
-        everybody: Any,
+        world: Any,
         workers: Any,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         config: RunConfig,
         pushed: Counter[str],
     ) -> None:
-        self._everybody, self._async, self._pushed = everybody, config.mode == "async", pushed
+        self._world, self._async, self._pushed = world, config.mode == "async", pushed
         super().__init__(workers, model, optimizer, config)
         self._begin()
 
     def _make_buckets(self, groups: Sequence[Sequence[torch.nn.Parameter]]) -> Sequence[Key]:
-        workers, processes = self._comm.Get_size(), self._everybody.Get_size()
+        workers, processes = self._comm.Get_size(), self._world.Get_size()
         servers = range(workers, processes)
         if len(groups) < len(servers):
             few = f"servers={len(servers)}, but the model's parameters make {len(groups)} key(s)"
             raise UsageError(f"{few}; use fewer servers, or a smaller --bucket-mib")
         holders = spread([sum(p.numel() for p in group) for group in groups], len(servers))
         return [
-            Key(group, number, servers[holder], self._everybody, self._push, self._async)
+            Key(group, number, servers[holder], self._world, self._push, self._async)
             for number, (group, holder) in enumerate(zip(groups, holders, strict=True))
         ]
 
     def _push(self) -> float:
-        """One more push; the rate at which it is to be applied."""
+        """Count one more push; returns the learning rate at which it is to be applied."""
         self._pushed["pushes"] += 1
         return float(self.optimizer.param_groups[0]["lr"])
 
     def _begin(self) -> None:
-        """Servers know their keys, and start from rank 0's parameters, before anybody pushes."""
+        """Send the servers their keys and rank 0's parameters, before any worker pushes."""
         if self._comm.Get_rank() == 0:
             group = self.optimizer.param_groups[0]
             options = {name: group[name] for name in ("momentum", "weight_decay", "nesterov")}
             for server in {key.server: None for key in self._buckets}:
-                own = [key for key in self._buckets if key.server == server]
-                values = {key.number: key.values() for key in own}
-                wire = {key.number: key.flat.dtype for key in own}
+                server_keys = [key for key in self._buckets if key.server == server]
+                values = {key.number: key.values() for key in server_keys}
+                wire = {key.number: key.flat.dtype for key in server_keys}
                 begin = Begin(values, wire, options)
-                self._everybody.send(begin, dest=server, tag=CONTROL)
-                self._everybody.recv(source=server, tag=CONTROL)
+                self._world.send(begin, dest=server, tag=CONTROL)
+                self._world.recv(source=server, tag=CONTROL)
         self._comm.Barrier()
 
     def step(self) -> None:
@@ -120,7 +120,7 @@ class ServedSession(HandwrittenSession):
             key.set_parameters()
 
     def sync_buffers(self) -> None:
-        """And rank 0's parameters, which are the servers' once all have pushed."""
+        """With mode=async the parameters too: the servers', once all workers have pushed."""
         if self._async:
             self._comm.Barrier()
             for key in self._buckets:
@@ -150,7 +150,7 @@ class Key(Bucket):
     def start(self, workers: Any) -> None:
         """Push the gradient, divided by the number of workers, and wait for nothing."""
         self.fill(workers.Get_size())
-        # what is sent must stay as it is, and the answer comes to where the gradient was made
+        # the sent memory must not change, and the answer is received into `flat`
         self._gradient.copy_(self.flat)
         self._rate[0] = self._push()
         tag = tag_of(self.number)
@@ -179,7 +179,7 @@ class Key(Bucket):
         return torch.cat([p.detach().contiguous().reshape(-1) for p in self.parameters])
 
     def set_parameters(self) -> None:
-        """Take what came as parameters."""
+        """Copy the received values into the parameters."""
         with torch.no_grad():
             for view, parameter in zip(self.views, self.parameters, strict=True):
                 parameter.copy_(view)

@@ -21,12 +21,12 @@ from bench.config import RunConfig
 from bench.launch.world import Launch
 
 Tick = Callable[[], object]
-CONTROL = 0  # tag of what is no push
+CONTROL = 0  # tag of every message but a push
 _POLL_S = 5e-5  # waiting servers sleep, so that workers have the cores
 
 
 def tag_of(key: int) -> int:
-    """Of a push's header; its numbers, and the answer, have the next one."""
+    """Tag of a push's header; its numbers, and the answer, have the next tag."""
     return 2 * key + 1
 
 
@@ -47,7 +47,7 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Count:
+class CountPushes:
     """Worker 0 to a server: say what was pushed."""
 
 
@@ -57,50 +57,50 @@ class Stop:
 
 
 def split(config: RunConfig, launch: Launch) -> tuple[Any, Any]:
-    """Communicators of all processes, and of the workers; all call, servers get one of their own.
+    """Communicators of all processes, and of the workers or, on a server, of the servers; all call.
 
     Raises as `mpi_group.world`.
     """
     # a context of its own: nothing else in the process can match our messages
-    everybody = mpi_group.world(config, launch).Dup()
+    world = mpi_group.world(config, launch).Dup()
     serves = launch.rank >= config.world_size
-    return everybody, everybody.Split(int(serves), launch.rank)
+    return world, world.Split(int(serves), launch.rank)
 
 
-def introduce(everybody: Any, own: Any = None) -> list[Any]:
-    """What each server says of itself, to all; workers say nothing."""
-    return [told for told in everybody.allgather(own) if told is not None]
+def introduce(world: Any, description: Any = None) -> list[Any]:
+    """Each server's description, on all processes; a worker passes None."""
+    return [server for server in world.allgather(description) if server is not None]
 
 
 def serve(
     config: RunConfig, launch: Launch, describe: Callable[[dict[str, str]], Any], tick: Tick
 ) -> None:
     """Answer until worker 0 says that the run has ended; `tick` is called while it waits."""
-    everybody, servers = split(config, launch)
-    introduce(everybody, describe(mpi_group.versions()))
-    server = Server(everybody, config.world_size, config.mode == "async")
+    world, servers = split(config, launch)
+    introduce(world, describe(mpi_group.versions()))
+    server = Server(world, config.world_size, config.mode == "async")
     while server.answer(tick):
         pass
     servers.Free()
-    everybody.Barrier()
-    everybody.Free()
+    world.Barrier()
+    world.Free()
 
 
 @dataclass
-class _Key:
+class HeldKey:
     """One key on its server."""
 
     parameter: torch.nn.Parameter  # a vector
     optimizer: torch.optim.Optimizer
-    arrived: list[torch.Tensor]  # of each worker, as it travelled
-    there: set[int] = field(default_factory=set)
-    version: int = 0  # times it was answered anew
+    gradients: list[torch.Tensor]  # of each worker, in its type on the wire
+    pushed: set[int] = field(default_factory=set)  # workers, since the last answer
+    version: int = 0  # answers so far
     sent: Counter[int] = field(default_factory=Counter)  # the version that each worker has
 
     def mean(self) -> torch.Tensor:
-        """In the workers' order, whoever came first; each has divided by their number."""
-        total = self.arrived[0].clone()
-        for gradient in self.arrived[1:]:
+        """Summed in the workers' order, not of arrival; each has divided by their number."""
+        total = self.gradients[0].clone()
+        for gradient in self.gradients[1:]:
             total += gradient
         return total
 
@@ -117,15 +117,17 @@ class Server:
     def __init__(self, comm: Any, workers: int, asynchronous: bool) -> None:
         self._comm, self._workers, self._async = comm, workers, asynchronous
         self._status = mpi_group.status()
-        self._keys: dict[int, _Key] = {}
+        self._keys: dict[int, HeldKey] = {}
         self._staleness: Counter[int] = Counter()  # pushes by updates missed since the last answer
         self._under_way: list[tuple[Any, torch.Tensor]] = []  # answers, and what they send
 
     def answer(self, tick: Tick) -> bool:
-        """The next message; False once there will be no more."""
+        """Handle the next message; False once there will be no more."""
         while not self._comm.Iprobe(status=self._status):
             tick()
-            self._under_way = [(sent, what) for sent, what in self._under_way if not sent.Test()]
+            self._under_way = [
+                (send, values) for send, values in self._under_way if not send.Test()
+            ]
             time.sleep(_POLL_S)
         worker, tag = self._status.Get_source(), self._status.Get_tag()
         if tag != CONTROL:
@@ -137,49 +139,50 @@ class Server:
                 self._comm.send(None, dest=worker, tag=CONTROL)
             case Pull(key=key):
                 self._send(key, [worker], self._keys[key].parameter.detach().clone())
-            case Count():
+            case CountPushes():
                 self._comm.send(self._counts(), dest=worker, tag=CONTROL)
             case Stop():
-                for sent, _ in self._under_way:
-                    sent.Wait()
+                for send, _ in self._under_way:
+                    send.Wait()
                 return False
         return True
 
-    def _key(self, key: int, begin: Begin) -> _Key:
+    def _key(self, key: int, begin: Begin) -> HeldKey:
         parameter = torch.nn.Parameter(begin.values[key])
-        one = 1 if self._async else self._workers
-        return _Key(
+        copies = 1 if self._async else self._workers
+        return HeldKey(
             parameter=parameter,
             optimizer=torch.optim.SGD([parameter], lr=0.0, **begin.optimizer),
-            arrived=[torch.empty(len(parameter), dtype=begin.wire[key]) for _ in range(one)],
+            gradients=[torch.empty(len(parameter), dtype=begin.wire[key]) for _ in range(copies)],
         )
 
     def _push(self, key: int, worker: int) -> None:
-        held, tag = self._keys[key], tag_of(key)
+        entry, tag = self._keys[key], tag_of(key)
         rate = np.empty(1, np.float64)
-        gradient = held.arrived[0 if self._async else worker]
+        gradient = entry.gradients[0 if self._async else worker]
         self._comm.Recv(rate, source=worker, tag=tag)
         self._comm.Recv(gradient.numpy(), source=worker, tag=tag + 1)
-        self._staleness[held.version - held.sent[worker]] += 1
+        self._staleness[entry.version - entry.sent[worker]] += 1
         if self._async:
-            held.apply(gradient, float(rate[0]))
-            self._answer(key, [worker], held.parameter.detach().clone())
+            entry.apply(gradient, float(rate[0]))
+            self._answer(key, [worker], entry.parameter.detach().clone())
             return
-        held.there.add(worker)
-        if len(held.there) == self._workers:
-            held.there.clear()
-            self._answer(key, range(self._workers), held.mean())
+        entry.pushed.add(worker)
+        if len(entry.pushed) == self._workers:
+            entry.pushed.clear()
+            self._answer(key, range(self._workers), entry.mean())
 
     def _answer(self, key: int, workers: Sequence[int], values: torch.Tensor) -> None:
-        held = self._keys[key]
-        held.version += 1
+        entry = self._keys[key]
+        entry.version += 1
         self._send(key, workers, values)
         for worker in workers:
-            held.sent[worker] = held.version
+            entry.sent[worker] = entry.version
 
     def _send(self, key: int, workers: Sequence[int], values: torch.Tensor) -> None:
-        """`values` must be nobody else's: a worker that computes takes them later."""
-        travels = values.to(self._keys[key].arrived[0].dtype)
+        """Nothing may change `values` afterwards: a worker that computes receives them later."""
+
+        travels = values.to(self._keys[key].gradients[0].dtype)
         for worker in workers:
             sent = self._comm.Isend(travels.numpy(), dest=worker, tag=tag_of(key) + 1)
             self._under_way.append((sent, travels))
