@@ -79,7 +79,7 @@ def load_held_out(config: RunConfig, images: Images) -> Images:
 
 
 class _Loaded(Dataset[Batch | UsageError]):
-    """Hands a user's mistake over as a value; raised in a loading process, it is a traceback."""
+    """Returns a user's mistake as a value: raised in a loading process, it is a traceback."""
 
     def __init__(self, images: Images) -> None:
         self._images = images
@@ -95,14 +95,14 @@ def batches(
     config: RunConfig,
     rank: int,
     images: Images,
-    made_one: Callable[[], object] = lambda: None,
+    on_batch: Callable[[], object] = lambda: None,
     first: int = 0,
 ) -> Iterator[Batch]:
     """This rank's batches from step `first` on, endless: the union over ranks is the step's global
     batch.
 
     With preprocessing=outside, the batches of the run's steps, all made before this returns;
-    `made_one` is called for each.
+    `on_batch` is called for each.
     """
     loader: DataLoader[Batch | UsageError] = DataLoader(
         _Loaded(images),
@@ -113,16 +113,16 @@ def batches(
         persistent_workers=config.num_workers > 0,
         pin_memory=config.device == "cuda",  # or the copy to the device would hold the loop up
     )
-    before = loading.names()
+    names_before = loading.names()
     started = iter(loader)  # loading processes start here, not in the first step
-    made = _without_mistakes(_without_names(started, config.num_workers, before))
+    loaded_batches = _without_mistakes(_without_names(started, config.num_workers, names_before))
     if config.preprocessing == "inside":
-        return made
-    kept = []
-    for batch in islice(made, config.steps):
-        kept.append(batch)
-        made_one()
-    return iter(kept)
+        return loaded_batches
+    prepared = []
+    for batch in islice(loaded_batches, config.steps):
+        prepared.append(batch)
+        on_batch()
+    return iter(prepared)
 
 
 def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:
@@ -130,9 +130,10 @@ def _as_it_is(batch: Batch | UsageError) -> Batch | UsageError:
 
 
 def _without_names(loaded: Iterator[_T], processes: int, before: frozenset[Any]) -> Iterator[_T]:
-    """Each loading process makes one of the first batches, and then needs the names no longer.
+    """Unlink the loading processes' names once each of them has made its first batch.
 
-    They go at once, in some microseconds each: after a kill -9 nobody could remove them.
+    No process needs them after that, and after a kill -9 none could remove them. Each takes some
+    microseconds.
     """
     for number, batch in enumerate(loaded, 1):
         if number == processes:

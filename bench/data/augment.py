@@ -22,8 +22,8 @@ _KEY = 0x61756721  # keeps these numbers apart from those that order the samples
 
 def normalise(pixels: torch.Tensor, dataset: OnDisk, dtype: torch.dtype) -> torch.Tensor:
     """uint8 [n, 3, h, w] to mean 0 and deviation 1 in each channel."""
-    both = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
-    return pixels.to(dtype).sub_(both[0]).div_(both[1])
+    mean_and_std = torch.tensor([dataset.mean, dataset.std], dtype=dtype).reshape(2, 3, 1, 1) * 255
+    return pixels.to(dtype).sub_(mean_and_std[0]).div_(mean_and_std[1])
 
 
 def in_words(config: RunConfig) -> str:

@@ -15,7 +15,7 @@ from bench.data.augment import sample_random
 from bench.data.dataset import Batch, epoch_of, image_dtype
 from bench.models import import_torchvision
 
-# here, because a loading process must do it before it meets the user's transforms, as we must
+# at import, because a loading process must do it before it loads the user's transforms
 with suppress(UsageError):
     import_torchvision()
 
@@ -26,58 +26,58 @@ class Own(Dataset[Batch]):
     Sample i is made with torch's random numbers of (seed, epoch, i), so its transforms repeat.
     """
 
-    def __init__(self, config: RunConfig, made: Any) -> None:
-        self._config, self._made = config, made
-        given: Any = getattr(made, "samples", "none")
-        self._whole = _has(made, "__getitems__") and (given is None or _is_count(given))
-        if not self._whole and not _has(made, "__getitem__", "__len__"):
-            gave = f"the factory gave a {type(made).__name__}, which has no len() and [i]"
-            raise self._error(f"{gave}; add them")
-        named: Any = getattr(made, "classes", None)  # torchvision's data sets have their names
-        classes = len(named) if isinstance(named, tuple | list) else named
-        if not _is_count(classes) or not classes:
-            need = f"{type(made).__name__} needs `classes`, their number"
-            raise self._error(f"{need}; it has {named!r}")
-        self.classes = int(classes)
-        self.samples: int | None = given if self._whole else len(made)
+    def __init__(self, config: RunConfig, dataset: Any) -> None:
+        self._config, self._dataset = config, dataset
+        samples: Any = getattr(dataset, "samples", "none")
+        self._whole = _has(dataset, "__getitems__") and (samples is None or _is_count(samples))
+        if not self._whole and not _has(dataset, "__getitem__", "__len__"):
+            mistake = f"the factory gave a {type(dataset).__name__}, which has no len() and [i]"
+            raise self._error(f"{mistake}; add them")
+        classes: Any = getattr(dataset, "classes", None)  # torchvision's data sets have names
+        count = len(classes) if isinstance(classes, tuple | list) else classes
+        if not _is_count(count) or not count:
+            need = f"{type(dataset).__name__} needs `classes`, their number"
+            raise self._error(f"{need}; it has {classes!r}")
+        self.classes = int(count)
+        self.samples: int | None = samples if self._whole else len(dataset)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         if self._whole:
-            batch: Batch = self._made.__getitems__(indices)
+            batch: Batch = self._dataset.__getitems__(indices)
             return batch
-        made = [self._item(index, epoch_of(indices)) for index in indices]
-        images, labels = zip(*made, strict=True)
+        items = [self._item(index, epoch_of(indices)) for index in indices]
+        images, labels = zip(*items, strict=True)
         return torch.stack(images).to(image_dtype(self._config)), torch.tensor(labels)
 
     def held_out(self) -> Own:
-        """What trainings are judged by: the user's data set has another one as `held_out`."""
-        made: Any = getattr(self._made, "held_out", None)
-        if made is None or made is self._made:
+        """The data set that trainings are judged by: the attribute `held_out` of the user's."""
+        dataset: Any = getattr(self._dataset, "held_out", None)
+        if dataset is None or dataset is self._dataset:
             raise self._error("has no `held_out` to judge a training by; add one, of its own kind")
         try:
-            return self._judged(made)
+            return self._judged(dataset)
         except UsageError as error:
             raise UsageError(f"held_out: {error}") from None
         except Exception as error:
             failed = f"dataset={self._config.dataset!r}: its held_out failed"
             raise factory.OwnCodeError(failed, error) from None
 
-    def _judged(self, made: Any) -> Own:
-        judged = Own(self._config, made)
+    def _judged(self, dataset: Any) -> Own:
+        judged = Own(self._config, dataset)
         if not judged.samples or judged.classes != self.classes:
-            found = f"{judged.samples} samples of {judged.classes} classes"
-            raise self._error(f"its held_out has {found}, not some of {self.classes}")
+            contents = f"{judged.samples} samples of {judged.classes} classes"
+            raise self._error(f"its held_out has {contents}, not some of {self.classes}")
         judged.try_sample()
         return judged
 
     def try_sample(self) -> None:
         """Raise UsageError where a batch of the first sample is not what the loop takes."""
         size = self._config.image_size
-        wanted = [[1, 3, size, size], [1]]
+        expected = [[1, 3, size, size], [1]]
         batch = self.__getitems__([0])
         shapes = [list(p.shape) if torch.is_tensor(p) else type(p).__name__ for p in batch]
-        if shapes != wanted:
-            raise self._error(f"a batch of one sample is {shapes}, not {wanted}")
+        if shapes != expected:
+            raise self._error(f"a batch of one sample is {shapes}, not {expected}")
         image, label = batch
         if not image.is_floating_point() or label.dtype != torch.int64:
             types = f"{image.dtype} and {label.dtype}"
@@ -87,7 +87,7 @@ class Own(Dataset[Batch]):
         seed = int(sample_random(self._config.seed, epoch, index).integers(2**63))
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            item = self._made[index]
+            item = self._dataset[index]
         sample, size = f"sample {index}", self._config.image_size
         if not isinstance(item, tuple | list) or len(item) != 2 or not torch.is_tensor(item[0]):
             raise self._error(f"{sample} is no pair of an image tensor and a label")
@@ -110,8 +110,8 @@ class Own(Dataset[Batch]):
         return UsageError(f"dataset={self._config.dataset!r}: {wrong}")
 
 
-def _has(made: Any, *methods: str) -> bool:
-    return all(callable(getattr(made, name, None)) for name in methods)
+def _has(dataset: Any, *methods: str) -> bool:
+    return all(callable(getattr(dataset, name, None)) for name in methods)
 
 
 def _is_count(value: Any) -> bool:
@@ -121,9 +121,9 @@ def _is_count(value: Any) -> bool:
 
 def load(config: RunConfig) -> Own:
     """What the factory makes, its first sample tried. Raises UsageError if it is no data set."""
-    made = factory.make("dataset", config.dataset, config)
+    dataset = factory.make("dataset", config.dataset, config)
     try:
-        images = Own(config, made)
+        images = Own(config, dataset)
         if images.samples != 0:
             images.try_sample()
     except UsageError:

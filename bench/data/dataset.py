@@ -1,4 +1,4 @@
-"""What a data set is to the loop, and the two that need no folder."""
+"""What a data set is to the loop, and those that need no folder."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 
     Importing scikit-learn costs every rank as much time as importing torch.
     """
-    found = importlib.util.find_spec("sklearn")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or spec.origin is None:
         raise UsageError("--dataset digits needs scikit-learn, which is missing; run: make setup")
-    file = Path(found.origin).parent / "datasets/data/digits.csv.gz"
+    file = Path(spec.origin).parent / "datasets/data/digits.csv.gz"
     table = np.loadtxt(file, delimiter=",")
     return table[:, :-1], table[:, -1].astype(int)

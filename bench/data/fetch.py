@@ -13,7 +13,7 @@ from bench.config import UsageError
 from bench.models import import_torchvision
 
 WAIT_S = 900.0  # for another rank's or launch's download
-_SILENCE_S = 30.0  # a server that says nothing for so long is taken for absent
+_SILENCE_S = 30.0  # after which a silent server counts as absent
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,9 @@ class Published:
             raise UsageError(f"{wrong}; choose another --data-dir") from None
 
     def instruction(self, folder: Path) -> str:
-        what = f"unpack {self.url} in" if self.unpacks else f"put {self.url} into"
-        return f"{what} {folder}, so that {folder / self.missing(folder)[0]} is there"
+        """What the user must put where, so that the files are found."""
+        action = f"unpack {self.url} in" if self.unpacks else f"put {self.url} into"
+        return f"{action} {folder}, so that {folder / self.missing(folder)[0]} is there"
 
 
 def provide(source: Published, folder: Path, download: bool, wait_s: float = WAIT_S) -> None:
@@ -57,7 +58,7 @@ def provide(source: Published, folder: Path, download: bool, wait_s: float = WAI
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{source.dataset}.lock", timeout=wait_s):
-            if source.missing(folder):  # somebody else may have brought them meanwhile
+            if source.missing(folder):  # another process may have brought them meanwhile
                 _download(source, folder)
     except Exception as error:
         reason = str(error) or type(error).__name__
@@ -72,17 +73,17 @@ def _download(source: Published, folder: Path) -> None:
     import_torchvision()
     from torchvision.datasets.utils import download_and_extract_archive, download_url
 
-    before = socket.getdefaulttimeout()
+    timeout_before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_S)
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{source.dataset}-") as beside:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f".{source.dataset}-") as staging:
             file = source.filename, source.md5
             if source.unpacks:  # an archive that the user has put into the folder is used
-                download_and_extract_archive(source.url, folder, beside, *file)
+                download_and_extract_archive(source.url, folder, staging, *file)
             else:
-                download_url(source.url, beside, *file)
+                download_url(source.url, staging, *file)
             for name in source.missing(folder):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (Path(beside) / name).rename(folder / name)
+                (Path(staging) / name).rename(folder / name)
     finally:
-        socket.setdefaulttimeout(before)
+        socket.setdefaulttimeout(timeout_before)

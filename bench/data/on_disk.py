@@ -33,18 +33,18 @@ class Arrays(Dataset[Batch]):
     ) -> None:
         # tensors, because loading processes then share this memory instead of each having a copy
         self.pixels, self.labels = torch.from_numpy(pixels), torch.tensor(labels, dtype=torch.int64)
-        self._known = ON_DISK[config.dataset]
-        self.classes, self.samples = self._known.classes, len(labels)
+        self._facts = ON_DISK[config.dataset]
+        self.classes, self.samples = self._facts.classes, len(labels)
         self.as_published = as_published
         self._dtype, self._size, self._crops = image_dtype(config), config.image_size, None
         if augmented:
-            self._crops = EpochCrops(config.seed, len(labels), self._known.flips)
+            self._crops = EpochCrops(config.seed, len(labels), self._facts.flips)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         chosen = self.pixels.numpy()[indices]
         if self._crops is not None:
             chosen = augment.crop_and_flip(chosen, self._crops.rows(epoch_of(indices), indices))
-        images = augment.normalise(torch.from_numpy(chosen), self._known, self._dtype)
+        images = augment.normalise(torch.from_numpy(chosen), self._facts, self._dtype)
         return augment.resize(images, self._size), self.labels[indices]
 
 
@@ -116,8 +116,8 @@ def _validation(config: RunConfig, trained: Path) -> Folder:
         raise UsageError(f"{wrong}, so it cannot be trained on; use the train/ beside it")
     judged, names = Folder(config, folder, False), Folder(config, trained, False).names
     if judged.names != names:
-        found = f"{len(judged.names)} classes, other than the {len(names)} of {trained}"
-        raise UsageError(f"data_dir={folder} holds {found}; give both the same folders")
+        classes = f"{len(judged.names)} classes, other than the {len(names)} of {trained}"
+        raise UsageError(f"data_dir={folder} holds {classes}; give both the same folders")
     return judged
 
 
@@ -130,14 +130,14 @@ def _datasets() -> Any:
 
 def _published(dataset: str, split: str) -> tuple[Published, dict[str, str]]:
     """Where torchvision gets `dataset`, and its files of `split`, train or test, with checksums."""
-    known = getattr(_datasets(), dataset.upper())
+    source = getattr(_datasets(), dataset.upper())
     if dataset == "svhn":
-        url, name, md5 = known.split_list[split]
+        url, name, md5 = source.split_list[split]
         return Published(dataset, url, md5, (name,)), {name: md5}
-    listed = known.train_list if split == "train" else known.test_list
-    files = {f"{known.base_folder}/{name}": md5 for name, md5 in listed}
-    needed = (*files, f"{known.base_folder}/{known.meta['filename']}")
-    return Published(dataset, known.url, known.tgz_md5, needed), files
+    listed = source.train_list if split == "train" else source.test_list
+    files = {f"{source.base_folder}/{name}": md5 for name, md5 in listed}
+    needed = (*files, f"{source.base_folder}/{source.meta['filename']}")
+    return Published(dataset, source.url, source.tgz_md5, needed), files
 
 
 def _parse(dataset: str, folder: Path, name: str, split: str) -> tuple[Pixels, list[int]]:
@@ -154,8 +154,8 @@ def _parse(dataset: str, folder: Path, name: str, split: str) -> tuple[Pixels, l
     except Exception as error:  # a broken file makes pickle, zlib and scipy raise almost anything
         raise _corrupt(dataset, path, _one_line(error)) from None
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (3, 32, 32) or len(pixels) == 0:
-        found = f"{pixels.dtype} {list(pixels.shape)}"
-        raise _corrupt(dataset, path, f"its images are {found}, not uint8 [n, 3, 32, 32]")
+        images = f"{pixels.dtype} {list(pixels.shape)}"
+        raise _corrupt(dataset, path, f"its images are {images}, not uint8 [n, 3, 32, 32]")
     if len(pixels) != len(labels):
         raise _corrupt(dataset, path, f"it holds {len(pixels)} images and {len(labels)} labels")
     classes = ON_DISK[dataset].classes

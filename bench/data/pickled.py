@@ -73,8 +73,8 @@ for _core in ("numpy.core", "numpy._core"):  # numpy 1 and 2
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            known = "only numbers, texts, lists, tables and arrays are read"
-            raise pickle.UnpicklingError(f"it names {module}.{name}, and {known}")
+            rule = "only numbers, texts, lists, tables and arrays are read"
+            raise pickle.UnpicklingError(f"it names {module}.{name}, and {rule}")
         return _KNOWN[module, name]
 
 

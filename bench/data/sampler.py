@@ -20,11 +20,11 @@ def rank_indices(config: RunConfig, rank: int, samples: int | None) -> Iterator[
         assert samples is not None, "the rules refuse fixed shards of an endless set"
         yield from _fixed(config, rank, samples)
         return
-    mine = slice(rank * config.samples_per_rank, (rank + 1) * config.samples_per_rank)
+    rank_slice = slice(rank * config.samples_per_rank, (rank + 1) * config.samples_per_rank)
     steps = step_indices(samples, config.samples_per_step, config.seed)
     for step, indices in enumerate(steps):
         epoch = 0 if samples is None else step // (samples // config.samples_per_step)
-        yield Indices(indices[mine].tolist(), epoch)
+        yield Indices(indices[rank_slice].tolist(), epoch)
 
 
 def step_indices(samples: int | None, samples_per_step: int, seed: int) -> Iterator[IndexArray]:

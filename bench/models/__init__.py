@@ -43,9 +43,9 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     if config.model in OWN:
         module = OWN[config.model](classes, config)
     elif config.model_width != 1:
-        given, those = f"model_width={config.model_width:g}", ", ".join(OWN)
-        one = f"model={config.model!r} has one width"
-        raise UsageError(f"{given} is of {those}; {one}, leave it out")
+        setting, own_models = f"model_width={config.model_width:g}", ", ".join(OWN)
+        rule = f"model={config.model!r} has one width"
+        raise UsageError(f"{setting} is of {own_models}; {rule}, leave it out")
     elif ":" in config.model:
         module = _factory_model(config, classes)
     else:
@@ -56,12 +56,13 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
 
 
 def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None:
-    """Show the first training images, the same on every rank, to a network that asks for them."""
+    """Give a network that needs them the first training images, the same on every rank."""
+
     if not isinstance(network, ResNet9) or config.emulate is not None:
         return
-    wanted = max(1, _PREPARED_WITH // config.image_size**2)
-    enough, size = min(wanted, images.samples or wanted), max(1, _AT_ONCE // config.image_size**2)
-    parts = (range(first, min(first + size, enough)) for first in range(0, enough, size))
+    most = max(1, _PREPARED_WITH // config.image_size**2)
+    total, size = min(most, images.samples or most), max(1, _AT_ONCE // config.image_size**2)
+    parts = (range(start, min(start + size, total)) for start in range(0, total, size))
     network.prepare(images.__getitems__(list(part))[0] for part in parts)
 
 
@@ -85,8 +86,8 @@ def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
 def _factory_model(config: RunConfig, classes: int) -> torch.nn.Module:
     model = factory.make("model", config.model, classes)
     if not isinstance(model, torch.nn.Module):
-        found = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"
-        raise UsageError(f"model={config.model!r}: {found}; return the model")
+        mistake = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"
+        raise UsageError(f"model={config.model!r}: {mistake}; return the model")
     if not config.loader_only and not any(p.requires_grad for p in model.parameters()):
         cure = "use --loader-only to measure the input alone"
         raise UsageError(f"model={config.model!r} has no parameter to train; {cure}")

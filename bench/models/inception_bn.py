@@ -43,10 +43,10 @@ def inception_bn(classes: int, width: float) -> nn.Module:
         numbers = list(map(of, block))
         if len(block) == _WIDE:  # its pooling is of means, but for the last block
             largest = index == len(_BLOCKS_224) - 1
-            made, channels = _wide(channels, *numbers, largest=largest)
+            module, channels = _wide(channels, *numbers, largest=largest)
         else:
-            made, channels = _halving(channels, *numbers)
-        blocks.append(made)
+            module, channels = _halving(channels, *numbers)
+        blocks.append(module)
     return nn.Sequential(*stem, *blocks, *_head(channels, classes))
 
 

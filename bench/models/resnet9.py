@@ -55,14 +55,14 @@ class ResNet9(nn.Module):
         Its filters are the patches' principal directions over their standard deviations; the
         largest is first. An eighth of the image is left out on each side.
         """
-        total, patches = torch.zeros(_WHITENED, _WHITENED, dtype=torch.float64), 0
+        total, patch_count = torch.zeros(_WHITENED, _WHITENED, dtype=torch.float64), 0
         for images in batches:
             edge = images.shape[-1] // 8  # as wide as the padding that a random crop may show
             inner = images[:, :, edge:-edge, edge:-edge]
-            found = inner.unfold(2, 3, 1).unfold(3, 3, 1).transpose(1, 3).reshape(-1, _WHITENED)
-            total += found.double().T @ found.double()
-            patches += len(found)
-        variances, directions = torch.linalg.eigh(total / (patches - 1))
+            patches = inner.unfold(2, 3, 1).unfold(3, 3, 1).transpose(1, 3).reshape(-1, _WHITENED)
+            total += patches.double().T @ patches.double()
+            patch_count += len(patches)
+        variances, directions = torch.linalg.eigh(total / (patch_count - 1))
         filters = directions.T / (variances + _EPS).sqrt()[:, None]
         self.whiten.weight.copy_(filters.flip(0).reshape(_WHITENED, 3, 3, 3))
 
@@ -83,8 +83,8 @@ def _block(before: int, after: int) -> tuple[nn.Module, ...]:
 
 
 def _halving(before: int, after: int) -> nn.Module:
-    convolution, *rest = _block(before, after)
-    return nn.Sequential(convolution, nn.MaxPool2d(2), *rest)
+    convolution, *norm_and_activation = _block(before, after)
+    return nn.Sequential(convolution, nn.MaxPool2d(2), *norm_and_activation)
 
 
 class _GhostBatchNorm(nn.BatchNorm2d):

@@ -1,4 +1,4 @@
-"""A training kept after each epoch, so that the same run goes on where it was ended."""
+"""A training saved after each epoch, so that the same run can go on from there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.launch import provenance
 from bench.train.loop import Loop
 
-# where a run is, and how it is looked at: it may go on elsewhere
+# where a run lies and how it is watched: these may differ when it goes on
 _ELSEWHERE = {*fields_with(Role.FOLDER), *fields_with(Role.BOOKKEEPING)}
 
 
@@ -53,12 +53,15 @@ def save(
     epochs: list[dict[str, Any]],
     rank: int,
 ) -> None:
-    """Write what stands now, whole or not at all; needs every rank's call. Raises UsageError."""
+    """Write the training's present state, whole or not at all; needs every rank's call.
+
+    Raises UsageError where the file cannot be written.
+    """
     random = backend.gather(torch.get_rng_state())
     if rank:
         return
-    kept = Checkpoint(
-        config=_asked(config),
+    checkpoint = Checkpoint(
+        config=_run_facts(config),
         epochs=epochs,
         model=network.state_dict(),
         optimizer=loop.session.optimizer.state_dict(),
@@ -67,7 +70,7 @@ def save(
     path = path_of(config)
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     content = io.BytesIO()  # torch's own writer has no words for a disk that is full
-    torch.save(dict(kept.__dict__), content)
+    torch.save(dict(checkpoint.__dict__), content)
     try:
         partial.write_bytes(content.getbuffer())
         partial.replace(path)
@@ -78,42 +81,42 @@ def save(
 
 
 def read(config: RunConfig, backend: Backend, rank: int) -> Checkpoint | None:
-    """What an earlier process left, read by rank 0 for all; None where there is nothing.
+    """The checkpoint of an earlier process, read by rank 0 for all ranks; None without one.
 
     Raises UsageError on every rank for a file of another run, or one that is damaged.
     """
-    found: Checkpoint | str | None = None
+    loaded: Checkpoint | str | None = None
     if rank == 0 and path_of(config).exists():
-        found = _read(path_of(config), config)
-    told: Checkpoint | str | None = backend.gather(found)[0]
-    if isinstance(told, str):
-        raise UsageError(f"{path_of(config)} {told}; remove it, or take another --log-path")
-    return told
+        loaded = _read(path_of(config), config)
+    answer: Checkpoint | str | None = backend.gather(loaded)[0]
+    if isinstance(answer, str):
+        raise UsageError(f"{path_of(config)} {answer}; remove it, or take another --log-path")
+    return answer
 
 
 def _read(path: Path, config: RunConfig) -> Checkpoint | str:
     try:
-        kept = Checkpoint(**torch.load(path, weights_only=True))
-        was, asked = dict(kept.config), _asked(config)
+        checkpoint = Checkpoint(**torch.load(path, weights_only=True))
+        saved, current = dict(checkpoint.config), _run_facts(config)
     except Exception as error:  # a torn file makes torch's reader raise almost anything
         return f"is no checkpoint ({(str(error).splitlines() or ['?'])[0][:120]})"
-    if was != asked:
-        name = next(n for n in {**was, **asked} if was.get(n) != asked.get(n))
-        return f"is of a run with {name}={was.get(name)}, not {asked.get(name)}"
-    return kept
+    if saved != current:
+        name = next(n for n in {**saved, **current} if saved.get(n) != current.get(n))
+        return f"is of a run with {name}={saved.get(name)}, not {current.get(name)}"
+    return checkpoint
 
 
-def restore(kept: Checkpoint, loop: Loop, network: torch.nn.Module, rank: int) -> None:
-    """The state of model, optimiser and torch's random numbers."""
-    network.load_state_dict(kept.model)
-    # not before it is wrapped: Horovod's wrapper is another optimiser, and takes no state over
-    loop.session.optimizer.load_state_dict(kept.optimizer)
-    torch.set_rng_state(kept.random[rank])
+def restore(checkpoint: Checkpoint, loop: Loop, network: torch.nn.Module, rank: int) -> None:
+    """Set the state of model, optimiser and torch's random numbers."""
+    network.load_state_dict(checkpoint.model)
+    # only after wrapping: Horovod's wrapper is another optimiser, and does not take over state
+    loop.session.optimizer.load_state_dict(checkpoint.optimizer)
+    torch.set_rng_state(checkpoint.random[rank])
 
 
-def _asked(config: RunConfig) -> dict[str, Any]:
+def _run_facts(config: RunConfig) -> dict[str, Any]:
     """Fields of the run, and the code and libraries that train it."""
     dumped = config.model_dump(mode="json")
-    asked = {name: value for name, value in dumped.items() if name not in _ELSEWHERE}
+    fields = {name: value for name, value in dumped.items() if name not in _ELSEWHERE}
     made_by = provenance.shared({}, {})
-    return {**asked, "code_sha256": made_by["code_sha256"], "versions": made_by["versions"]}
+    return {**fields, "code_sha256": made_by["code_sha256"], "versions": made_by["versions"]}

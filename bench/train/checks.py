@@ -22,9 +22,9 @@ _EXPLODED = 10  # times the loss at the start
 def check_samples(data: Input, backend: Backend, config: RunConfig) -> dict[str, Any]:
     """Did every rank get its samples? Needs every rank's call."""
     sampled = backend.reduce_scalar(data.samples, "sum")
-    right = sampled == config.steps * config.samples_per_step
-    right = right and len(data.wait_seconds) == config.steps
-    return {"checks": {"samples_per_step": right}, "samples": int(sampled)}
+    complete = sampled == config.steps * config.samples_per_step
+    complete = complete and len(data.wait_seconds) == config.steps
+    return {"checks": {"samples_per_step": complete}, "samples": int(sampled)}
 
 
 def check_training(
@@ -39,8 +39,8 @@ def check_training(
     losses = loop.losses.tolist()
     digests = backend.gather(digest(model))
 
-    def on_all_ranks(good: bool) -> bool:
-        return backend.reduce_scalar(float(good), "min") == 1.0
+    def on_all_ranks(passed: bool) -> bool:
+        return backend.reduce_scalar(float(passed), "min") == 1.0
 
     checks = {
         "loss_finite": on_all_ranks(all(math.isfinite(loss) for loss in losses)),
@@ -60,8 +60,8 @@ def check_training(
 def check_emulation(
     emulation: Emulation, backend: Backend, config: RunConfig, model: torch.nn.Module
 ) -> dict[str, Any]:
-    """The same where nothing is computed, so that no loss says anything: were the gradients of all
-    steps averaged? Needs every rank's call.
+    """Checks of an emulated run, whose loss means nothing: were the gradients of all steps
+    averaged? Needs every rank's call.
     """
     digests = backend.gather(digest(model))
     averaged = backend.reduce_scalar(float(emulation.averaged_steps == config.steps), "min") == 1.0
@@ -70,9 +70,9 @@ def check_emulation(
 
 
 def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
-    """Ranks that exchanged must end alike; ranks that did not, each with a shard of its own, apart.
+    """Ranks that exchanged must end with equal parameters, ranks that did not with different ones.
 
-    `kinds`: how many different sets of parameters the ranks ended with.
+    `kinds`: number of different sets of parameters at the end.
     """
     if config.ranks_part:
         return {"parameters_differ": kinds == config.world_size}
@@ -82,11 +82,11 @@ def _parameters(config: RunConfig, kinds: int) -> dict[str, bool]:
 def loss_bounded(losses: Sequence[float], steps_per_window: int, classes: int) -> bool:
     """Is the last window's mean loss at most ten times the first loss, or the loss of a guess?
 
-    Noise of small batches and the first steps' overshoot stay far below that; a rate that is too
-    high passes it within a few steps, and grows on for ever.
+    Noise of small batches and the first steps' overshoot stay far below that. A learning rate that
+    is too high exceeds it within a few steps.
     """
-    last = losses[-steps_per_window:]
-    return sum(last) / len(last) <= _EXPLODED * max(losses[0], math.log(classes))
+    last_window = losses[-steps_per_window:]
+    return sum(last_window) / len(last_window) <= _EXPLODED * max(losses[0], math.log(classes))
 
 
 def digest(model: torch.nn.Module) -> str:

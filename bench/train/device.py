@@ -33,12 +33,12 @@ class Cuda:
 
     def __init__(self, config: RunConfig, launch: Launch) -> None:
         if not torch.cuda.is_available():
-            why = "torch sees no GPU: a CPU build of torch, or no driver"
-            raise UsageError(f"device=cuda, but {why}; use --device cpu")
+            cause = "torch sees no GPU: a CPU build of torch, or no driver"
+            raise UsageError(f"device=cuda, but {cause}; use --device cpu")
         index = gpu_index(torch.cuda.device_count(), launch)
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
-        # stated for both, whose defaults differ: convolutions may use TF32, matrix products not
+        # set explicitly, as torch's defaults are TF32 for convolutions, but not for matrix products
         mode = "tf32" if config.precision == "tf32" else "ieee"
         torch.backends.cuda.matmul.fp32_precision = mode
         torch.backends.cudnn.fp32_precision = mode

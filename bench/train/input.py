@@ -25,9 +25,9 @@ class Input:
     def step(self) -> Batch:
         """Images [samples_per_rank, 3, size, size] and labels [samples_per_rank]."""
         # the host waits, so the host's clock: the stopwatch's would sync the device in the window
-        asked = time.perf_counter()
+        wait_began = time.perf_counter()
         images, labels = next(self._batches)
-        self.wait_seconds.append(time.perf_counter() - asked)
+        self.wait_seconds.append(time.perf_counter() - wait_began)
         self.samples += len(labels)
         images = images.to(self._device, self._dtype, non_blocking=True, memory_format=self._format)
         return images, labels.to(self._device, non_blocking=True)

@@ -37,17 +37,17 @@ def measure(
 
     def record(phase: str, index: int, step_seconds: list[float]) -> None:
         log.write("steps", phase=phase, index=index, seconds=backend.gather(step_seconds))
-        if noted := observer.take():
-            of_ranks = backend.gather(noted)
-            parts = {name: [rank[name] for rank in of_ranks] for name in noted}
+        if observed := observer.take():
+            of_ranks = backend.gather(observed)
+            parts = {name: [rank[name] for rank in of_ranks] for name in observed}
             log.write("breakdown", phase=phase, index=index, **parts)
 
     def warm_up() -> list[float]:
-        last = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
+        late_steps = min(config.lead_in_steps + config.steps_per_window, config.warmup_steps)
         turns.begin(backend.barrier)
-        before = time_steps(step, config.warmup_steps - last, watch).step_seconds
+        early_seconds = time_steps(step, config.warmup_steps - late_steps, watch).step_seconds
         turns.pass_on(backend.barrier)
-        return before + time_steps(step, last, watch).step_seconds
+        return early_seconds + time_steps(step, late_steps, watch).step_seconds
 
     steps, images = config.steps_per_window, config.samples_per_step * config.steps_per_window
     record("warmup", 0, warm_up())
@@ -61,8 +61,8 @@ def measure(
         busy = cores.busy_share(before, cores.ticks())
         seconds = backend.reduce_scalar(window.seconds, "max")
         record("window", index, window.step_seconds)
-        waited = backend.gather(sum(data.wait_seconds[-steps:]))
-        noted = {"input_seconds": waited, "busy_share": backend.gather(busy)}
-        log.write("window", index=index, steps=steps, seconds=seconds, **noted)
+        input_seconds = backend.gather(sum(data.wait_seconds[-steps:]))
+        observed = {"input_seconds": input_seconds, "busy_share": backend.gather(busy)}
+        log.write("window", index=index, steps=steps, seconds=seconds, **observed)
         progress(index + 1, config.windows, images / seconds)
     turns.end(backend.barrier)

@@ -57,27 +57,27 @@ def train(course: Course, log: RunLog, pulse: Pulse) -> bool:
     left are not trained again, and stand in the log as it timed them.
     """
     config, rank = course.config, course.launch.rank
-    kept = checkpoint.read(config, course.backend, rank) if config.checkpoint else None
-    told = [] if kept is None else [{**event, "earlier": True} for event in kept.epochs]
-    for event in told:
+    saved = checkpoint.read(config, course.backend, rank) if config.checkpoint else None
+    events = [] if saved is None else [{**event, "earlier": True} for event in saved.epochs]
+    for event in events:
         log.write("epoch", **event)
-    first = 0 if kept is None else kept.training
-    for index in range(first, config.trainings):
+    first_training = 0 if saved is None else saved.training
+    for index in range(first_training, config.trainings):
         pulse.enter(f"training {index + 1} of {config.trainings}")
-        _Training(course, index, told, log, pulse).run(kept)
-        kept = None
+        _Training(course, index, events, log, pulse).run(saved)
+        saved = None
     if config.checkpoint and rank == 0:
         checkpoint.path_of(config).unlink(missing_ok=True)
-    return all(event["parameters_equal"] for event in told)
+    return all(event["parameters_equal"] for event in events)
 
 
 class _Training:
-    """One training from new weights; `told` holds the events of all epochs so far."""
+    """One training from new weights; `events` holds the events of all epochs so far."""
 
     def __init__(
-        self, course: Course, index: int, told: list[dict[str, Any]], log: RunLog, pulse: Pulse
+        self, course: Course, index: int, events: list[dict[str, Any]], log: RunLog, pulse: Pulse
     ) -> None:
-        self._course, self._index, self._told = course, index, told
+        self._course, self._index, self._events = course, index, events
         self._log, self._pulse = log, pulse
         seed = training_seed(course.config.seed, index)
         self._config = course.config.model_copy(update={"seed": seed})
@@ -85,28 +85,26 @@ class _Training:
         models.prepare(network, self._config, course.trained)
         self._network = network.to(course.place.torch_device)
 
-    def run(self, kept: Checkpoint | None) -> None:
-        """To its target, or to its last epoch; after the last one of `kept`."""
+    def run(self, saved: Checkpoint | None) -> None:
+        """To its target, or to its last epoch; after the last one of `saved`."""
         course, config, steps = self._course, self._config, self._course.steps_per_epoch
-        begun = 0 if kept is None else 1 + int(kept.epochs[-1]["index"])
-        rank, device = course.launch.rank, course.place.torch_device
-        batches = data.batches(config, rank, course.trained, first=begun * steps)
+        first_epoch = 0 if saved is None else 1 + int(saved.epochs[-1]["index"])
+        first, rank, device = first_epoch * steps, course.launch.rank, course.place.torch_device
+        batches = data.batches(config, rank, course.trained, first=first)
         # data-loading processes load torch before they give the first batch: not on this clock
         samples = Input(config, chain([next(batches)], batches), device)
         assert config.epochs is not None
-        whole = config.epochs * steps
-        loop = Loop(
-            config, course.backend, self._network, samples, steps=whole, first=begun * steps
-        )
-        if kept is not None:
-            checkpoint.restore(kept, loop, self._network, rank)
+        all_steps = config.epochs * steps
+        loop = Loop(config, course.backend, self._network, samples, steps=all_steps, first=first)
+        if saved is not None:
+            checkpoint.restore(saved, loop, self._network, rank)
         self._pulse.enter(
             f"training {self._index + 1} of {config.trainings}",
             lambda: (len(samples.wait_seconds), loop.steps),
         )
         watch = course.place.stopwatch()
-        done = kept is not None and config.reaches(*_counts(kept.epochs[-1]))
-        for epoch in range(begun, 0 if done else config.epochs):
+        reached = saved is not None and config.reaches(*_counts(saved.epochs[-1]))
+        for epoch in range(first_epoch, 0 if reached else config.epochs):
             course.backend.barrier()
             seconds = time_steps(loop.step, steps, watch).seconds
             correct, held_out = self._judge(epoch, loop, seconds)
@@ -114,10 +112,10 @@ class _Training:
                 break
 
     def _judge(self, epoch: int, loop: Loop, seconds: float) -> tuple[int, int]:
-        """Outside the clock: what the epoch was worth, told, logged and kept."""
+        """Outside the clock: judge the epoch, log it, save it; returns correct and held-out."""
         course, backend, steps = self._course, self._course.backend, self._course.steps_per_epoch
         losses = loop.losses[epoch * steps : (epoch + 1) * steps]
-        own = {} if self._config.averages else {"own_correct": backend.gather(self._right_alone())}
+        by_rank = None if self._config.averages else backend.gather(self._right_alone())
         loop.session.sync_buffers()
         correct = count_correct(course, self._network, self._pulse.tick)
         loop.session.model.train()
@@ -131,18 +129,18 @@ class _Training:
             "correct": correct,
             "held_out": course.judged.samples,
             "parameters_equal": len(set(backend.gather(digest(self._network)))) == 1,
-            **own,
+            **({} if by_rank is None else {"own_correct": by_rank}),
         }
-        self._told.append(event)
+        self._events.append(event)
         if self._config.checkpoint:
             rank = course.launch.rank
-            checkpoint.save(course.config, loop, self._network, backend, self._told, rank)
+            checkpoint.save(course.config, loop, self._network, backend, self._events, rank)
         self._log.write("epoch", **event)
         self._pulse.epoch(self._index, epoch, correct / event["held_out"])
         return _counts(event)
 
     def _right_alone(self) -> int:
-        """Of all held-out samples, by this rank's own parameters, which no other rank has."""
+        """Held-out samples that this rank's own parameters have right."""
         course = self._course
         assert course.judged.samples is not None
         return _count(course, self._network, range(course.judged.samples), self._pulse.tick)
@@ -160,12 +158,12 @@ def count_correct(
     It leaves the network in the mode of evaluation. `counted` is called for each batch.
     """
     assert course.judged.samples is not None
-    mine = range(course.launch.rank, course.judged.samples, course.config.world_size)
-    return int(course.backend.reduce_scalar(_count(course, network, mine, counted), "sum"))
+    indices = range(course.launch.rank, course.judged.samples, course.config.world_size)
+    return int(course.backend.reduce_scalar(_count(course, network, indices, counted), "sum"))
 
 
 def _count(
-    course: Course, network: torch.nn.Module, mine: range, counted: Callable[[], object]
+    course: Course, network: torch.nn.Module, indices: range, counted: Callable[[], object]
 ) -> int:
     config, judged = course.config, course.judged
     # no more at once than a step holds, which fits into memory
@@ -174,8 +172,8 @@ def _count(
     correct = 0
     network.eval()
     with torch.no_grad(), precision.autocast(config):
-        for first in range(0, len(mine), size):
-            images, labels = judged.__getitems__(list(mine[first : first + size]))
+        for start in range(0, len(indices), size):
+            images, labels = judged.__getitems__(list(indices[start : start + size]))
             output = network(images.to(device, dtype, memory_format=layout))
             correct += int((output.argmax(1).cpu() == labels).sum())
             counted()

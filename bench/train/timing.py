@@ -9,7 +9,7 @@ from itertools import pairwise
 
 
 class Stopwatch:
-    """How a device tells the time; here the host, which has finished whatever a step started."""
+    """How a device tells the time; this is the host's, whose work is done when a step returns."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -38,14 +38,14 @@ class Stopwatch:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedSteps:
     """A rank's window: `seconds` between two device syncs, `step_seconds` between steps' marks."""
 
     seconds: float
     step_seconds: list[float]
 
 
-def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> Timed:
+def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> TimedSteps:
     """Run `step` `steps` times. The device is synced at the two edges only."""
     start = watch.now()
     watch.mark()
@@ -53,4 +53,4 @@ def time_steps(step: Callable[[], object], steps: int, watch: Stopwatch) -> Time
         step()
         watch.mark()
     seconds = watch.now() - start
-    return Timed(seconds, watch.laps())
+    return TimedSteps(seconds, watch.laps())

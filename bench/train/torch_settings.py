@@ -1,4 +1,4 @@
-"""What ranks must share of model and torch, and whether a model's code changes it in mid-run."""
+"""torch's settings and the model's layout: equal on all ranks, and unchanged during a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig, UsageError
 from bench.launch.agreement import disagreement
 
-Settings = dict[str, str | int | bool]
+TorchSettings = dict[str, str | int | bool]
 _OF_THE_NODE = ("interop_threads",)  # as many as it has cores
 
 
-def read() -> Settings:
+def read() -> TorchSettings:
     """torch's settings of this process that change how fast or how exactly it computes."""
     backends = torch.backends
     return {
@@ -36,7 +36,7 @@ def read() -> Settings:
     }
 
 
-def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> Settings:
+def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module) -> TorchSettings:
     """The settings with which training starts; needs every rank's call, before all exchanges.
 
     Raises UsageError where they, or the layout of the model, differ between ranks: exchanges
@@ -59,23 +59,26 @@ def require_alike(config: RunConfig, backend: Backend, network: torch.nn.Module)
 
 def _layout(network: torch.nn.Module) -> dict[str, str]:
     """Each parameter and buffer in words, in order of definition."""
-    found = {}
+    layout = {}
     for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
         dtype, shape = str(tensor.dtype).removeprefix("torch."), list(tensor.shape)
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
         frozen = " frozen" if kind == "parameter" and not tensor.requires_grad else ""
-        found[f"state_dict.{name}"] = f"{dtype} {kind}{frozen} {shape}"
-    return found
+        layout[f"state_dict.{name}"] = f"{dtype} {kind}{frozen} {shape}"
+    return layout
 
 
-def check_kept(begun: Settings, backend: Backend) -> dict[str, Any]:
-    """Are the settings as they were? And the threads by rank. Needs every rank's call."""
+def check_kept(settings: TorchSettings, backend: Backend) -> dict[str, Any]:
+    """Check that torch's settings are still `settings`; also the threads of each rank.
+
+    Needs every rank's call.
+    """
     now = read()
-    changes = [f"{n} {was} -> {now[n]}" for n, was in begun.items() if now[n] != was]
+    changes = [f"{n} {value} -> {now[n]}" for n, value in settings.items() if now[n] != value]
     of_ranks = [", ".join(changed) for changed in backend.gather(changes)]
-    told = [f"rank {rank}: {line}" for rank, line in enumerate(of_ranks) if line]
+    changed_ranks = [f"rank {rank}: {line}" for rank, line in enumerate(of_ranks) if line]
     return {
-        "checks": {"torch_settings_kept": not told},
+        "checks": {"torch_settings_kept": not changed_ranks},
         "threads": backend.gather(now["threads"]),
-        **({"torch_settings_changed": told} if told else {}),
+        **({"torch_settings_changed": changed_ranks} if changed_ranks else {}),
     }
