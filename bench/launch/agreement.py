@@ -30,36 +30,36 @@ def shared_fields(config: RunConfig) -> dict[str, Any]:
 
 def flat(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Tables inside `facts`, one level up: {'env': {'A': 1}} -> {'env.A': 1}."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{key}": inner for key, inner in value.items()}
+            flattened |= {f"{name}.{key}": inner for key, inner in value.items()}
         else:
-            found[name] = value
-    return found
+            flattened[name] = value
+    return flattened
 
 
 def disagreement(facts: Sequence[Mapping[str, Any]]) -> str | None:
     """One line on the first field in which ranks' facts differ, with its cure; None if equal."""
-    names = dict.fromkeys(name for one in facts for name in one)
-    unequal = [name for name in names if len({str(one.get(name)) for one in facts}) > 1]
+    names = dict.fromkeys(name for row in facts for name in row)
+    unequal = [name for name in names if len({str(row.get(name)) for row in facts}) > 1]
     if not unequal:
         return None
-    first, *more = unequal
+    field, *further = unequal
     ranks_of: dict[str, list[int]] = {}
-    for rank, one in enumerate(facts):
-        ranks_of.setdefault(str(one.get(first)), []).append(rank)
+    for rank, row in enumerate(facts):
+        ranks_of.setdefault(str(row.get(field)), []).append(rank)
     values = ", ".join(f"{value} on {_ranks(ranks)}" for value, ranks in ranks_of.items())
-    rest = f" and {len(more) - _MOST_NAMED} others" if len(more) > _MOST_NAMED else ""
-    others = f" (and in {', '.join(more[:_MOST_NAMED])}{rest})" if more else ""
-    cure = _CURES.get(first.partition(".")[0], _OPTIONS)
-    return f"ranks differ in {first}: {values}{others}; {cure}"
+    unnamed = f" and {len(further) - _MOST_NAMED} others" if len(further) > _MOST_NAMED else ""
+    also = f" (and in {', '.join(further[:_MOST_NAMED])}{unnamed})" if further else ""
+    cure = _CURES.get(field.partition(".")[0], _OPTIONS)
+    return f"ranks differ in {field}: {values}{also}; {cure}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:
     """[0, 1, 2, 5] -> 'ranks 0-2,5'."""
     spans = []
     for _, span in groupby(enumerate(ranks), lambda at: at[1] - at[0]):  # equal in a row of ranks
-        first, *rest = [rank for _, rank in span]
-        spans.append(f"{first}-{rest[-1]}" if rest else str(first))
+        start, *tail = [rank for _, rank in span]
+        spans.append(f"{start}-{tail[-1]}" if tail else str(start))
     return f"{'ranks' if len(ranks) > 1 else 'rank'} {','.join(spans)}"

@@ -1,4 +1,4 @@
-"""What a node's cores do, whoever keeps them busy: the kernel's clock ticks, and their clocks."""
+"""What a node's cores do, for any process: the kernel's clock ticks, and the clock rates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-_COUNTED = 8  # what follows, of guests, is in the others as well
+_COUNTED = 8  # columns; those after them, of guests, are part of these
 
 
 class Ticks(NamedTuple):
@@ -78,16 +78,16 @@ def own_ticks(process: int) -> int:
 def mhz(cores: Collection[int], root: Path = Path("/")) -> float | None:
     """Mean clock of these cores now; None where the kernel does not tell."""
     with suppress(OSError, ValueError):
-        each = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-        told = [int((root / each.format(core)).read_text()) / 1000 for core in cores]
-        return sum(told) / len(told)
+        pattern = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+        clocks_mhz = [int((root / pattern.format(core)).read_text()) / 1000 for core in cores]
+        return sum(clocks_mhz) / len(clocks_mhz)
     with suppress(OSError):
         text = (root / "proc/cpuinfo").read_text()
         numbers = re.findall(r"^processor\s*: (\d+)$", text, re.MULTILINE)
         clocks = re.findall(r"^cpu MHz\s*: ([0-9.]+)$", text, re.MULTILINE)
         pairs = zip(numbers, clocks, strict=False)
-        if told := [float(clock) for number, clock in pairs if int(number) in cores]:
-            return sum(told) / len(told)
+        if clocks_mhz := [float(clock) for number, clock in pairs if int(number) in cores]:
+            return sum(clocks_mhz) / len(clocks_mhz)
     return None
 
 

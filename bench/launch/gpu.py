@@ -1,4 +1,4 @@
-"""How a GPU was set when a run began: what its owner may change, and torch does not tell."""
+"""A GPU's settings when a run began: those that its owner may change and torch does not show."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-_ASKED = (
+_FIELDS = (
     *("compute_mode", "persistence_mode", "mig.mode.current", "power.limit"),
     *("clocks.max.sm", "clocks.applications.graphics"),
 )
@@ -14,31 +14,31 @@ _LIMIT_S = 20.0
 
 
 def settings(uuid: str, env: Mapping[str, str]) -> dict[str, str]:
-    """What nvidia-smi says of the GPU, in its words, and whether MPS's daemon is there.
+    """nvidia-smi's fields of the GPU, in its words, and whether MPS's daemon runs.
 
     Empty where nvidia-smi does not know the GPU, as on ROCm.
     """
-    which = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    values = [value.strip() for value in _said(env, f"--id={which}", *_ASKED).split(",")]
-    if len(values) != len(_ASKED):
+    gpu = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    values = [value.strip() for value in _query(env, f"--id={gpu}", *_FIELDS).split(",")]
+    if len(values) != len(_FIELDS):
         return {}
-    return dict(zip(_ASKED, values, strict=True)) | {"mps": "on" if _has_mps(env) else "off"}
+    return dict(zip(_FIELDS, values, strict=True)) | {"mps": "on" if _has_mps(env) else "off"}
 
 
 def of_one_process(env: Mapping[str, str]) -> bool:
     """Whether a GPU here takes one process at a time, as far as nvidia-smi says."""
-    return "Exclusive_Process" in _said(env, "", "compute_mode") and not _has_mps(env)
+    return "Exclusive_Process" in _query(env, "", "compute_mode") and not _has_mps(env)
 
 
-def _said(env: Mapping[str, str], which: str, *fields: str) -> str:
+def _query(env: Mapping[str, str], gpu: str, *fields: str) -> str:
     """nvidia-smi's answer, a line for each GPU; '' where it has none."""
-    options = [which] if which else []
+    options = [gpu] if gpu else []
     command = ["nvidia-smi", *options, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=_LIMIT_S)
+        process = subprocess.run(command, capture_output=True, text=True, env=env, timeout=_LIMIT_S)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return "" if done.returncode else done.stdout
+    return "" if process.returncode else process.stdout
 
 
 def _has_mps(env: Mapping[str, str]) -> bool:

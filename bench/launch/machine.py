@@ -17,7 +17,7 @@ from bench.config.datasets import DIGITS_SAMPLES
 from bench.launch.world import Launch
 from bench.missing import checkout
 
-# what a loading process that has imported torch keeps to itself; 153 MiB measured
+# private memory of a loading process that has imported torch; 153 MiB measured
 LOADER_BYTES = 150 * 2**20
 _PREFETCHED = 2  # batches that torch asks of each loading process ahead of time
 _STEP_BYTES = 48  # a step's loss, its seconds and its wait, kept until the end
@@ -25,10 +25,10 @@ _STEP_BYTES = 48  # a step's loss, its seconds and its wait, kept until the end
 
 @dataclass(frozen=True)
 class Part:
-    """Memory that one rank needs: the values that ask for it, what holds it, how to need less."""
+    """Memory that one rank needs: the fields' values, its use, and how to need less."""
 
     values: str
-    what: str
+    use: str
     bytes: int
     cure: str
 
@@ -46,7 +46,7 @@ def require_fit(config: RunConfig, launch: Launch, env: Mapping[str, str]) -> No
 
 
 def require_training_fit(config: RunConfig, launch: Launch, parameter_bytes: int) -> None:
-    """The same once the model is known, of which this many bytes are trained."""
+    """Raise UsageError for too little memory, once the model's trained bytes are known."""
     needed = [*parts(config), *training_parts(config, parameter_bytes)]
     require_memory(needed, launch.local_size, machine_bytes())
 
@@ -62,13 +62,13 @@ def parts(config: RunConfig) -> list[Part]:
     many = f"batch_per_rank={config.batch_per_rank} at {image}"
     if config.batch_per_rank is None:
         many = f"global_batch={config.global_batch} at {image}"
-    held, kept = "its batches take", 1 + _PREFETCHED * config.num_workers
+    use, batches = "its batches take", 1 + _PREFETCHED * config.num_workers
     if config.preprocessing == "outside":
-        many, held, kept = f"{steps}, {many}", "all batches, made beforehand take", config.steps
+        many, use, batches = f"{steps}, {many}", "all batches, made beforehand take", config.steps
     loaders, notes = config.num_workers * LOADER_BYTES, config.steps * _STEP_BYTES
     fewer_loaders = "use fewer, about as many as there are cores for each rank"
-    found = [
-        Part(many, held, batch * kept, "use a smaller batch or image"),
+    needs = [
+        Part(many, use, batch * batches, "use a smaller batch or image"),
         Part(steps, "the notes of every step take", notes, "use fewer or shorter windows"),
         Part(
             f"num_workers={config.num_workers}",
@@ -79,22 +79,22 @@ def parts(config: RunConfig) -> list[Part]:
     ]
     if config.dataset == "digits":
         enlarged = DIGITS_SAMPLES * config.image_size**2 * number_bytes
-        found.append(Part(image, "the enlarged digits take", enlarged, "use smaller images"))
+        needs.append(Part(image, "the enlarged digits take", enlarged, "use smaller images"))
     if config.fusion_mib is not None and config.device == "cpu":
-        fusion, asked = int(config.fusion_mib * 2**20), f"fusion_mib={config.fusion_mib:g}"
-        found.append(Part(asked, "the fusion buffer takes", fusion, "use a smaller one"))
-    return found
+        fusion, setting = int(config.fusion_mib * 2**20), f"fusion_mib={config.fusion_mib:g}"
+        needs.append(Part(setting, "the fusion buffer takes", fusion, "use a smaller one"))
+    return needs
 
 
 def training_parts(config: RunConfig, parameter_bytes: int) -> list[Part]:
-    """The same for parameters, gradients and momentum; on a GPU none of it is here."""
+    """Memory for parameters, gradients and momentum; none where they are on a GPU."""
     if config.device == "cuda" or config.loader_only:
         return []
-    what, copies = "parameters and gradients take", 2
+    use, copies = "parameters and gradients take", 2
     if config.momentum:
-        what, copies = "parameters, gradients and momentum take", 3
+        use, copies = "parameters, gradients and momentum take", 3
     cure = "use a smaller model, or fewer ranks on each node"
-    return [Part(f"model={config.model}", what, copies * parameter_bytes, cure)]
+    return [Part(f"model={config.model}", use, copies * parameter_bytes, cure)]
 
 
 def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int) -> None:
@@ -104,7 +104,7 @@ def require_memory(needed: Sequence[Part], local_size: int, available_bytes: int
     most = max(needed, key=lambda part: part.bytes)
     ranks = "" if local_size == 1 else f" on each of {local_size} ranks"
     raise UsageError(
-        f"{most.values}: {most.what} at least {_gib(most.bytes)}{ranks}, and this machine has "
+        f"{most.values}: {most.use} at least {_gib(most.bytes)}{ranks}, and this machine has "
         f"{_gib(available_bytes)}; {most.cure}"
     )
 
@@ -122,14 +122,14 @@ def machine_bytes() -> int:
 
 
 def free_bytes() -> int | None:
-    """What new processes may take of it without swapping; None where the kernel does not tell."""
-    told = re.search(r"^MemAvailable: +(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    return None if told is None else min(1024 * int(told[1]), machine_bytes())
+    """Memory that new processes may take without swapping; None where the kernel does not tell."""
+    available = re.search(r"^MemAvailable: +(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    return None if available is None else min(1024 * int(available[1]), machine_bytes())
 
 
 def _group_limits(groups: str, root: Path) -> list[int]:
     """Limits of the control groups in /proc/self/cgroup and of all groups above, v1 and v2."""
-    found: list[int] = []
+    limits: list[int] = []
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
@@ -140,8 +140,8 @@ def _group_limits(groups: str, root: Path) -> list[int]:
         group = base / path.lstrip("/")
         folders = [folder for folder in (group, *group.parents) if folder.is_relative_to(base)]
         texts = [_read(folder / file).strip() for folder in folders]
-        found += [int(text) for text in texts if text.isdecimal()]
-    return found
+        limits += [int(text) for text in texts if text.isdecimal()]
+    return limits
 
 
 def _read(path: Path) -> str:
@@ -155,8 +155,8 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
     """Raise UsageError where Gloo is told of an interface that this host lacks, for it would abort,
     or where two frameworks would be compared over two wires.
     """
-    given = {name: env[name] for name in interface_variables() if env.get(name)}
-    for name, value in given.items():
+    interfaces = {name: env[name] for name in interface_variables() if env.get(name)}
+    for name, value in interfaces.items():
         if "," in value:  # torch's Gloo would use all of them, Horovod's takes no list
             several = (
                 f"{name}={value!r} names several interfaces, and not every framework takes them"
@@ -165,6 +165,6 @@ def require_interface(env: Mapping[str, str], existing: Sequence[str]) -> None:
         if value not in existing:
             cure = f"unset it, or name one of {', '.join(existing)}"
             raise UsageError(f"{name}={value!r} names no interface of this host; {cure}")
-    if len({*given.values()}) > 1:
-        both = " and ".join(f"{name}={value!r}" for name, value in given.items())
-        raise UsageError(f"{both} are two wires, which no comparison spans; unset one of them")
+    if len({*interfaces.values()}) > 1:
+        settings = " and ".join(f"{name}={value!r}" for name, value in interfaces.items())
+        raise UsageError(f"{settings} are two wires, which no comparison spans; unset one of them")

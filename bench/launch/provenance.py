@@ -84,7 +84,7 @@ def describe_rank(launch: Launch, threads: int) -> dict[str, Any]:
 
 
 def describe_run(env: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of the run, where ranks may differ rank 0's; the backend alone knows `versions`."""
+    """Facts of the run, rank 0's where ranks may differ; `versions` are the backend's."""
     return {
         "started": datetime.now(UTC).isoformat(),
         "git": code(_CODE),
@@ -113,22 +113,22 @@ def recorded(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def placement(env: Mapping[str, str]) -> dict[str, str]:
-    """Those of them that may differ between ranks."""
+    """The recorded variables that may differ between ranks."""
     return {k: v for k, v in recorded(env).items() if _PLACEMENT.match(k)}
 
 
-def changed(usual: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that `own` sets otherwise than `usual`; None where it does not set them."""
-    return {k: own.get(k) for k in sorted({*usual, *own}) if own.get(k) != usual.get(k)}
+def changed(reference: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str | None]:
+    """The variables of `env` that differ from `reference`; None for one that `env` lacks."""
+    return {k: env.get(k) for k in sorted({*reference, *env}) if env.get(k) != reference.get(k)}
 
 
 def installed() -> dict[str, str]:
     """Versions of the packages that matter to a run."""
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def code_sha256(folder: Path) -> str:
@@ -147,10 +147,10 @@ def code(folder: Path) -> dict[str, Any]:
     try:
         head = _git(folder, "rev-parse", "HEAD").strip()
         tree = _git(folder, "rev-parse", "HEAD:./").strip()
-        changed = _git(folder, "status", "--porcelain", "--", ".")
+        status = _git(folder, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return {"commit": None, "bench_tree": None, "bench_dirty": None}
-    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(changed.strip())}
+    return {"commit": head, "bench_tree": tree, "bench_dirty": bool(status.strip())}
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -162,9 +162,9 @@ def _git(folder: Path, *words: str) -> str:
 def cpu_model() -> str:
     """The processor's own name for itself, or the architecture where the kernel does not tell."""
     with suppress(OSError):
-        told = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-        if told:
-            return told[1].strip()
+        match = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        if match:
+            return match[1].strip()
     return platform.machine()
 
 

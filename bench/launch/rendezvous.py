@@ -30,7 +30,7 @@ from bench.lifecycle.ending import temporary
 _T = TypeVar("_T")
 _POLL_S = 0.05
 _CURE = "use --rendezvous-dir or a longer --rendezvous-timeout-s"
-# launchers whose key no other launch has at the same time; the others tell too little for that
+# launchers whose key is unique among simultaneous launches
 _OWN_KEY = ("mpirun", "horovodrun", "srun", "pals")
 
 
@@ -49,8 +49,8 @@ def _compare(store: dist.Store, config: RunConfig, launch: Launch) -> str:
     shared = dist.PrefixStore(f"{start}/{store.add(f'{start}/begun/{launch.rank}', 1)}", store)
     shared.set(str(launch.rank), json.dumps(shared_fields(config)))
     if launch.rank == 0:
-        told = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
-        shared.set("problem", disagreement(told) or "")
+        configs = [json.loads(shared.get(str(rank))) for rank in range(launch.size)]
+        shared.set("problem", disagreement(configs) or "")
     problem = shared.get("problem").decode()
     if problem and shared.add("heard", 1) < launch.size and launch.rank == 0:
         # rank 0 raises next and takes the store with it, so it lets the others hear why first
@@ -72,7 +72,7 @@ def _meet(config: RunConfig, launch: Launch) -> dist.Store:
 
 
 def _poll(ask: Callable[[], _T | None], timeout_s: float) -> _T | None:
-    """The first answer, asked for again and again; None where none comes in time."""
+    """The first answer of repeated calls; None where none comes in time."""
     deadline = time.monotonic() + timeout_s
     while (answer := ask()) is None and time.monotonic() <= deadline:
         time.sleep(_POLL_S)
@@ -144,8 +144,8 @@ def _try(path: Path) -> dist.TCPStore | None:
     """The announced store, or None where the file is absent or stale."""
     # torch raises kinds of RuntimeError: refused, timed out
     with suppress(OSError, ValueError, KeyError, RuntimeError):
-        there = json.loads(path.read_text())
-        store = dist.TCPStore(there["address"], there["port"], None, False, timedelta(seconds=2))
-        if store.get("nonce").decode() == there["nonce"]:
+        entry = json.loads(path.read_text())
+        store = dist.TCPStore(entry["address"], entry["port"], None, False, timedelta(seconds=2))
+        if store.get("nonce").decode() == entry["nonce"]:
             return store
     return None

@@ -37,8 +37,8 @@ def environment(
     if cores <= launch.local_size * config.threads and "OMPI_MCA_mpi_yield_when_idle" not in env:
         changes["OMPI_MCA_mpi_yield_when_idle"] = "1"
     names = interface_variables()
-    given = next((env[name] for name in names if env.get(name)), None)
-    if interface := given or ("lo" if launch.local_size == launch.size else None):
+    user_interface = next((env[name] for name in names if env.get(name)), None)
+    if interface := user_interface or ("lo" if launch.local_size == launch.size else None):
         # the same wire for all, where a launcher names one framework's too
         changes |= {name: interface for name in names if not env.get(name)}
     return changes

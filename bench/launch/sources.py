@@ -21,16 +21,16 @@ _OURS = (_PROJECT / "bench", _PROJECT / "hvd_ddp.py")
 
 def factories(config: RunConfig) -> tuple[str, ...]:
     """Modules of the factories that `config` names."""
-    named = (config.model, config.dataset)
-    return tuple(name.partition(":")[0] for name in named if ":" in name)
+    names = (config.model, config.dataset)
+    return tuple(name.partition(":")[0] for name in names if ":" in name)
 
 
 def loaded(config: RunConfig) -> dict[str, bytes]:
-    """Files by path, 'package/module.py': of the factories' modules, and of all that this process
-    imported from outside the installed packages; none without a factory.
+    """Contents by path, 'package/module.py': of the factories' modules, and of all modules that
+    this process imported from outside the installed packages; none without a factory.
 
-    Raises UsageError where a factory's file cannot be read. What such code reads besides, such as a
-    file of weights, is not seen.
+    Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
+    as weights, are not included.
     """
     modules = factories(config)
     if not modules:
@@ -58,7 +58,7 @@ def versions(config: RunConfig) -> dict[str, str]:
 
 
 def keep(files: Mapping[str, bytes], log: Path | None) -> None:
-    """Copy them to beside the log, as PYTHONPATH wants them. Raises UsageError if that fails."""
+    """Copy `files` to beside the log, laid out for PYTHONPATH. Raises UsageError if that fails."""
     if log is None:
         return
     place = log.parent / folder_of(digests(files))

@@ -34,9 +34,9 @@ def tcp_bytes(before: Mapping[str, int] = MappingProxyType({})) -> dict[str, int
             with socket.socket(fileno=os.dup(int(entry.name))) as connection:
                 if connection.family not in (socket.AF_INET, socket.AF_INET6):
                     continue
-                here, there = map(_plain, (connection.getsockname(), connection.getpeername()))
+                local, remote = map(_plain, (connection.getsockname(), connection.getpeername()))
                 info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-                interface = LOOPBACK if there in interfaces else interfaces.get(here, here)
+                interface = LOOPBACK if remote in interfaces else interfaces.get(local, local)
                 moved[interface] += sum(struct.unpack_from("QQ", info, _COUNTERS))
     moved.subtract(before)
     return {name: count for name, count in sorted(moved.items()) if count > 0}
@@ -71,5 +71,6 @@ def of_the_host_name() -> str:
 
 
 def _plain(address: Sequence[object]) -> str:
-    """Of a socket's address the host's part, without a mapping to IPv6 and without a scope."""
+    """The host's part of a socket's address, without a mapping to IPv6 and without a scope."""
+
     return str(address[0]).removeprefix("::ffff:").partition("%")[0]

@@ -35,8 +35,8 @@ class Launch:
 def apart(launch: Launch, config: RunConfig) -> tuple[Launch, RunConfig]:
     """This rank as a world of its own, on the device of its place, and its log's own name."""
     log = config.log_path
-    own = log and log.with_name(f"{log.stem}-{launch.local_rank}{log.suffix}")
-    changes = {"alone": False, "log_path": own}
+    rank_log = log and log.with_name(f"{log.stem}-{launch.local_rank}{log.suffix}")
+    changes = {"alone": False, "log_path": rank_log}
     return replace(launch, rank=0, size=1), config.model_copy(update=changes)
 
 
@@ -46,12 +46,12 @@ class _Row(NamedTuple):
     source: str
     names: tuple[str, ...]  # rank, size, local rank, local size
     key: tuple[str, ...]  # tell launches apart, as far as any are the same on all ranks
-    own: tuple[str, ...]  # set by no other launcher: one without the rest is an error
+    marks: tuple[str, ...]  # set by no other launcher: one without the rest is an error
 
 
 def _family(source: str, prefix: str, *key: str) -> _Row:
     names = tuple(prefix + name for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
-    return _Row(source, names, key, own=names)
+    return _Row(source, names, key, marks=names)
 
 
 _MOST_NODES = 100_000  # ten times the largest machines
@@ -63,15 +63,15 @@ _PALS = ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE")
 # First complete row wins. mpirun's variables stand before Slurm's because ranks started by mpirun
 # inside a Slurm job inherit the daemon's SLURM_PROCID, the same on every rank of a node.
 _TABLE = (
-    _Row("torchrun", _TORCHRUN, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), own=_TORCHRUN),
+    _Row("torchrun", _TORCHRUN, ("TORCHELASTIC_RUN_ID", "MASTER_PORT"), marks=_TORCHRUN),
     _family("horovodrun", "HOROVOD_", _GLOO + "ADDR", _GLOO + "PORT"),
     _family("mpirun", "OMPI_COMM_WORLD_", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     _family("mpirun_rsh", "MV2_COMM_WORLD_", *_JOB),
     # PMI_RANK and PMI_SIZE alone are what `srun --mpi=pmi2` sets: then Slurm's own variables below
     # tell the rest. PMI_PORT and PMI_FD are no key: they are one node's daemon's, or one rank's.
-    _Row("hydra", ("PMI_RANK", "PMI_SIZE", *_HYDRA), _JOB, own=_HYDRA),
+    _Row("hydra", ("PMI_RANK", "PMI_SIZE", *_HYDRA), _JOB, marks=_HYDRA),
     _Row(
-        "pals", ("PMI_RANK", "PMI_SIZE", *_PALS), ("PALS_APID", "SLURM_STEP_ID", *_JOB), own=_PALS
+        "pals", ("PMI_RANK", "PMI_SIZE", *_PALS), ("PALS_APID", "SLURM_STEP_ID", *_JOB), marks=_PALS
     ),
 )
 _STEP = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
@@ -86,10 +86,10 @@ def discover(env: Mapping[str, str]) -> Launch:
         if not missing:
             _require_agent(row.source, env)
             return _launch(row.source, [_integer(env, name) for name in row.names], env, row.key)
-        if there := [name for name in row.own if name in env]:
+        if names := [name for name in row.marks if name in env]:
             raise UsageError(
-                f"{there[0]}={env[there[0]]!r} is set but {missing[0]} is not: a half-set launch; "
-                f"start through {row.source}, or unset {there[0]}"
+                f"{names[0]}={env[names[0]]!r} is set but {missing[0]} is not: a half-set launch; "
+                f"start through {row.source}, or unset {names[0]}"
             )
     if _in_slurm_step(env):
         node, text = _integer(env, "SLURM_NODEID"), env["SLURM_STEP_TASKS_PER_NODE"]
@@ -149,9 +149,9 @@ def _launch(source: str, values: list[int], env: Mapping[str, str], key: tuple[s
             f"{source} says rank {rank} of {size}, local rank {local_rank} of {local_size}: "
             "impossible; unset launch variables left over in the environment"
         )
-    told = ".".join(env[name] for name in key if name in env)
-    named = re.sub(r"[^A-Za-z0-9.-]+", "_", told) or "unnamed"
-    return Launch(source, rank, size, local_rank, local_size, named)
+    key_text = ".".join(env[name] for name in key if name in env)
+    key_name = re.sub(r"[^A-Za-z0-9.-]+", "_", key_text) or "unnamed"
+    return Launch(source, rank, size, local_rank, local_size, key_name)
 
 
 def _integer(env: Mapping[str, str], name: str) -> int:
@@ -176,15 +176,15 @@ def meeting_folder(launch: Launch, rendezvous_dir: Path | None, log_path: Path |
 
 def expand_tasks_per_node(text: str) -> list[int]:
     """Slurm's run-length form as one number per node: '3,1(x2)' -> [3, 1, 1]; else UsageError."""
-    given, cure = f"SLURM_STEP_TASKS_PER_NODE={text!r}", "unset it, or start through srun"
+    setting, cure = f"SLURM_STEP_TASKS_PER_NODE={text!r}", "unset it, or start through srun"
     sizes: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?", part)
         if match is None:
-            raise UsageError(f"{given} is not of the form 3,1(x2); {cure}")
+            raise UsageError(f"{setting} is not of the form 3,1(x2); {cure}")
         count = int(match[2] or 1)
         if len(sizes) + count > _MOST_NODES:
-            raise UsageError(f"{given} counts more than {_MOST_NODES} nodes; {cure}")
+            raise UsageError(f"{setting} counts more than {_MOST_NODES} nodes; {cure}")
         sizes += [int(match[1])] * count
     return sizes
 
@@ -198,17 +198,15 @@ def require_world(
     processes = world_size + servers
     if launch.size == processes:
         return
-    asked_for, what = f"world_size={world_size} was asked for", "ranks"
+    asked_for, noun = f"world_size={world_size} was asked for", "ranks"
     if servers:
         asked_for = f"world_size={world_size} and servers={servers} were asked for"
-        what = "processes"
+        noun = "processes"
     if launch.source != "none":
-        other = (
-            f"--world-size {launch.size - servers}" if launch.size > servers else "fewer servers"
-        )
+        cure = f"--world-size {launch.size - servers}" if launch.size > servers else "fewer servers"
         raise WrongWorld(
-            f"{asked_for}, but {launch.source} started {launch.size} {what}; use {other} or start "
-            f"{processes} {what}"
+            f"{asked_for}, but {launch.source} started {launch.size} {noun}; use {cure} or start "
+            f"{processes} {noun}"
         )
     tasks = env.get("SLURM_NTASKS", "")
     in_batch = tasks.isdecimal() and int(tasks) > 1

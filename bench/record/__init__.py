@@ -67,12 +67,12 @@ from pydantic import ValidationError
 from bench.config import RunConfig, UsageError, explain
 from bench.record import proof
 from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, parse
-from bench.record.outcome import OK, STATES, Verdict, judge, last
+from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
 from bench.record.sealed import changed, lines_of
 from bench.record.writer import RunLog, append_event
 
-__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "Verdict", "allocation"]
+__all__ = ["CHECKS", "READABLE", "SCHEMA", "STATES", "Run", "RunLog", "RunOutcome", "allocation"]
 __all__ += ["append_event", "parse_run", "read_run"]
 
 SCHEMA = 11
@@ -168,20 +168,20 @@ class Run:
     @cached_property
     def broken(self) -> str | None:
         """Why a log that claims a good end, or has none yet, must not be believed; or None."""
-        found = judge(self.events)
-        if found is None:
+        outcome = judge(self.events)
+        if outcome is None:
             return self.damage or self.torn
-        told = self.end or self.exit.get("code") or last(self.events, "error")
-        return None if told else self.damage
+        ended = self.end or self.exit.get("code") or last(self.events, "error")
+        return None if ended else self.damage
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RunOutcome:
         """What became of the run; ok only if the log proves that it did all it was asked to do."""
-        found = _judged(self)
-        if found == OK:
+        outcome = _judged(self)
+        if outcome == OK:
             return OK
-        words = tuple(map(_one_line, found.words))
-        return Verdict(found.state, _one_line(found.reason) or "no reason given", words)
+        words = tuple(map(_one_line, outcome.words))
+        return RunOutcome(outcome.state, _one_line(outcome.reason) or "no reason given", words)
 
     @property
     def problem(self) -> str | None:
@@ -198,18 +198,18 @@ def _one_line(text: str) -> str:
     return _CONTROL.sub(" ", text)[:_MOST_REASON]
 
 
-def _judged(run: Run) -> Verdict:
+def _judged(run: Run) -> RunOutcome:
     """Causes that the events name come first, then damage, then what a good end does not prove."""
     if run.broken is not None:
-        return Verdict("failed", run.broken)
-    if (found := judge(run.events)) is not None:
-        return found
+        return RunOutcome("failed", run.broken)
+    if (outcome := judge(run.events)) is not None:
+        return outcome
     if run.config is None:
-        return Verdict("failed", "no usable start event")
-    if (other := proof.wrong_world(run.config, run.host)) is not None:
-        return Verdict("wrong world", other)
+        return RunOutcome("failed", "no usable start event")
+    if (mismatch := proof.wrong_world(run.config, run.host)) is not None:
+        return RunOutcome("wrong world", mismatch)
     missing = proof.missing(run.config, run.schema, run.events)
-    return OK if missing is None else Verdict("failed", missing)
+    return OK if missing is None else RunOutcome("failed", missing)
 
 
 def read_run(path: Path) -> Run:
@@ -236,22 +236,22 @@ def parse_run(path: Path, data: bytes) -> Run:
             torn.append(f"line {line.number} is no event: {error}")
         except Damaged as error:
             damaged.append(f"damaged log: line {line.number}: {error}")
-    first = next((event for event in events if event["event"] == "start"), {})
-    schema = first.get("schema", READABLE[0])
+    start = next((event for event in events if event["event"] == "start"), {})
+    schema = start.get("schema", READABLE[0])
     config = None
     try:
-        config = _config(first) if first else None
+        config = _config(start) if start else None
     except Damaged as error:
         damaged = [f"no usable start event: {error}"]
-    found = chain(damaged, _repeated(events), changed(events, lines, data))
+    problems = chain(damaged, _repeated(events), changed(events, lines, data))
     return Run(
         path=path,
         config=config,
-        host=first.get("host", {}),
-        workload=first.get("workload", {}),
+        host=start.get("host", {}),
+        workload=start.get("workload", {}),
         events=tuple(events),
         schema=schema,
-        damage=next(found, None),
+        damage=next(problems, None),
         torn=next(iter(torn), None),
     )
 

@@ -92,14 +92,14 @@ class Start(TypedDict):
     workload: dict[Text, Text | bool | Integer | Number | None]
 
 
-class Steps(TypedDict):
+class StepsEvent(TypedDict):
     event: Literal["steps"]
     phase: Literal["warmup", "lead_in", "window"]
     index: Count
     seconds: list[list[Seconds]]
 
 
-class Breakdown(TypedDict):
+class BreakdownEvent(TypedDict):
     event: Literal["breakdown"]
     phase: Literal["warmup", "lead_in", "window"]
     index: Count
@@ -111,7 +111,7 @@ class Breakdown(TypedDict):
     optimiser: list[list[Wait]]
 
 
-class Exchange(TypedDict):
+class LoggedExchange(TypedDict):
     name: str
     begin_s: Number
     seconds: Wait
@@ -120,7 +120,7 @@ class Exchange(TypedDict):
 
 class Exchanges(TypedDict):
     event: Literal["exchanges"]
-    ranks: list[list[Exchange]]
+    ranks: list[list[LoggedExchange]]
 
 
 # of a step, in the order in which they follow one another from its beginning on
@@ -157,7 +157,7 @@ class Error(TypedDict):
     type: NotRequired[Text]
 
 
-class Parity(TypedDict):
+class ParityOfStep(TypedDict):
     """One step's exchanged gradients against the mean of the ranks' own; largest difference."""
 
     step: Count
@@ -167,7 +167,7 @@ class Parity(TypedDict):
     holds: bool
 
 
-class Served(TypedDict):
+class ServerCounts(TypedDict):
     """What one server counted: updates, and how many came 0, 1, 2, ... updates too late."""
 
     updates: Count
@@ -187,7 +187,7 @@ class End(TypedDict):
     user_code: NotRequired[dict[Text, Sha256]]  # of modules imported after the start
     exchange_bytes: NotRequired[list[Count]]
     evidence: NotRequired[list[dict[Text, Wait]]]
-    servers: NotRequired[list[Served]]
+    servers: NotRequired[list[ServerCounts]]
     torch_settings_changed: NotRequired[list[Text]]  # while it was measured
     threads: NotRequired[list[Count]]  # by rank, as these
     load_1min: NotRequired[list[Number]]
@@ -196,7 +196,7 @@ class End(TypedDict):
     idle_jiffies: NotRequired[list[Count | None]]
     own_jiffies: NotRequired[list[Count]]
     cpu_mhz: NotRequired[list[Number | None]]
-    parity: NotRequired[list[Parity]]
+    parity: NotRequired[list[ParityOfStep]]
     tcp_bytes: NotRequired[list[dict[Text, Count]]]
     peak_memory_bytes: NotRequired[list[Count]]
     peak_device_memory_bytes: NotRequired[list[Count | None]]
@@ -219,7 +219,7 @@ class Exit(TypedDict):
 
 
 _Event = Annotated[
-    Start | Steps | Breakdown | Exchanges | Window | Epoch | Error | End | Exit,
+    Start | StepsEvent | BreakdownEvent | Exchanges | Window | Epoch | Error | End | Exit,
     Field(discriminator="event"),
 ]
 _EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
@@ -239,9 +239,9 @@ def parse(line: bytes) -> dict[str, Any]:
         event: dict[str, Any] = _EVENT.validate_json(line)
         return event
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    if first["type"] == "json_invalid":
-        raise NoEvent(str(first["ctx"]["error"]))
-    where, value = ".".join(map(str, first["loc"])) or "event", repr(first["input"])
-    shown = "" if first["type"] == "missing" else f"={value[:60]}{' ...' * (len(value) > 60)}"
-    raise Damaged(f"{where}{shown}: {first['msg']}")
+        first_error = error.errors(include_url=False)[0]
+    if first_error["type"] == "json_invalid":
+        raise NoEvent(str(first_error["ctx"]["error"]))
+    location, value = ".".join(map(str, first_error["loc"])) or "event", repr(first_error["input"])
+    shown = "" if first_error["type"] == "missing" else f"={value[:60]}{' ...' * (len(value) > 60)}"
+    raise Damaged(f"{location}{shown}: {first_error['msg']}")

@@ -40,7 +40,7 @@ _MOST_WORDS = 8
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunOutcome:
     """`reason` is one line, '' only if the run is ok; `words` has a line for each rank's last."""
 
     state: str
@@ -48,10 +48,10 @@ class Verdict:
     words: tuple[str, ...] = ()
 
 
-OK = Verdict("ok")
+OK = RunOutcome("ok")
 
 
-def judge(events: Sequence[Event]) -> Verdict | None:
+def judge(events: Sequence[Event]) -> RunOutcome | None:
     """What the events say against a run, or None where its own `end` says that all is well.
 
     A known root cause outranks the way the run ended: ranks that survive a lost one are killed or
@@ -62,38 +62,38 @@ def judge(events: Sequence[Event]) -> Verdict | None:
     status = end.get("status", "")
     if status == "ok" and not errors:
         return None
-    said = list(launcher.get("said", ()))
-    words = _words(errors, said)
+    launcher_lines = list(launcher.get("said", ()))
+    words = _words(errors, launcher_lines)
     code = f"exit code {launcher['code']}: " if "code" in launcher else ""
-    by = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
-    stopped = f"stopped: {end['reason']}" if end.get("reason") else by
+    stop_text = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
+    stopped = f"stopped: {end['reason']}" if end.get("reason") else stop_text
     ended = launcher.get("timed_out") or launcher.get("interrupted")
-    if (cause := next(_causes(errors, said), None)) is not None:
-        return Verdict(*cause, words)
+    if (cause := next(_causes(errors, launcher_lines), None)) is not None:
+        return RunOutcome(*cause, words)
     if (partner := launcher.get("partner")) and status != "ok":
-        return Verdict("failed", f"ended with {partner}, the run that it took turns with")
-    killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in said)
+        return RunOutcome("failed", f"ended with {partner}, the run that it took turns with")
+    killed = launcher.get("code") == _KILLED or any(_KILL.search(line) for line in launcher_lines)
     if (kills := launcher.get("oom_kills")) and killed and not ended:
         memory = f"killed, and the kernel killed {kills} process(es) for lack of memory"
-        return Verdict("out of memory", code + memory, words)
+        return RunOutcome("out of memory", code + memory, words)
     if launcher.get("timed_out") and status != "ok":
-        return Verdict("timed out", f"timed out after {launcher.get('limit_s')} s", words)
+        return RunOutcome("timed out", f"timed out after {launcher.get('limit_s')} s", words)
     if launcher.get("interrupted") and status != "ok":
-        return Verdict("interrupted", stopped)  # whatever ranks say while they are ended
+        return RunOutcome("interrupted", stopped)  # whatever ranks say while they are ended
     if errors:  # the first is the cause: ranks that lose a peer complain after it
-        own = (error for error in errors if error.get("type") != _BROKEN)
-        return Verdict("failed", code + _error(next(own, errors[0])), words)
+        root_errors = (error for error in errors if error.get("type") != _BROKEN)
+        return RunOutcome("failed", code + _error(next(root_errors, errors[0])), words)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # nobody stopped the job: a launcher ends the other ranks of one that died
         died = words[0] if words else f"{stopped} because another rank died"
-        return Verdict("failed", code + died, words)
+        return RunOutcome("failed", code + died, words)
     if status == "interrupted":
-        return Verdict("interrupted", stopped)
+        return RunOutcome("interrupted", stopped)
     if end:
-        return Verdict("failed", code + status.removeprefix("failed: "), words)
+        return RunOutcome("failed", code + status.removeprefix("failed: "), words)
     if launcher:
-        return Verdict("failed", code + (words[0] if words else "no end event"), words)
-    return Verdict("running", "no end event: killed or still running")
+        return RunOutcome("failed", code + (words[0] if words else "no end event"), words)
+    return RunOutcome("running", "no end event: killed or still running")
 
 
 def last(events: Sequence[Event], name: str) -> Event:
@@ -101,12 +101,12 @@ def last(events: Sequence[Event], name: str) -> Event:
     return next((event for event in reversed(events) if event["event"] == name), {})
 
 
-def _causes(errors: Sequence[Event], said: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Causes that have a state of their own, each with the line that proves it, in order."""
     memory = "out of memory"
-    yield from (("node lost", line) for line in said if _NODE.search(line))
+    yield from (("node lost", line) for line in launcher_lines if _NODE.search(line))
     yield from ((memory, _error(e)) for e in errors if _RANK_MEMORY.search(e["message"]))
-    for line in said:
+    for line in launcher_lines:
         if _LAUNCHER_MEMORY.search(line) or _RANK_MEMORY.search(line):
             yield memory, line
     # later ones may only miss a rank that has failed
@@ -118,16 +118,16 @@ def _error(error: Event) -> str:
     return f"rank {error['rank']}: {error['message']}"
 
 
-def _words(errors: Sequence[Event], said: Sequence[str]) -> tuple[str, ...]:
+def _words(errors: Sequence[Event], launcher_lines: Sequence[str]) -> tuple[str, ...]:
     """One line per rank that left one, equal lines joined; else the last of the launcher's."""
     by_rank: dict[int, str] = {}
     for error in errors:
         by_rank.setdefault(error["rank"], error["message"])
-    for rank, line in _told(said):
+    for rank, line in _rank_lines(launcher_lines):
         by_rank.setdefault(rank, line)
     if not by_rank:
-        telling = [line for line in said if _TELLING.match(line)]
-        return tuple((telling or list(said))[-1:])
+        telling = [line for line in launcher_lines if _TELLING.match(line)]
+        return tuple((telling or list(launcher_lines))[-1:])
     ranks_of: dict[str, list[int]] = {}
     for rank, line in sorted(by_rank.items()):
         ranks_of.setdefault(line, []).append(rank)
@@ -136,13 +136,13 @@ def _words(errors: Sequence[Event], said: Sequence[str]) -> tuple[str, ...]:
     return (*lines[:_MOST_WORDS], *more)
 
 
-def _told(said: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """What launchers say of single ranks."""
-    text = "\n".join(said)
-    for tasks, how in _SRUN_RANKS.findall(text):
+def _rank_lines(launcher_lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Rank and last words, from the launchers' lines on single ranks."""
+    text = "\n".join(launcher_lines)
+    for tasks, ending in _SRUN_RANKS.findall(text):
         for part in tasks.split(","):
-            if found := _SRUN_RANGE.fullmatch(part):
-                ranks = range(int(found[1]), int(found[2] or found[1]) + 1)
-                yield from ((rank, how) for rank in ranks)
-    yield from ((int(rank), how.rstrip(".")) for rank, how in _MPIRUN_SIGNAL.findall(text))
+            if match := _SRUN_RANGE.fullmatch(part):
+                ranks = range(int(match[1]), int(match[2] or match[1]) + 1)
+                yield from ((rank, ending) for rank in ranks)
+    yield from ((int(rank), ending.rstrip(".")) for rank, ending in _MPIRUN_SIGNAL.findall(text))
     yield from ((int(rank), f"exit code {code}") for rank, code in _MPIRUN_CODE.findall(text))

@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.config import RunConfig
 from bench.record.events import PARTS
+from bench.record.outcome import Event
 
 # what an `end` must have found true
 LOADED = ("samples_per_step", "torch_settings_kept")  # of a run that only loads, and of all others
@@ -15,8 +16,8 @@ CHECKS = (*LOADED, "loss_finite", "parameters_equal", "loss_bounded", "parity")
 # of a run whose compute slept: it has no loss, and its gradients have a mean that is known
 EMULATED = (*LOADED, "parameters_equal", "gradients_averaged")
 TRAININGS_EQUAL, UPDATES_COUNTED = "trainings_equal", "updates_counted"
-OF_A_MEAN = ("parameters_equal", "parity")  # where each gradient is applied alone there is neither
-# that demands the check; the others are as old as the log
+OF_A_MEAN = ("parameters_equal", "parity")  # not demanded where servers apply each gradient alone
+# first schema that demands the check; every schema demands the others
 _FIRST_SCHEMA = {"torch_settings_kept": 9}
 
 # A window runs from one device sync to another, its steps from mark to mark inside it. On the host
@@ -31,24 +32,22 @@ EDGES_S = 0.05
 # by which steps may exceed their window: rounding; on a GPU the drift of two clocks
 OVER = {"cpu": 1e-9, "cuda": 1e-2}
 
-Event = Mapping[str, Any]
-
 
 def wrong_world(config: RunConfig, host: Mapping[str, Any]) -> str | None:
     """Why the ranks that recorded themselves are not the world that was asked for."""
-    ranks, asked = [rank["rank"] for rank in host.get("ranks", ())], config.world_size
+    ranks, world_size = [rank["rank"] for rank in host.get("ranks", ())], config.world_size
     if len(servers := host.get("servers", ())) != config.server_processes:
         return f"provenance of {len(servers)} servers, asked for {config.server_processes}"
-    if len(ranks) != asked:
-        return f"provenance of {len(ranks)} ranks, asked for {asked}"
-    if ranks != list(range(asked)):
-        found = ", ".join(map(str, ranks[:8]))
-        return f"provenance of ranks {found}, asked for 0 to {asked - 1}"
+    if len(ranks) != world_size:
+        return f"provenance of {len(ranks)} ranks, asked for {world_size}"
+    if ranks != list(range(world_size)):
+        numbers = ", ".join(map(str, ranks[:8]))
+        return f"provenance of ranks {numbers}, asked for 0 to {world_size - 1}"
     return None
 
 
 def missing(config: RunConfig, schema: int, events: Sequence[Event]) -> str | None:
-    """The first thing that a log with a good end does not show, or contradicts; or None."""
+    """The first demand that a log with a good end does not meet, in words; or None."""
     return next(_missing(config, schema, events), None)
 
 
@@ -71,10 +70,10 @@ def _missing(config: RunConfig, schema: int, events: Sequence[Event]) -> Iterato
     if failed := [name for name, passed in checks.items() if passed is not True]:
         yield f"failed checks: {', '.join(failed)}"
     yield from served(config, events, end)
-    asked = config.steps * config.samples_per_step
-    if (found := end.get("samples")) != asked:
+    samples = config.steps * config.samples_per_step
+    if (counted := end.get("samples")) != samples:
         steps = f"{config.steps} steps of {config.samples_per_step}"
-        yield f"{found} samples, where {steps} are {asked}"
+        yield f"{counted} samples, where {steps} are {samples}"
 
 
 def _demanded(config: RunConfig) -> list[str]:
@@ -90,25 +89,25 @@ def _demanded(config: RunConfig) -> list[str]:
 
 
 def served(config: RunConfig, events: Sequence[Event], end: Event) -> Iterator[str]:
-    """Servers counted every key of every step of every rank; none was late where ranks waited."""
-    told = end.get("servers", [])
-    if len(told) != config.server_processes:
-        yield f"counts of {len(told)} servers of {config.server_processes}"
+    """Servers must have counted every key of every step of every rank, none late if synchronous."""
+    servers = end.get("servers", [])
+    if len(servers) != config.server_processes:
+        yield f"counts of {len(servers)} servers of {config.server_processes}"
     steps = config.steps + sum(event["steps"] for event in events if event["event"] == "epoch")
-    sent = steps * config.world_size * len(end.get("exchange_bytes", [])) if told else 0
-    if (counted := sum(server["updates"] for server in told)) != sent:
+    sent = steps * config.world_size * len(end.get("exchange_bytes", [])) if servers else 0
+    if (counted := sum(server["updates"] for server in servers)) != sent:
         yield f"servers counted {counted} updates, where {sent} were sent"
-    for server in told:
+    for server in servers:
         if sum(server["staleness"]) != server["updates"]:
             yield "staleness is not counted of every update"
         if config.averages and len(server["staleness"]) > 1:
             yield "an update was late, where all ranks wait for one another"
 
 
-def _breakdown(config: RunConfig, found: Sequence[Event]) -> Iterator[str]:
+def _breakdown(config: RunConfig, breakdowns: Sequence[Event]) -> Iterator[str]:
     """An observed run has the parts of every rank's steps, as many as the steps themselves."""
     windows = 0 if config.observe == "nothing" else config.windows
-    timed = [event for event in found if event["phase"] == "window"]
+    timed = [event for event in breakdowns if event["phase"] == "window"]
     if [event["index"] for event in timed] != list(range(windows)):
         yield "the breakdown of some window is missing, or there twice"
     shape = [config.steps_per_window] * config.world_size
@@ -120,11 +119,11 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
     """Each training has its epochs in order, the last of which is the first to reach the target,
     or the last that it was given.
     """
-    found = [event for event in events if event["event"] == "epoch"]
-    trainings = [list(group) for _, group in groupby(found, key=lambda event: event["training"])]
-    asked = 0 if config.epochs is None else config.trainings
-    if [training[0]["training"] for training in trainings] != list(range(asked)):
-        yield f"{len(trainings)} trainings of {asked}"
+    epochs = [event for event in events if event["event"] == "epoch"]
+    trainings = [list(group) for _, group in groupby(epochs, key=lambda event: event["training"])]
+    count = 0 if config.epochs is None else config.trainings
+    if [training[0]["training"] for training in trainings] != list(range(count)):
+        yield f"{len(trainings)} trainings of {count}"
     work = next(event for event in events if event["event"] == "start")["workload"]
     size = work.get("steps_per_epoch"), work.get("held_out")
     for training in trainings:
@@ -137,13 +136,13 @@ def _trainings(config: RunConfig, events: Sequence[Event]) -> Iterator[str]:
                 yield f"an epoch of {name} is of another size"
             if event["correct"] > event["held_out"]:
                 yield f"an epoch of {name} has more right than there are"
-            own, ranks = event.get("own_correct", []), 0 if config.averages else config.world_size
-            if len(own) != ranks or max(own, default=0) > event["held_out"]:
+            right, ranks = event.get("own_correct", []), 0 if config.averages else config.world_size
+            if len(right) != ranks or max(right, default=0) > event["held_out"]:
                 yield f"an epoch of {name} lacks what each rank has right by itself"
             if not event["parameters_equal"]:
                 yield f"after an epoch of {name} ranks had other parameters"
-        done = [config.reaches(event["correct"], event["held_out"]) for event in training]
-        if any(done[:-1]) or not (done[-1] or len(done) == config.epochs):
+        reached = [config.reaches(event["correct"], event["held_out"]) for event in training]
+        if any(reached[:-1]) or not (reached[-1] or len(reached) == config.epochs):
             yield f"{name} did not end where it should"
 
 
@@ -152,10 +151,10 @@ def _steps(config: RunConfig, steps: Sequence[Event], windows: Sequence[Event]) 
     warmup = [event for event in steps if event["phase"] == "warmup"]
     lead_in = [event for event in steps if event["phase"] == "lead_in"]
     timed = [event for event in steps if event["phase"] == "window"]
-    each = list(range(config.windows))
-    if [event["index"] for event in timed] != each:
+    window_indices = list(range(config.windows))
+    if [event["index"] for event in timed] != window_indices:
         yield "the steps of some window are missing, or there twice"
-    if [event["index"] for event in lead_in] != (each if config.lead_in_steps else []):
+    if [event["index"] for event in lead_in] != (window_indices if config.lead_in_steps else []):
         yield "the lead-in of some window is missing, or there twice"
     expected = [(event, config.warmup_steps) for event in warmup]
     expected += [(event, config.lead_in_steps) for event in lead_in]

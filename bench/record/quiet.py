@@ -20,13 +20,14 @@ _LEAST_TICKS = 50  # fewer are too coarse for such a share
 _MOST_NAMES = 3
 
 
-def share_of_others(busy: int, idle: int, stolen: int, own: int) -> float:
+def share_of_others(busy: int, idle: int, stolen: int, run_ticks: int) -> float:
     """Of a node's clock ticks, those of other processes and of a hypervisor's other guests.
 
-    A node counts whom its clock tick meets, a process what it has run: threads that wake often and
-    shortly, as Gloo's do, add up to more than their node. That must not hide what was stolen.
+    A node counts the process that each clock tick meets, a process counts the time that it ran. So
+    threads that wake often and briefly, as Gloo's do, can add up to more than their node. That must
+    not hide what was stolen.
     """
-    return (max(0, busy - own) + stolen) / max(1, busy + idle + stolen)
+    return (max(0, busy - run_ticks) + stolen) / max(1, busy + idle + stolen)
 
 
 class Others(NamedTuple):
@@ -51,8 +52,8 @@ class Others(NamedTuple):
 
 
 class Watch:
-    """Counts from its making on. Own is what has this process's command line, as all ranks of a run
-    have under any launcher, and what such processes started.
+    """Counts from its making on. A run's own processes are those with this process's command line,
+    which all ranks have under any launcher, and their descendants.
     """
 
     def __init__(self) -> None:
@@ -64,10 +65,10 @@ class Watch:
         if node is None or self._node is None or node.all - self._node.all < _LEAST_TICKS:
             return None
         busy, _, stolen, idle = (now - then for now, then in zip(node, self._node, strict=True))
-        own = _family(after)
-        spent = sum(after[pid].all_ticks for pid in own)
+        family = _family(after)
+        spent = sum(after[pid].all_ticks for pid in family)
         spent -= sum(self._before[pid].all_ticks for pid in _family(self._before))
-        took = Counter({pid: process.ticks for pid, process in after.items() if pid not in own})
+        took = Counter({pid: process.ticks for pid, process in after.items() if pid not in family})
         took.subtract({pid: p.ticks for pid, p in self._before.items() if pid in took})
         least = NOISY / 4 * (busy + idle + stolen)
         most = [pid for pid, ticks in took.most_common(_MOST_NAMES) if ticks > least]
@@ -83,7 +84,7 @@ def look(seconds: float) -> Others | None:
     return watch.others()
 
 
-class _Process(NamedTuple):
+class _ProcessTicks(NamedTuple):
     name: str
     parent: int
     ticks: int  # its own
@@ -91,22 +92,22 @@ class _Process(NamedTuple):
     command: bytes
 
 
-def _processes() -> Iterator[tuple[int, _Process]]:
+def _processes() -> Iterator[tuple[int, _ProcessTicks]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):  # it has just ended
-            head, _, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
-            fields = rest.split()
+            head, _, tail = (folder / "stat").read_text(errors="replace").rpartition(")")
+            fields = tail.split()
             user, system, *ended = map(int, fields[11:15])
             name, parent = head.partition("(")[2], int(fields[1])
             command = (folder / "cmdline").read_bytes()
             ticks = user + system
-            yield int(folder.name), _Process(name, parent, ticks, ticks + sum(ended), command)
+            yield int(folder.name), _ProcessTicks(name, parent, ticks, ticks + sum(ended), command)
 
 
-def _family(processes: dict[int, _Process]) -> set[int]:
-    """Those with this process's command line, and what they started."""
-    mine = processes.get(os.getpid())
-    own = {pid for pid, process in processes.items() if mine and process.command == mine.command}
-    while more := {p for p in processes.keys() - own if processes[p].parent in own}:
-        own |= more
-    return own
+def _family(processes: dict[int, _ProcessTicks]) -> set[int]:
+    """Processes with this process's command line, and their descendants."""
+    root = processes.get(os.getpid())
+    family = {pid for pid, process in processes.items() if root and process.command == root.command}
+    while children := {p for p in processes.keys() - family if processes[p].parent in family}:
+        family |= children
+    return family

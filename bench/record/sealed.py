@@ -47,13 +47,13 @@ def finite(value: Any) -> Any:
         case float() if not math.isfinite(value):
             return str(value)
         case dict():
-            return {key: finite(one) for key, one in value.items()}
+            return {key: finite(item) for key, item in value.items()}
         case list() | tuple():
-            return [finite(one) for one in value]
+            return [finite(item) for item in value]
     return value
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line of a log, from 1, without its newline."""
 
     number: int
@@ -61,30 +61,30 @@ class Line(NamedTuple):
     text: bytes
 
 
-def lines_of(data: bytes) -> Iterator[Line]:
+def lines_of(data: bytes) -> Iterator[LogLine]:
     """The lines that are not empty: a torn line and the next one may have one between them."""
     start = 0
     for number, text in enumerate(data.split(b"\n"), 1):
         if text.strip():
-            yield Line(number, start, text)
+            yield LogLine(number, start, text)
         start += len(text) + 1
 
 
 def changed(
-    events: Sequence[Mapping[str, Any]], lines: Sequence[Line], data: bytes
+    events: Sequence[Mapping[str, Any]], lines: Sequence[LogLine], data: bytes
 ) -> Iterator[str]:
-    """Digests that do not fit or are missing. One that fits proves that no key stands twice."""
-    sha, done = hashlib.sha256(), 0
+    """Digests that are wrong or missing. A right one proves that no key stands twice."""
+    sha, hashed = hashlib.sha256(), 0
     for event, line in zip(events, lines, strict=True):
         name = event["event"]
         if name not in SEALED:
             continue
-        found = _SEAL_AT_END.search(line.text)
-        if found is not None:
-            at = line.start + found.start()
-            sha.update(memoryview(data)[done:at])
-            done = at
-            if sha.hexdigest() != found[1].decode():
+        seal_match = _SEAL_AT_END.search(line.text)
+        if seal_match is not None:
+            at = line.start + seal_match.start()
+            sha.update(memoryview(data)[hashed:at])
+            hashed = at
+            if sha.hexdigest() != seal_match[1].decode():
                 yield f"{_CHANGED}: the digest in its {name} does not fit"
         else:
             yield f"{_CHANGED}: its {name} does not close with a digest"

@@ -1,4 +1,4 @@
-"""A log without a result does not keep its name: it is renamed, and nothing of it is lost."""
+"""Renames a log without a result, so that its name is free; nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bench.record.writer import hold
 
 
 def set_aside(path: Path) -> str | None:
-    """Rename a log that no run writes any more and that has no result; what was done, in words.
+    """Rename a log that no run writes any more and that has no result; returns what was done.
 
-    None where nothing is there, or a result, or no log. Raises UsageError for one whose run may
+    None where there is no file, a result, or no log. Raises UsageError for a log whose run may
     still be at work: a run holds a lock on its log, which not every file system has.
     """
     if not path.is_file():  # a pipe would be waited for
@@ -27,18 +27,18 @@ def set_aside(path: Path) -> str | None:
     try:
         ended = hold(fd)
         run = read_run(path)
-        if (why := _lack(run, path)) is None:
+        if (reason := _lack(run, path)) is None:
             return None
         # not every file system's locks reach other hosts
         elsewhere = {*run.hosts} - {socket.gethostname()}
         if not ended or (elsewhere and not run.end):
-            where = f" on {', '.join(run.hosts)}" if run.hosts else ""
-            still = f"has no result yet, and its run{where} may still be at work"
+            hosts = f" on {', '.join(run.hosts)}" if run.hosts else ""
+            still = f"has no result yet, and its run{hosts} may still be at work"
             raise UsageError(f"log_path={str(path)!r} {still}; choose another name")
         names = (path.with_stem(f"{path.stem}.attempt-{n}") for n in itertools.count(1))
         free = next(name for name in names if not name.exists())
         path.rename(free)
-        return f"{path} {why}; it is now {free}"
+        return f"{path} {reason}; it is now {free}"
     finally:
         os.close(fd)
 

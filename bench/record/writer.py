@@ -47,8 +47,8 @@ class RunLog:
             if self._fd is None or self._ended:
                 return
             size = os.fstat(self._fd).st_size
-            kept = os.pread(self._fd, max(size - _ROOM_BYTES, 0), 0)
-            os.ftruncate(self._fd, kept.rfind(b"\n") + 1)
+            head = os.pread(self._fd, max(size - _ROOM_BYTES, 0), 0)
+            os.ftruncate(self._fd, head.rfind(b"\n") + 1)
 
 
 def hold(fd: int) -> bool:
@@ -72,15 +72,15 @@ def append_event(path: Path, event: str, **fields: Any) -> None:
 
 
 def _create(path: Path) -> int:
-    given = f"log_path={str(path)!r}"
+    setting = f"log_path={str(path)!r}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
-        raise UsageError(f"{given} {_in_the_way(path)}; choose another name") from None
+        raise UsageError(f"{setting} {_in_the_way(path)}; choose another name") from None
     except OSError as error:
         cure = "choose another folder"
-        raise UsageError(f"{given} cannot be written: {error.strerror}; {cure}") from None
+        raise UsageError(f"{setting} cannot be written: {error.strerror}; {cure}") from None
     hold(fd)
     return fd
 

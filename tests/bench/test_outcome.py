@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.launch.world import WrongWorld
-from bench.record.outcome import STATES, Verdict, judge
+from bench.record.outcome import STATES, RunOutcome, judge
 
 START = {"event": "start"}
 DONE = {"event": "end", "status": "ok"}
@@ -67,7 +67,7 @@ def left(code: int, said: list[str] | None = None, **more: object) -> dict[str, 
     return {"event": "exit", "code": code, "said": said or [], **facts, **more}
 
 
-def judged(*events: dict[str, Any]) -> Verdict:
+def judged(*events: dict[str, Any]) -> RunOutcome:
     verdict = judge([START, *events])
     assert verdict is not None
     return verdict
@@ -143,13 +143,13 @@ def test_failed_gives_the_code_and_the_last_words_of_every_rank(
     said: list[str], code: int, words: tuple[str, ...]
 ) -> None:
     reason = f"exit code {code}: {words[0] if words else 'no end event'}"
-    assert judge([START, left(code, said)]) == Verdict("failed", reason, words)
+    assert judge([START, left(code, said)]) == RunOutcome("failed", reason, words)
 
 
 def test_a_ranks_own_error_goes_before_what_its_launcher_says_of_it() -> None:
     boom = error("RuntimeError: boom")
     words = (f"rank 0: {EXITED}", "rank 1: RuntimeError: boom")
-    assert judged(boom, left(1, SRUN_KILLED)) == Verdict(
+    assert judged(boom, left(1, SRUN_KILLED)) == RunOutcome(
         "failed", f"exit code 1: {words[1]}", words
     )
 
@@ -161,44 +161,44 @@ def test_many_ranks_stay_few_lines() -> None:
     assert verdict.words == ("rank 0,2: boom",)
 
 
-BY_SIGNAL = Verdict("interrupted", "stopped by SIGTERM")
+BY_SIGNAL = RunOutcome("interrupted", "stopped by SIGTERM")
 KILLED_1 = "rank 1: signal 9 (Killed)"
 
 
 @pytest.mark.parametrize(
     ("events", "verdict"),
     [
-        ([], Verdict("running", "no end event: killed or still running")),
-        ([START], Verdict("running", "no end event: killed or still running")),
+        ([], RunOutcome("running", "no end event: killed or still running")),
+        ([START], RunOutcome("running", "no end event: killed or still running")),
         (
             [START, left(124, CANCELLED, timed_out=True)],
-            Verdict("timed out", "timed out after 60 s", (CANCELLED[1],)),
+            RunOutcome("timed out", "timed out after 60 s", (CANCELLED[1],)),
         ),
         ([START, STOPPED, left(143, CANCELLED, interrupted=True)], BY_SIGNAL),
-        ([left(143, interrupted=True)], Verdict("interrupted", "stopped")),
-        ([START, error("x"), left(143, interrupted=True)], Verdict("interrupted", "stopped")),
+        ([left(143, interrupted=True)], RunOutcome("interrupted", "stopped")),
+        ([START, error("x"), left(143, interrupted=True)], RunOutcome("interrupted", "stopped")),
         ([START, STOPPED], BY_SIGNAL),
         (
             [START, STOPPED, left(137, KILLED)],
-            Verdict("failed", f"exit code 137: {KILLED_1}", (KILLED_1,)),
+            RunOutcome("failed", f"exit code 137: {KILLED_1}", (KILLED_1,)),
         ),
         # srun has ended so where it could not start the ranks
-        ([left(0)], Verdict("failed", "exit code 0: no end event")),
-        ([START, FAILED, left(1)], Verdict("failed", "exit code 1: x")),
+        ([left(0)], RunOutcome("failed", "exit code 0: no end event")),
+        ([START, FAILED, left(1)], RunOutcome("failed", "exit code 1: x")),
         (  # schema 1
             [START, {"event": "exit", "code": 1, "timed_out": False}],
-            Verdict("failed", "exit code 1: no end event"),
+            RunOutcome("failed", "exit code 1: no end event"),
         ),
         ([START, DONE, left(0)], None),
         ([START, DONE, left(139, CGROUP)], None),  # a crash after complete data
         ([START, DONE, left(143, interrupted=True)], None),
         (
             [START, DONE, error("boom"), left(1)],
-            Verdict("failed", "exit code 1: rank 1: boom", ("rank 1: boom",)),
+            RunOutcome("failed", "exit code 1: rank 1: boom", ("rank 1: boom",)),
         ),
     ],
 )
-def test_every_other_end(events: list[dict[str, Any]], verdict: Verdict | None) -> None:
+def test_every_other_end(events: list[dict[str, Any]], verdict: RunOutcome | None) -> None:
     assert judge(events) == verdict
 
 
@@ -247,4 +247,4 @@ def test_the_states_are_nine() -> None:
 
 def test_what_stopped_a_run_is_said_where_no_signal_did() -> None:
     orphaned = {"event": "end", "status": "interrupted", "reason": "its launcher is gone"}
-    assert judge([START, orphaned]) == Verdict("interrupted", "stopped: its launcher is gone")
+    assert judge([START, orphaned]) == RunOutcome("interrupted", "stopped: its launcher is gone")

@@ -22,11 +22,11 @@ Row = tuple[str, int, int, int, bytes]
 def watch(
     monkeypatch: pytest.MonkeyPatch, node: list[cores.Ticks], processes: list[dict[int, Row]]
 ) -> Others | None:
-    """Between two looks at a machine as told: its ticks, and of each process what `_Process` is."""
+    """Between two looks at a given machine: its ticks, and of each process `_ProcessTicks`."""
     ticks, tables = iter(node), iter(processes)
 
-    def table() -> Iterator[tuple[int, quiet._Process]]:
-        return ((pid, quiet._Process(*row)) for pid, row in next(tables).items())
+    def table() -> Iterator[tuple[int, quiet._ProcessTicks]]:
+        return ((pid, quiet._ProcessTicks(*row)) for pid, row in next(tables).items())
 
     monkeypatch.setattr(cores, "of_the_node", lambda: next(ticks))
     monkeypatch.setattr(quiet, "_processes", table)
