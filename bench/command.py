@@ -104,13 +104,13 @@ def start(
 
 
 def _open_log(config: RunConfig) -> RunLog:
-    """A study's driver has set earlier attempts aside itself; who runs by hand need not."""
+    """The run's log; an unfinished one of that name is renamed, unless a study's driver does it."""
     if (
         config.log_path is not None
         and config.study is None
-        and (done := set_aside(config.log_path))
+        and (note := set_aside(config.log_path))
     ):
-        say(f"note: {done}")
+        say(f"note: {note}")
     return RunLog(config.log_path)
 
 
@@ -119,7 +119,7 @@ def _live(
     launch: launching.Launch,
     log: RunLog,
     table: Table | None,
-    what: str,
+    opening_line: str,
     load: Callable[[Turns], Run],
 ) -> int:
     """From here on every end of the run is recorded."""
@@ -131,7 +131,7 @@ def _live(
     ending = Ending(config, launch.rank, log, pulse, board, launcher, turns)
     try:
         if launch.rank == 0:
-            say(what)
+            say(opening_line)
         on_interrupt(ending.told)
         ending.guard_exit()
         limit = config.stall_timeout_s
@@ -145,9 +145,9 @@ def _live(
         passed = run(config, launch, log, pulse)
     except BaseException as error:
         ending.failed(error)
-    kept = launch.rank > 0 or ending.find_log()
+    log_kept = launch.rank > 0 or ending.find_log()
     endings.alarm(config.stall_timeout_s)
-    return 0 if passed and kept else FAILED
+    return 0 if passed and log_kept else FAILED
 
 
 def _board_folder(config: RunConfig, launch: launching.Launch) -> Path | None:

@@ -34,19 +34,19 @@ def make(field: str, name: str, argument: object) -> Any:
         raise OwnCodeError(failed, error) from None
 
 
-def _find(given: str, module_name: str, factory_name: str) -> Callable[[object], Any]:
+def _find(setting: str, module_name: str, factory_name: str) -> Callable[[object], Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         if _absent(error, module_name):
-            raise UsageError(f"{given}: {in_words(error)}; {_WAY_OUT}") from None
-        raise OwnCodeError(f"{given}: importing {module_name} failed", error) from None
+            raise UsageError(f"{setting}: {in_words(error)}; {_WAY_OUT}") from None
+        raise OwnCodeError(f"{setting}: importing {module_name} failed", error) from None
     factory = getattr(module, factory_name, None)
     if factory is None:
         lacks = f"module {module_name!r} has no attribute {factory_name!r}"
-        raise UsageError(f"{given}: {lacks}; {_WAY_OUT}")
+        raise UsageError(f"{setting}: {lacks}; {_WAY_OUT}")
     if not callable(factory):
-        raise UsageError(f"{given} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
+        raise UsageError(f"{setting} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
     return factory  # type: ignore[no-any-return]
 
 
@@ -69,13 +69,13 @@ def in_words(error: BaseException) -> str:
 def _trace(error: Exception) -> str:
     """The traceback from the user's first line on, or of a module that does not parse."""
     place = error.__traceback__
-    while place is not None and _ours(place.tb_frame.f_code.co_filename):
+    while place is not None and _in_project(place.tb_frame.f_code.co_filename):
         place = place.tb_next
     if place is None and not isinstance(error, SyntaxError):
         return ""
     return "".join(traceback.format_exception(type(error), error, place)).rstrip()
 
 
-def _ours(file: str) -> bool:
+def _in_project(file: str) -> bool:
     imports = file == importlib.__file__ or file.startswith("<frozen importlib")
     return imports or Path(file).is_relative_to(_BENCH)

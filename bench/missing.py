@@ -21,7 +21,8 @@ def checkout() -> Path | None:
 
 
 def fitting(text: str) -> str:
-    """The same advice for who uses hvd-ddp, and for who stands in another folder."""
+    """Advice in which commands fit an installed copy, and paths another working folder."""
+
     if called.COMMAND:
         text = _ROOM.sub(f"{called.COMMAND} ", text)
     root = checkout()
@@ -35,20 +36,20 @@ def fitting(text: str) -> str:
 
 def explain_missing(error: ImportError) -> str:
     """One line with the package and the way out. Raises `error` if a module of ours is missing."""
-    first: BaseException = error  # pandas hides which package it lacks
-    while (before := first.__cause__ or first.__context__) is not None:
-        first = before
-    if not isinstance(first, ModuleNotFoundError) or first.name is None:
-        return f"{error.name or 'a package'} does not import: {first}"
-    package = first.name.partition(".")[0]
+    cause: BaseException = error  # pandas hides which package it lacks
+    while (before := cause.__cause__ or cause.__context__) is not None:
+        cause = before
+    if not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return f"{error.name or 'a package'} does not import: {cause}"
+    package = cause.name.partition(".")[0]
     if package in _OURS:
         raise error
     if package in sys.stdlib_module_names:
         return f"{package} is not part of Python on {sys.platform}; run this command on Linux"
     cure = "install it with pip, or run `make setup`"
     if (root := checkout()) is not None:
-        here = "." if Path.cwd() == root else root
-        cure = f"run `make setup` and start .venv/bin/python, or `pip install {here}`"
+        target = "." if Path.cwd() == root else root
+        cure = f"run `make setup` and start .venv/bin/python, or `pip install {target}`"
     return fitting(f"{package} is not installed for {sys.executable}; {cure}")
 
 

@@ -22,15 +22,15 @@ def quantity(value: float) -> str:
 
 def opening(config: RunConfig) -> str:
     """What the run will do; said before anything slow is loaded."""
-    alone = f"input pipeline of {config.dataset} alone"
-    what = f"{config.cell}, {_ranks(config)}, {alone if config.loader_only else config.model}"
+    loader = f"input pipeline of {config.dataset} alone"
+    work = f"{config.cell}, {_ranks(config)}, {loader if config.loader_only else config.model}"
     images = f"{config.image_size} px, {config.samples_per_rank} images per rank"
     images += f", compute emulated by {config.emulate.name}" if config.emulate else ""
     steps = f"{config.warmup_steps} + {config.windows} x {config.steps_per_window} steps"
     if config.epochs is not None:
         to = "" if config.target is None else f" or {100 * config.target:g} % right"
         steps += f", then {config.trainings} training(s) of {config.epochs} epochs{to}"
-    return f"{what} at {images}, {steps}; loading torch ..."
+    return f"{work} at {images}, {steps}; loading torch ..."
 
 
 def _ranks(config: RunConfig) -> str:
@@ -50,8 +50,8 @@ def result(config: RunConfig, rates: list[float], loss: float | None, failed: li
     line += f", FAILED CHECKS {', '.join(failed)}" if failed else ""
     if {"loss_finite", "loss_bounded"} & {*failed}:
         line += " (use --max-lr, --lr-warmup-steps or a lower --base-lr)"
-    kept = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
-    return f"{line}; {kept}"
+    log = f"log {config.log_path}" if config.log_path else "no --log-path given, nothing kept"
+    return f"{line}; {log}"
 
 
 class Screen:

@@ -23,9 +23,9 @@ def serve(config: RunConfig, launch: Launch, _: RunLog, pulse: Pulse) -> bool:
 
     def describe(versions: dict[str, str]) -> tuple[Any, ...]:
         """As the ranks that train describe themselves to rank 0 (bench/run.py)."""
-        own = provenance.describe_rank(launch, torch.get_num_threads())
+        rank_facts = provenance.describe_rank(launch, torch.get_num_threads())
         shared = flat(provenance.shared(os.environ, versions))
-        return shared, {**own, **provenance.disturbance()}, provenance.placement(os.environ)
+        return shared, {**rank_facts, **provenance.disturbance()}, provenance.placement(os.environ)
 
     backends.serve(config, launch, describe, pulse.tick)
     pulse.passed = True

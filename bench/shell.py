@@ -15,8 +15,8 @@ from bench.missing import explain_missing, fitting
 _MOST_CHARACTERS = 800  # of an error: a file may hold a value of any length
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(version())
         raise typer.Exit
 
@@ -39,8 +39,8 @@ def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
     """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
     try:
         return app(argv, standalone_mode=False, prog_name=fitting(name)) or 0
-    except typer.Exit as done:
-        return done.exit_code
+    except typer.Exit as ending:
+        return ending.exit_code
     except typer.Abort:
         return 130
     except ImportError as error:  # some are loaded only where they are needed

@@ -62,13 +62,13 @@ class RunConfig(Fields):
         if not isinstance(data, dict):
             return data
         for name, value in data.items():
-            if isinstance(value, str | Path) and name != "curves":  # a list, and none is no curve
+            if isinstance(value, str | Path) and name != "curves":  # text of a list, may be empty
                 require_text(name, str(value))
         if data.get("transport") is not None or data.get("backend") not in frameworks():
             return data
         usual = "nccl" if data.get("device") == "cuda" else "mpi"
-        there = CATALOGUE[data["backend"]].transports
-        return {**data, "transport": usual if usual in there else there[0]}
+        transports = CATALOGUE[data["backend"]].transports
+        return {**data, "transport": usual if usual in transports else transports[0]}
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -110,12 +110,12 @@ def near(name: str, valid: Iterable[str]) -> str:
 
 def explain(error: ValidationError) -> str:
     """First broken rule of a pydantic error as one line: name=value: rule."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}"
-    return f"{where}={first['input']!r}: {message}" if where else message
+    first_error = error.errors()[0]
+    location = ".".join(str(part) for part in first_error["loc"])
+    message = first_error["msg"].removeprefix("Value error, ")
+    if first_error["type"] == "extra_forbidden":
+        return f"unknown key {location!r}"
+    return f"{location}={first_error['input']!r}: {message}" if location else message
 
 
 COMMANDS = ("doctor", "parity", "collectives", "timeline")  # of python -m bench, beside a run
@@ -219,7 +219,7 @@ def parse_argv(argv: list[str]) -> RunConfig:
     --help, --version and --show-config print and exit 0.
     """
     parser = _parser()
-    given, unknown = parser.parse_known_args(argv)
+    namespace, unknown = parser.parse_known_args(argv)
     if unknown:
         word, flags = unknown[0], [flag for x in parser._actions for flag in x.option_strings]
         if not word.startswith("-"):
@@ -227,7 +227,7 @@ def parse_argv(argv: list[str]) -> RunConfig:
             hint = near(word, COMMANDS) or f"; {rule}, and other commands are {', '.join(COMMANDS)}"
             raise UsageError(f"unknown command {word!r}{hint}")
         raise UsageError(f"unknown option {word!r}{near(word, flags) or '; see --help'}")
-    fields = vars(given)
+    fields = vars(namespace)
     if fields.pop("version", False):
         _print_and_exit(f"{version()}\n")
     show, path = fields.pop("show_config", False), fields.pop("config", None)

@@ -376,5 +376,5 @@ def fields_with(role: Role) -> tuple[str, ...]:
     return tuple(
         name
         for name, info in Fields.model_fields.items()
-        if any(role in found for found in info.metadata if isinstance(found, Role))
+        if any(role in entry for entry in info.metadata if isinstance(entry, Role))
     )

@@ -35,15 +35,15 @@ def require_text(name: str, value: str) -> None:
         category = unicodedata.category(character)
         if category in ("Cc", "Cs"):
             control = f"the control character {character!r}"
-            what = control if category == "Cc" else "bytes that are no UTF-8"
-            raise ValueError(f"{name}={value!r} holds {what}; use another name")
+            fault = control if category == "Cc" else "bytes that are no UTF-8"
+            raise ValueError(f"{name}={value!r} holds {fault}; use another name")
 
 
 def check(c: Fields) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
     rules = (_world, _batch, _data, _device, _exchange, _knobs)
-    apart = (_asynchronous, _trainings, _emulation)
-    if broken := next(chain.from_iterable(rule(c) for rule in (*rules, *apart)), None):
+    modes = (_asynchronous, _trainings, _emulation)
+    if broken := next(chain.from_iterable(rule(c) for rule in (*rules, *modes)), None):
         raise ValueError(broken)
 
 
@@ -53,9 +53,9 @@ def _world(c: Fields) -> Iterator[str]:
     transports = CATALOGUE[c.backend].transports
     use = f"use --transport {' or '.join(transports)}"
     if not transports and (c.world_size != 1 or c.transport != "none"):
-        given = f"world_size={c.world_size} transport={c.transport}"
+        setting = f"world_size={c.world_size} transport={c.transport}"
         cure = f"use --backend {' or '.join(frameworks())}"
-        yield f"backend={c.backend} is one process without transport, not {given}; {cure}"
+        yield f"backend={c.backend} is one process without transport, not {setting}; {cure}"
     if transports and c.alone:
         yield f"alone makes every rank one plain process, not backend={c.backend}; leave it out"
     if transports and c.transport == "none":
@@ -76,15 +76,15 @@ def _batch(c: Fields) -> Iterator[str]:
         yield "nesterov needs momentum, and momentum=0; use --momentum 0.9, or leave nesterov out"
     if c.samples_per_rank % c.accumulate:
         images = f"the {c.samples_per_rank} images of a rank's step"
-        why = "unequal micro-batches would weigh images unequally"
-        yield f"accumulate={c.accumulate} does not divide {images}: {why}; choose a divisor"
+        reason = "unequal micro-batches would weigh images unequally"
+        yield f"accumulate={c.accumulate} does not divide {images}: {reason}; choose a divisor"
 
 
 def _data(c: Fields) -> Iterator[str]:
-    own = ":" in c.dataset
-    if not own and c.dataset not in (*BUILT_IN, *ON_DISK):
-        known = ", ".join((*BUILT_IN, *ON_DISK))
-        yield f"dataset={c.dataset!r} is none of {known}; or give package.module:factory"
+    is_factory = ":" in c.dataset
+    if not is_factory and c.dataset not in (*BUILT_IN, *ON_DISK):
+        names = ", ".join((*BUILT_IN, *ON_DISK))
+        yield f"dataset={c.dataset!r} is none of {names}; or give package.module:factory"
     if c.data_dir is not None and c.dataset in BUILT_IN:
         data_dir = f"data_dir={str(c.data_dir)!r}"
         yield f"dataset={c.dataset} is built in and reads no {data_dir}; leave it out"
@@ -109,14 +109,14 @@ def _data(c: Fields) -> Iterator[str]:
 
 def _device(c: Fields) -> Iterator[str]:
     if c.inject_ms and (c.loader_only or c.device == "cuda"):
-        given = "loader_only" if c.loader_only else "device=cuda"
-        why = "trains nothing" if c.loader_only else "computes on while the host sleeps"
-        yield f"inject_ms={c.inject_ms} has no place with {given}, which {why}; leave it out"
+        setting = "loader_only" if c.loader_only else "device=cuda"
+        reason = "trains nothing" if c.loader_only else "computes on while the host sleeps"
+        yield f"inject_ms={c.inject_ms} has no place with {setting}, which {reason}; leave it out"
     if c.device == "cuda":
-        if (there := CATALOGUE[c.backend].transports) and "nccl" not in there:
-            others = [name for name in frameworks() if "nccl" in CATALOGUE[name].transports]
-            given = f"backend={c.backend} exchanges CPU tensors"
-            yield f"{given}; with device=cuda use --backend {' or '.join(others)}"
+        if (transports := CATALOGUE[c.backend].transports) and "nccl" not in transports:
+            capable = [name for name in frameworks() if "nccl" in CATALOGUE[name].transports]
+            setting = f"backend={c.backend} exchanges CPU tensors"
+            yield f"{setting}; with device=cuda use --backend {' or '.join(capable)}"
         if c.transport in ("mpi", "gloo"):
             carries = f"transport={c.transport} carries CPU tensors"
             yield f"{carries}; with device=cuda use --transport nccl"
@@ -138,23 +138,23 @@ def _exchange(c: Fields) -> Iterator[str]:
     about = [name for name in fields_with(Role.EXCHANGE) if name != "settings"]
     for name in about:
         if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
-            given = f"{name}={getattr(c, name)}"
-            yield f"{given} is about the exchange, backend={c.backend} has none; leave it out"
+            setting = f"{name}={getattr(c, name)}"
+            yield f"{setting} is about the exchange, backend={c.backend} has none; leave it out"
     for name in about if c.exchange == "off" else ():
         if name != "exchange" and getattr(c, name) != Fields.model_fields[name].default:
-            given = f"{name}={getattr(c, name)}"
-            yield f"{given} is about the exchange, which exchange=off leaves out; leave one out"
+            setting = f"{name}={getattr(c, name)}"
+            yield f"{setting} is about the exchange, which exchange=off leaves out; leave one out"
     if c.overlap == "off" and c.bucket_mib is not None and not facts.cuts_freely:
         yield f"bucket_mib={c.bucket_mib:g} has no effect with overlap=off; leave one out"
     if c.bucket_mib == 0 and not facts.cuts_freely:
-        no = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
-        yield f"{no}; give it more"
+        rule = f"bucket_mib=0 is one exchange a parameter, and backend={c.backend} has none of that"
+        yield f"{rule}; give it more"
     for (name, value), reason in facts.refused.items():
         if getattr(c, name) == value:
             yield f"{name}={value}: {reason}"
     if c.compression != "none" and c.precision not in ("float32", "tf32", "bf16-mixed"):
-        given = f"compression={c.compression} is for float32 gradients"
-        yield f"{given}, not those of precision={c.precision}; leave it out"
+        setting = f"compression={c.compression} is for float32 gradients"
+        yield f"{setting}, not those of precision={c.precision}; leave it out"
     if c.compile and c.unused_parameters:
         yield "unused_parameters are searched for, which compile does not allow; leave one out"
 
@@ -162,30 +162,30 @@ def _exchange(c: Fields) -> Iterator[str]:
 def _knobs(c: Fields) -> Iterator[str]:
     """A knob that the framework lacks, or `matched` fixes, would be recorded without effect."""
     usual = Fields.model_fields
-    given = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
+    knobs_set = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
     taken = CATALOGUE[c.backend].knobs
-    here = f"backend={c.backend} settings={c.settings}"
-    for knob in given:
+    combination = f"backend={c.backend} settings={c.settings}"
+    for knob in knobs_set:
         if knob not in taken.get(c.settings, ()):
             cure = "leave it out, or change --settings"
-            yield f"{knob} has no effect with {here}, but with {takers(knob)}; {cure}"
-    if not given and c.settings == "tuned":
+            yield f"{knob} has no effect with {combination}, but with {takers(knob)}; {cure}"
+    if not knobs_set and c.settings == "tuned":
         knobs = ", ".join(taken.get("tuned", ())) or "it has none"
         yield f"settings=tuned sets a knob of backend={c.backend} ({knobs}); none is given"
 
 
-# what needs all ranks' gradients or one state of the optimiser, and finds neither
+# these need all ranks' gradients, or one state of the optimiser
 _NOT_ASYNC = ("clip_norm", "unused_parameters", "checkpoint", "emulate")
 
 
 def _asynchronous(c: Fields) -> Iterator[str]:
     for name in _NOT_ASYNC if c.mode == "async" else ():
         if (value := getattr(c, name)) != Fields.model_fields[name].default:
-            why = "servers apply each gradient as it comes"
-            yield f"{name}={value} has no place with mode=async, where {why}; leave one out"
+            reason = "servers apply each gradient as it comes"
+            yield f"{name}={value} has no place with mode=async, where {reason}; leave one out"
 
 
-# a training of many epochs would not be what these measure, or has nothing to be judged by
+# with these a training of many epochs would measure something else, or could not be judged
 _NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms", "observe")
 
 
@@ -199,11 +199,11 @@ def _trainings(c: Fields) -> Iterator[str]:
         if (value := getattr(c, name)) != Fields.model_fields[name].default:
             yield f"{name}={value} has no place in a training to its end; leave it or epochs out"
     if c.dataset == "synthetic":
-        why = "synthetic images are endless and hold nothing to learn"
-        yield f"epochs={c.epochs}: {why}; use --dataset digits, or another"
+        reason = "synthetic images are endless and hold nothing to learn"
+        yield f"epochs={c.epochs}: {reason}; use --dataset digits, or another"
 
 
-# what reads, computes or exchanges something that is not there where compute sleeps
+# these read, compute or exchange something that an emulated run does not have
 _NOT_EMULATED = (
     *("dataset", "data_dir", "preprocessing", "loader_only", "num_workers", "device"),
     *("compile", "accumulate", "sync_batchnorm", "unused_parameters"),
@@ -213,5 +213,5 @@ _NOT_EMULATED = (
 def _emulation(c: Fields) -> Iterator[str]:
     for name in _NOT_EMULATED if c.emulate is not None else ():
         if (value := getattr(c, name)) != Fields.model_fields[name].default:
-            why = "without input, in one pass, on the CPU"
-            yield f"{name}={value}: with emulate compute sleeps, {why}; leave one of them out"
+            reason = "without input, in one pass, on the CPU"
+            yield f"{name}={value}: with emulate compute sleeps, {reason}; leave one of them out"

@@ -35,7 +35,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Several observers of one step, told of everything in their order."""
+    """Several observers of one step, called in their order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

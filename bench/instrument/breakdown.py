@@ -16,9 +16,9 @@ _OTHERS = 4  # marks of a step besides the two of each micro-batch: begin, input
 class Breakdown(Observer):
     """Splits every step into input, forward, backward, exposed and optimiser, without a rest.
 
-    `exposed` is what the exchange takes when nothing is left to overlap it: from the moment that
-    the last gradient of this rank is there till every gradient is the mean over ranks. It holds the
-    wait for ranks whose last gradient comes later. On a GPU all times are the device's own.
+    `exposed` is the exchange's time that overlaps nothing: from this rank's last gradient until
+    every gradient is the mean over ranks. It includes the wait for ranks whose last gradient comes
+    later. On a GPU all times are the device's own.
     """
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch, micro_batches: int) -> None:
@@ -50,8 +50,8 @@ class Breakdown(Observer):
     def take(self) -> dict[str, list[float]]:
         """Seconds of each part of each step, and where the step begins on this rank's clock."""
         parts: dict[str, list[float]] = {name: [] for name in ("begin", *PARTS)}
-        times, each = self._watch.times(), self._marks
-        for marks in (times[at : at + each] for at in range(0, len(times), each)):
+        times, span = self._watch.times(), self._marks
+        for marks in (times[at : at + span] for at in range(0, len(times), span)):
             laps = [after - before for before, after in pairwise(marks)]
             # micro-batches follow one another: forward, backward, forward, backward
             forward, backward = sum(laps[1:-2:2]), sum(laps[2:-2:2])

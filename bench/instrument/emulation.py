@@ -26,7 +26,7 @@ _ROUNDED, _EXACT = 2e-2, 1e-4
 
 
 def weight(rank: int, ranks: int) -> float:
-    """What tells a rank's gradients from the others'; no rank's weight is the mean of all."""
+    """Factor that marks a rank's gradients; no rank's weight equals the mean of all."""
     return float((rank + 1) / ranks) ** 2
 
 
@@ -36,7 +36,7 @@ def mean_weight(ranks: int) -> float:
 
 
 def size(index: int, step: int) -> int:
-    """A gradient's value without the rank's weight: other in the next step and the next tensor."""
+    """A gradient's value without the rank's weight; it differs between steps and tensors."""
     return 1 + (5 * index + step) % 7
 
 
@@ -47,10 +47,10 @@ class Emulation(Observer):
 
     def __init__(self, network: torch.nn.Module, config: RunConfig, rank: int) -> None:
         timeline, digest = read_for(config)
-        named = dict(network.named_parameters())
-        _require_same(named, timeline)
+        parameters = dict(network.named_parameters())
+        _require_same(parameters, timeline)
         self._names = [gradient.name for gradient in timeline.gradients]
-        self._parameters = [named[name] for name in self._names]
+        self._parameters = [parameters[name] for name in self._names]
         # as an accelerator's memory, which costs this machine nothing, they stay where they are
         self._gradients = [torch.zeros_like(p, requires_grad=False) for p in self._parameters]
         # compute takes as much longer as there are more images
@@ -96,12 +96,12 @@ class Emulation(Observer):
         """One gradient at its time: called by autograd, in the order of the timeline."""
         if index == 0:
             self._began = time.perf_counter()
-        own = self._gradients[index]
+        gradient = self._gradients[index]
         # all of it, then a row in each step: what the others hold is still the mean of before
-        part = own if self._step == 0 else _row(own, self._step)
+        part = gradient if self._step == 0 else _row(gradient, self._step)
         part.fill_(size(index, self._step) * self._weight)
         _sleep_until(self._began + self._ready[index])
-        return own.detach()  # shares the memory, so that autograd takes it over without a copy
+        return gradient.detach()  # shares the memory, so that autograd takes it over without a copy
 
     def _finish(self) -> torch.Tensor:
         _sleep_until(self._began + self._end_seconds)
@@ -113,16 +113,16 @@ class Emulation(Observer):
         chosen = range(step % every, len(self._parameters), every)
         parts = [self._received(index, step) for index in chosen]
         # no `tolist` of each: thousands of calls, and a step is being timed
-        found = torch.stack([end for part in parts for end in part.aminmax()]).double()
+        extremes = torch.stack([end for part in parts for end in part.aminmax()]).double()
         sizes = torch.tensor([size(index, step) for index in chosen], dtype=torch.float64)
-        wanted = self._expected * sizes.repeat_interleave(2)
-        wrong = ((found - wanted).abs() <= self._tolerance * wanted).logical_not().nonzero()
+        expected = self._expected * sizes.repeat_interleave(2)
+        wrong = ((extremes - expected).abs() <= self._tolerance * expected).logical_not().nonzero()
         if len(wrong):
-            first = int(wrong[0])
-            name = self._names[chosen[first // 2]]
-            what = f"emulate: in step {step} the exchanged gradient of {name} holds"
+            entry = int(wrong[0])
+            name = self._names[chosen[entry // 2]]
+            fault = f"emulate: in step {step} the exchanged gradient of {name} holds"
             raise RuntimeError(
-                f"{what} {found[first]:g}, and the mean over ranks is {wanted[first]:g}"
+                f"{fault} {extremes[entry]:g}, and the mean over ranks is {expected[entry]:g}"
             )
         self.averaged_steps += 1
 
@@ -175,16 +175,16 @@ def _row(tensor: torch.Tensor, step: int) -> torch.Tensor:
 
 
 def _sleep_until(moment: float) -> None:
-    """Sleep to a moment of the clock: what one sleep overshoots, the next one is shorter."""
-    if (left := moment - time.perf_counter()) > 0:
-        time.sleep(left)
+    """Sleep until a moment of the clock, so that one sleep's overshoot shortens the next."""
+    if (remaining := moment - time.perf_counter()) > 0:
+        time.sleep(remaining)
 
 
-def _require_same(named: Mapping[str, torch.nn.Parameter], timeline: Timeline) -> None:
-    trained = {name: p for name, p in named.items() if p.requires_grad}
+def _require_same(parameters: Mapping[str, torch.nn.Parameter], timeline: Timeline) -> None:
+    trained = {name: p for name, p in parameters.items() if p.requires_grad}
     recorded = {g.name: (g.shape, g.bytes) for g in timeline.gradients}
     for name in trained.keys() | recorded.keys():
-        found = trained.get(name)
-        if found is None or (tuple(found.shape), found.nbytes) != recorded.get(name):
-            what = f"the timeline's parameters are not the model's: {name} is not the same in both"
-            raise UsageError(f"{what}; record one of this model with python -m bench timeline")
+        parameter = trained.get(name)
+        if parameter is None or (tuple(parameter.shape), parameter.nbytes) != recorded.get(name):
+            rule = f"the timeline's parameters are not the model's: {name} is not the same in both"
+            raise UsageError(f"{rule}; record one of this model with python -m bench timeline")

@@ -34,53 +34,56 @@ _OWN_NOISE = 100  # times what two computations on one rank differ by
 def own_gradients(
     network: torch.nn.Module, config: RunConfig, images: torch.Tensor, labels: torch.Tensor
 ) -> Gradients:
-    """Of one shard alone; the gradients that stand in the network are left as they are."""
+    """Gradients of one shard alone, from images [n, 3, size, size] and labels [n].
+
+    The gradients in the network stay as they are.
+    """
     trained = [p for p in network.parameters() if p.requires_grad]
     total: Gradients = [None] * len(trained)
     size, parts = config.samples_per_microbatch, config.accumulate
     for part in zip(images.split(size), labels.split(size), strict=True):
         with precision.autocast(config):
             loss = mean_loss(config, network(part[0]), part[1]) / parts
-        found = torch.autograd.grad(loss, trained, allow_unused=True)
+        gradients = torch.autograd.grad(loss, trained, allow_unused=True)
         total = [
-            old if new is None else new if old is None else old + new
-            for old, new in zip(total, found, strict=True)
+            partial if gradient is None else gradient if partial is None else partial + gradient
+            for partial, gradient in zip(total, gradients, strict=True)
         ]
     return total
 
 
 def mean(shards: Sequence[Gradients]) -> Gradients:
-    """Of the shards, summed in their order; bfloat16 in float32, and rounded once."""
+    """Mean gradients of the shards, summed in their order; bfloat16 in float32, rounded once."""
     of_each = zip(*shards, strict=True)
-    return [_mean([g for g in found if g is not None], len(shards)) for found in of_each]
+    return [_mean([g for g in gradients if g is not None], len(shards)) for gradients in of_each]
 
 
-def _mean(found: list[torch.Tensor], shards: int) -> torch.Tensor | None:
-    """Over all shards, of which some may not have used the parameter."""
-    if not found:
+def _mean(gradients: list[torch.Tensor], shards: int) -> torch.Tensor | None:
+    """Mean over all shards, some of which may not have used the parameter."""
+    if not gradients:
         return None
-    wide = [g.float() if g.dtype == torch.bfloat16 else g for g in found]
+    wide = [g.float() if g.dtype == torch.bfloat16 else g for g in gradients]
     total = wide[0]
     for gradient in wide[1:]:
         total = total + gradient
-    return (total / shards).to(found[0].dtype)
+    return (total / shards).to(gradients[0].dtype)
 
 
-def relative(found: Gradients, wanted: Gradients, floor: float = 0.0) -> list[float]:
-    """max|found - wanted| / max|wanted| of each tensor, whose denominator is at least `floor`."""
-    return [_relative(f, w, floor) for f, w in zip(found, wanted, strict=True)]
+def relative(gradients: Gradients, expected: Gradients, floor: float = 0.0) -> list[float]:
+    """max|gradient - expected| / max|expected| of each tensor, by at least `floor`."""
+    return [_relative(f, w, floor) for f, w in zip(gradients, expected, strict=True)]
 
 
-def _relative(found: torch.Tensor | None, wanted: torch.Tensor | None, floor: float) -> float:
+def _relative(gradient: torch.Tensor | None, expected: torch.Tensor | None, floor: float) -> float:
     """No gradient is as good as zeros; infinite where the denominator is 0, or a NaN stands."""
-    if found is None or wanted is None:
-        there = wanted if found is None else found
-        return math.inf if there is not None and there.any() else 0.0
-    same = (found == wanted) | (found.isnan() & wanted.isnan())
-    if same.all():
+    if gradient is None or expected is None:
+        present = expected if gradient is None else gradient
+        return math.inf if present is not None and present.any() else 0.0
+    equal = (gradient == expected) | (gradient.isnan() & expected.isnan())
+    if equal.all():
         return 0.0
-    difference = (found.double() - wanted.double()).abs()[~same].max().item()
-    scale = max(wanted.double().abs().nan_to_num(0.0, 0.0).max().item(), floor)
+    difference = (gradient.double() - expected.double()).abs()[~equal].max().item()
+    scale = max(expected.double().abs().nan_to_num(0.0, 0.0).max().item(), floor)
     ratio = difference / scale if scale else math.inf
     return math.inf if math.isnan(ratio) else ratio
 
@@ -93,13 +96,13 @@ def rounding(config: RunConfig) -> float:
 
 
 def tolerance(config: RunConfig) -> float:
-    """The same, but 0 where no order matters: a sum of two and a division by two are exact."""
+    """`rounding`, but 0 where order cannot matter: two addends and a division by two are exact."""
     return 0.0 if config.world_size <= 2 and config.compression == "none" else rounding(config)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What one step showed; differences are the largest over tensors and ranks."""
+class StepParity:
+    """Parity of one checked step; differences are the largest over tensors and ranks."""
 
     step: int
     elements: int  # compared on every rank
@@ -139,42 +142,42 @@ class Parity(Observer):
     ) -> None:
         self._config, self._backend, self._network = config, backend, network
         self._steps, self._due = steps, False
-        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
-        self.names, self._trained = [name for name, _ in named], [p for _, p in named]
+        parameters = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        self.names, self._trained = [name for name, _ in parameters], [p for _, p in parameters]
         generator = torch.Generator().manual_seed(config.seed)
         self._places = [_places(p.numel(), sampled, generator) for p in self._trained]
-        self.found: list[Found] = []
+        self.results: list[StepParity] = []
         self.exchanged: list[Gradients] = []  # of each checked step, the elements compared
 
     @property
     def holds(self) -> bool:
         """Whether every step that was to be checked was, and agrees."""
-        return len(self.found) == len(self._steps) and all(found.holds for found in self.found)
+        return len(self.results) == len(self._steps) and all(step.holds for step in self.results)
 
     def record(self) -> list[dict[str, Any]]:
-        """What was found, as plain values for a log."""
-        return [found.record() for found in self.found]
+        """Results of all checked steps, as plain values for a log."""
+        return [result.record() for result in self.results]
 
     def step_begin(self, step: int) -> None:
         self._step, self._due = step, step in self._steps
 
     def batch_ready(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         if self._due:
-            self._batch, self._before = (images, labels), _State(self._network)
-            self._own = self._compute()
+            self._batch, self._before = (images, labels), _PassState(self._network)
+            self._local = self._compute()
 
     def gradients_ready(self) -> None:
         if self._due:
             self._compare()
-            del self._batch, self._before, self._own
+            del self._batch, self._before, self._local
 
     def _compute(self) -> Gradients:
         """This rank's own gradients, computed from where the step began; leaves no other trace."""
-        now = _State(self._network)
+        now = _PassState(self._network)
         self._before.restore()
-        own = own_gradients(self._network, self._config, *self._batch)
+        gradients = own_gradients(self._network, self._config, *self._batch)
         now.restore()
-        return self._sample(own)
+        return self._sample(gradients)
 
     def _sample(self, gradients: Gradients) -> Gradients:
         taken = zip(gradients, self._places, strict=True)
@@ -182,17 +185,17 @@ class Parity(Observer):
 
     def _compare(self) -> None:
         exchanged = self._sample([p.grad for p in self._trained])
-        alone = self._config.ranks_part  # then every rank must keep its own
-        wanted = self._own if alone else mean(self._backend.gather(self._own))
+        keeps_own = self._config.ranks_part  # then every rank must keep its own
+        expected = self._local if keeps_own else mean(self._backend.gather(self._local))
         floor = _SMALLEST.get(self._config.compression, 0.0)
-        differences = self._over_ranks(relative(exchanged, wanted, floor))
+        differences = self._over_ranks(relative(exchanged, expected, floor))
         noise = [0.0] * len(differences)
         if largest := max(differences, default=0.0):  # the same on every rank
-            noise = self._over_ranks(relative(self._compute(), self._own))
-        noisy = [name for name, own in zip(self.names, noise, strict=True) if own]
+            noise = self._over_ranks(relative(self._compute(), self._local))
+        noisy = [name for name, difference in zip(self.names, noise, strict=True) if difference]
         self.exchanged.append(exchanged)
-        self.found.append(
-            Found(
+        self.results.append(
+            StepParity(
                 step=self._step,
                 elements=sum(map(len, self._places)),
                 relative_difference=largest,
@@ -205,7 +208,7 @@ class Parity(Observer):
 
     def _over_ranks(self, values: list[float]) -> list[float]:
         """The largest of each tensor."""
-        return [max(same) for same in zip(*self._backend.gather(values), strict=True)]
+        return [max(by_rank) for by_rank in zip(*self._backend.gather(values), strict=True)]
 
 
 def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tensor:
@@ -215,7 +218,7 @@ def _places(elements: int, most: int, generator: torch.Generator) -> torch.Tenso
     return torch.randint(elements, (most,), generator=generator)
 
 
-class _State:
+class _PassState:
     """What a forward pass changes besides gradients: buffers, and torch's random numbers."""
 
     def __init__(self, network: torch.nn.Module) -> None:
@@ -226,8 +229,8 @@ class _State:
 
     def restore(self) -> None:
         with torch.no_grad():
-            for buffer, kept in self._buffers:
-                buffer.copy_(kept)
+            for buffer, saved in self._buffers:
+                buffer.copy_(saved)
         torch.set_rng_state(self._random)
         if self._on_gpu is not None:
             torch.cuda.set_rng_state(self._on_gpu)

@@ -15,9 +15,9 @@ LEAST_STEPS = 20  # of a recording: the median of fewer moves with each of them
 _MOST_BYTES = 2**24
 _SAME = ("model", "image_size", "precision")  # of a run and the timeline that it follows
 
-Seconds = Annotated[float, Field(ge=0, le=86_400)]
-Count = Annotated[int, Field(ge=1, le=2**40)]
-Text = Annotated[str, Field(min_length=1, max_length=4000)]
+PassSeconds = Annotated[float, Field(ge=0, le=86_400)]
+PositiveCount = Annotated[int, Field(ge=1, le=2**40)]
+ShortText = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class Gradient(BaseModel):
@@ -25,10 +25,10 @@ class Gradient(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: Text
+    name: ShortText
     shape: tuple[Annotated[int, Field(ge=1)], ...]
-    bytes: Count
-    ready_seconds: Seconds
+    bytes: PositiveCount
+    ready_seconds: PassSeconds
 
 
 class Timeline(BaseModel):
@@ -37,16 +37,16 @@ class Timeline(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     schema_number: Literal[1] = Field(1, alias="schema")
-    source: Text = Field(description="recorded where, or derived from what and how")
+    source: ShortText = Field(description="recorded where, or derived from what and how")
     steps: Annotated[int, Field(ge=0)] = Field(description="steps that were timed; 0: derived")
-    model: Text
-    image_size: Count
-    precision: Text
-    classes: Count
-    images: Count = Field(description="images of the step")
-    forward_seconds: Seconds
-    backward_seconds: Seconds
-    optimizer_seconds: Seconds
+    model: ShortText
+    image_size: PositiveCount
+    precision: ShortText
+    classes: PositiveCount
+    images: PositiveCount = Field(description="images of the step")
+    forward_seconds: PassSeconds
+    backward_seconds: PassSeconds
+    optimizer_seconds: PassSeconds
     gradients: Annotated[tuple[Gradient, ...], Field(min_length=1)] = Field(
         description="in the order in which they become ready"
     )
@@ -73,16 +73,16 @@ class Timeline(BaseModel):
 
 def read(path: Path) -> tuple[Timeline, str]:
     """A timeline, and the SHA-256 of its file. Raises UsageError where it is none."""
-    given = f"emulate={str(path)!r}"
+    setting = f"emulate={str(path)!r}"
     cure = "record one with python -m bench timeline"
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)
         return Timeline.model_validate_json(data), hashlib.sha256(data).hexdigest()
     except OSError as error:
-        raise UsageError(f"{given} cannot be read: {error.strerror}; {cure}") from None
+        raise UsageError(f"{setting} cannot be read: {error.strerror}; {cure}") from None
     except ValidationError as error:
-        raise UsageError(f"{given} is no timeline ({explain(error)[:300]}); {cure}") from None
+        raise UsageError(f"{setting} is no timeline ({explain(error)[:300]}); {cure}") from None
 
 
 def read_for(config: RunConfig) -> tuple[Timeline, str]:
@@ -90,8 +90,8 @@ def read_for(config: RunConfig) -> tuple[Timeline, str]:
     assert config.emulate is not None
     timeline, digest = read(config.emulate)
     for name in _SAME:
-        if getattr(config, name) != (wanted := getattr(timeline, name)):
-            given = f"{name}={getattr(config, name)}, and emulate={str(config.emulate)!r}"
-            flag = f"--{name.replace('_', '-')} {wanted}"
-            raise UsageError(f"{given} is of {name}={wanted}; use {flag}, or record another")
+        if getattr(config, name) != (recorded := getattr(timeline, name)):
+            mismatch = f"{name}={getattr(config, name)}, and emulate={str(config.emulate)!r}"
+            flag = f"--{name.replace('_', '-')} {recorded}"
+            raise UsageError(f"{mismatch} is of {name}={recorded}; use {flag}, or record another")
     return timeline, digest

@@ -40,27 +40,33 @@ def spans(run: Run) -> Iterator[dict[str, Any]]:
         name = {"name": f"rank {rank['rank']} on {rank['hostname']}"}
         yield {"name": "process_name", "ph": "M", "pid": rank["rank"], "args": name}
         for thread, name_of in enumerate(("steps", "exchanges")):
-            which = {"ph": "M", "pid": rank["rank"], "tid": thread}
-            yield {**which, "name": "thread_name", "args": {"name": name_of}}
+            thread_event = {"ph": "M", "pid": rank["rank"], "tid": thread}
+            yield {**thread_event, "name": "thread_name", "args": {"name": name_of}}
     for event in (event for event in run.events if event["event"] == "exchanges"):
         for rank, exchanges in enumerate(event["ranks"]):
-            for one in exchanges:
+            for exchange in exchanges:
                 span = {
-                    "name": one["name"],
-                    "ts": one["begin_s"] * _US,
-                    "dur": one["seconds"] * _US,
+                    "name": exchange["name"],
+                    "ts": exchange["begin_s"] * _US,
+                    "dur": exchange["seconds"] * _US,
                 }
-                yield {"ph": "X", "pid": rank, "tid": 1, "args": {"bytes": one["bytes"]}, **span}
-    done = 0  # steps
+                yield {
+                    "ph": "X",
+                    "pid": rank,
+                    "tid": 1,
+                    "args": {"bytes": exchange["bytes"]},
+                    **span,
+                }
+    steps_done = 0  # steps
     for event in (event for event in run.events if event["event"] == "breakdown"):
         for rank, begins in enumerate(event["begin"]):
             for step, begin in enumerate(begins):
                 seconds = [event[part][rank][step] for part in PARTS]
-                where = {"ph": "X", "pid": rank, "tid": 0}
+                base = {"ph": "X", "pid": rank, "tid": 0}
                 args = {"phase": event["phase"], "window": event["index"]}
-                whole = {"name": f"step {done + step}", "ts": begin * _US, "args": args}
-                yield {**where, **whole, "dur": sum(seconds) * _US}
+                step_span = {"name": f"step {steps_done + step}", "ts": begin * _US, "args": args}
+                yield {**base, **step_span, "dur": sum(seconds) * _US}
                 for part, lasts in zip(PARTS, seconds, strict=True):
-                    yield {**where, "name": part, "ts": begin * _US, "dur": lasts * _US}
+                    yield {**base, "name": part, "ts": begin * _US, "dur": lasts * _US}
                     begin += lasts
-        done += len(event["begin"][0])
+        steps_done += len(event["begin"][0])

@@ -218,11 +218,11 @@ class Exit(TypedDict):
     sha256: NotRequired[Sha256]
 
 
-_Event = Annotated[
+_AnyEvent = Annotated[
     Start | StepsEvent | BreakdownEvent | Exchanges | Window | Epoch | Error | End | Exit,
     Field(discriminator="event"),
 ]
-_EVENT: TypeAdapter[Any] = TypeAdapter(_Event, config=ConfigDict(extra="allow", strict=True))
+_EVENT: TypeAdapter[Any] = TypeAdapter(_AnyEvent, config=ConfigDict(extra="allow", strict=True))
 
 
 class NoEvent(ValueError):

@@ -94,18 +94,18 @@ def test_it_leaves_no_trace() -> None:
     """Neither random numbers nor BatchNorm's statistics move: training goes on bit for bit."""
     parity, found = train(Backend(), steps=(1, 2))
     assert parity.holds
-    assert [(f.step, f.relative_difference, f.tensor) for f in parity.found] == [
+    assert [(f.step, f.relative_difference, f.tensor) for f in parity.results] == [
         (1, 0.0, ""),
         (2, 0.0, ""),
     ]
     assert found == train(Backend())[1]
     whole = sum(p.numel() for p in with_state(10).parameters())
-    assert parity.found[0].elements == whole - (3 * 8 * 8 * 8 - SAMPLED)
+    assert parity.results[0].elements == whole - (3 * 8 * 8 * 8 - SAMPLED)
 
 
 def test_one_wrong_element_is_found_and_named() -> None:
     parity, _ = train(Wrong("4.weight", 1e-4), steps=(2,))
-    (found,) = parity.found
+    (found,) = parity.results
     assert not parity.holds
     assert (found.tensor, found.not_deterministic, found.allowed) == ("4.weight", [], 0.0)
     assert 0 < found.relative_difference < 0.1
@@ -115,7 +115,7 @@ def test_what_a_rank_cannot_repeat_is_named_and_no_fault_of_the_exchange() -> No
     config = CONFIG.model_copy(update={"model": "tests.bench.test_parity:moody"})
     parity, _ = train(Backend(), config, steps=(2,))
     assert parity.holds
-    assert "2.weight" in parity.found[0].not_deterministic
+    assert "2.weight" in parity.results[0].not_deterministic
 
 
 def test_a_step_that_was_not_checked_does_not_hold() -> None:
