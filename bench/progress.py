@@ -127,7 +127,7 @@ class Bar(Screen):
 
 
 def make_screen(rank: int, config: RunConfig) -> Screen:
-    """The one that suits this rank and its standard error."""
+    """The screen for this rank: none but rank 0's shows anything; a bar on a terminal, or lines."""
     if rank:
         return Screen()
     return Bar(config) if sys.stderr.isatty() else Lines()

@@ -11,7 +11,7 @@ from bench.missing import fitting
 
 
 class _Forgiving(io.FileIO):
-    """Drops what a full disk, a closed terminal or a launcher that is gone does not take."""
+    """Drops text that cannot be written: the disk is full, the terminal or launcher is gone."""
 
     def write(self, data: object) -> int:
         try:

@@ -179,5 +179,5 @@ def _array(tensor: torch.Tensor) -> Any:
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
-    """The same as bytes, to move types that numpy and MPI do not know, such as bfloat16."""
+    """The tensor's memory as bytes, for types that numpy and MPI do not know, such as bfloat16."""
     return _array(tensor.detach().view(-1).view(torch.uint8))

@@ -1,4 +1,4 @@
-"""The NCCL that runs: its library, its version, and over what it reaches the other ranks."""
+"""The NCCL that runs: its library, its version, and its transport to the other ranks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _lines(info: Path | None) -> list[str]:
 
 
 def transports(lines: Iterable[str]) -> set[str]:
-    """Over what a rank is connected, by NCCL's own lines: {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
+    """A rank's transports, from NCCL's own lines: {'P2P/CUMEM', 'NET/IB/GDRDMA'}.
 
     Devices and ranks are left out. Where a line is not understood, or there is none, NOT_RECORDED
     is among them.

@@ -170,7 +170,7 @@ class Key(Bucket):
             self.hand_out()
 
     def pull(self) -> None:
-        """Ask for the parameters as they stand."""
+        """Fetch the server's present parameters."""
         self._comm.send(Pull(self.number), dest=self.server, tag=CONTROL)
         self._comm.Recv(self.flat.numpy(), self.server, tag_of(self.number) + 1)
 

@@ -41,7 +41,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Pull:
-    """A worker to a server: send the key's parameters as they stand."""
+    """A worker to a server: send the key's present parameters."""
 
     key: int
 

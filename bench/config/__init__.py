@@ -92,7 +92,7 @@ class RunConfig(Fields):
         return [flag, ",".join(value) if isinstance(value, list) else str(value)]
 
     def to_toml(self) -> str:
-        """The same as a TOML file; None has no TOML form and is left out."""
+        """This config as a TOML file; None has no TOML form and is left out."""
         import tomlkit  # here: it takes a tenth of a second to load
 
         return tomlkit.dumps(self.model_dump(mode="json", exclude_none=True))
@@ -122,7 +122,7 @@ COMMANDS = ("doctor", "parity", "collectives", "timeline")  # of python -m bench
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what it does not take, without its usage before it."""
+    """Raises UsageError for a wrong argument, in one line, instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)

@@ -118,7 +118,7 @@ class Digits(Dataset[Batch]):
     def __init__(self, config: RunConfig, held_out: bool = False) -> None:
         pixels, labels = _digits()
         mean, deviation = pixels.mean(), pixels.std()
-        if config.epochs is not None:  # else nobody is judged, and all of them are trained on
+        if config.epochs is not None:  # else nothing is held out
             order = np.random.default_rng(0).permutation(len(labels))
             judged, trained = np.split(order, [len(labels) // _HELD_OUT])
             mean, deviation = pixels[trained].mean(), pixels[trained].std()

@@ -38,7 +38,7 @@ class Published:
         """The files that are not in `folder`; a file is renamed into place, so it is whole."""
         try:
             return [name for name in self.files if not (folder / name).is_file()]
-        except OSError as error:  # a folder of somebody else
+        except OSError as error:  # such as another user's folder
             wrong = f"data_dir={str(folder)!r} cannot be read: {error.strerror}"
             raise UsageError(f"{wrong}; choose another --data-dir") from None
 

@@ -46,7 +46,7 @@ class _Array:
 
 
 class _Buffer(_Array):
-    """The same in pickles of protocol 5: all at once."""
+    """numpy.ndarray in pickles of protocol 5: made with its state."""
 
     def __init__(self, raw: bytes, kind: _Type, shape: tuple[int, ...], order: str = "C") -> None:
         self.values = _array(raw, kind, shape, order)

@@ -13,7 +13,7 @@ from bench.config import RunConfig, UsageError
 from bench.instrument import Observer
 from bench.instrument.timeline import Timeline, read_for
 
-# what the log says of the work; the results of compute that slept say nothing
+# the log's facts of an emulated run; its results mean nothing
 _FACTS: Mapping[str, bool | str | int | float] = {
     "emulated": True,
     "loss": "not checked: nothing is computed, and one class costs no time, so it is 0",

@@ -122,7 +122,7 @@ class StepParity:
         return self.relative_difference <= self.allowed
 
     def record(self) -> dict[str, Any]:
-        """The same as plain values, for a log."""
+        """This result as plain values, for a log."""
         return {**asdict(self), "allowed": self.allowed, "holds": self.holds}
 
 

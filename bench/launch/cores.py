@@ -16,7 +16,7 @@ class Ticks(NamedTuple):
     """Clock ticks since the machine started."""
 
     worked: int  # by any process
-    interrupted: int  # for nobody in particular
+    interrupted: int  # by interrupts, which belong to no process
     stolen: int  # by a hypervisor, for its other guests
     idle: int
 
@@ -30,12 +30,12 @@ class Ticks(NamedTuple):
 
 
 def ticks() -> Ticks | None:
-    """Of the cores that this process may use; None where the kernel does not tell."""
+    """Ticks of the cores that this process may use; None where the kernel does not tell."""
     return _read({f"cpu{core}" for core in os.sched_getaffinity(0)})
 
 
 def of_the_node() -> Ticks | None:
-    """Of all cores together."""
+    """Ticks of all cores together; None where the kernel does not tell."""
     return _read({"cpu"})
 
 

@@ -28,7 +28,7 @@ class Launch:
     key: str
 
     def record(self) -> dict[str, object]:
-        """The same as plain values, for the run log."""
+        """The launch as plain values, for the run log."""
         return asdict(self)
 
 

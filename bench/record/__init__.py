@@ -138,7 +138,7 @@ class Run:
 
     @property
     def seconds_per_step(self) -> float:
-        """Of the whole run: the sum of all windows' seconds over their steps."""
+        """Mean seconds per step of the whole run: all windows' seconds over their steps."""
         return sum(self.window_seconds) / float(sum(w["steps"] for w in self.windows))
 
     @property

@@ -84,7 +84,7 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
         root_errors = (error for error in errors if error.get("type") != _BROKEN)
         return RunOutcome("failed", code + _error(next(root_errors, errors[0])), words)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
-        # nobody stopped the job: a launcher ends the other ranks of one that died
+        # the job was not stopped: when a rank dies, its launcher ends the others
         died = words[0] if words else f"{stopped} because another rank died"
         return RunOutcome("failed", code + died, words)
     if status == "interrupted":

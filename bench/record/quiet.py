@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bench.launch import cores
 
 # Share of a node's processor time from a run's start to its end. Where ranks leave no core idle,
-# what others take is missing to the steps: more than a study's usual margin may decide a verdict.
+# the steps lack what others take, and more than a study's usual margin may decide a verdict.
 NOISY = 0.02
 _LEAST_TICKS = 50  # fewer are too coarse for such a share
 _MOST_NAMES = 3

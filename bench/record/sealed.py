@@ -36,13 +36,13 @@ def append(fd: int, path: Path, event: str, fields: Mapping[str, Any]) -> None:
 
 
 def seal(before: bytes | bytearray, line: bytes) -> bytes:
-    """The line of an `end` or `exit`, without a digest, as it stands after the bytes `before`."""
+    """The line of an `end` or `exit`, its digest added, for its place after the bytes `before`."""
     head = line.removesuffix(b"}\n")
     return head + f'{_SEAL}{hashlib.sha256(before + head).hexdigest()}"}}\n'.encode()
 
 
 def finite(value: Any) -> Any:
-    """The same with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
+    """`value` with 'nan', 'inf' and '-inf' for the numbers that JSON does not have."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)

@@ -130,7 +130,7 @@ def _require_fit(network: torch.nn.Module, config: RunConfig, images: torch.Tens
 
 
 def _idle(network: torch.nn.Module, config: RunConfig, step: int) -> UsageError:
-    """What to say of a step that left a parameter without gradient: frameworks then differ."""
+    """The error of a step that left a parameter without gradient: frameworks then differ."""
     idle = [n for n, p in network.named_parameters() if p.requires_grad and p.grad is None]
     when = f" in step {step + 1}" if step else ""
     return UsageError(

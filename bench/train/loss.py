@@ -1,4 +1,4 @@
-"""The loss of a batch, for whoever trains on it or checks its gradients."""
+"""The loss of a batch, for the training loop and the checks of its gradients."""
 
 from __future__ import annotations
 
