@@ -85,6 +85,8 @@ class Host(TypedDict):
 
 
 class Start(TypedDict):
+    """What a run is, before anything is measured."""
+
     event: Literal["start"]
     schema: Annotated[int, Field(ge=1, lt=MOST_INTEGER)]
     config: dict[str, Any]  # checked as a RunConfig
@@ -93,6 +95,8 @@ class Start(TypedDict):
 
 
 class StepsEvent(TypedDict):
+    """Seconds of every step of a phase, [rank][step]."""
+
     event: Literal["steps"]
     phase: Literal["warmup", "lead_in", "window"]
     index: Count
@@ -100,6 +104,8 @@ class StepsEvent(TypedDict):
 
 
 class BreakdownEvent(TypedDict):
+    """Parts of every observed step in seconds, each [rank][step]."""
+
     event: Literal["breakdown"]
     phase: Literal["warmup", "lead_in", "window"]
     index: Count
@@ -112,6 +118,8 @@ class BreakdownEvent(TypedDict):
 
 
 class LoggedExchange(TypedDict):
+    """One exchange as a framework noted it; `begin_s` is on the breakdown's clock."""
+
     name: str
     begin_s: Number
     seconds: Wait
@@ -119,6 +127,8 @@ class LoggedExchange(TypedDict):
 
 
 class Exchanges(TypedDict):
+    """The exchanges of an observed run, [rank][exchange]."""
+
     event: Literal["exchanges"]
     ranks: list[list[LoggedExchange]]
 
@@ -128,6 +138,8 @@ PARTS = ("input", "forward", "backward", "exposed", "optimiser")
 
 
 class Window(TypedDict):
+    """One timed window: seconds of the slowest rank; lists are by rank."""
+
     event: Literal["window"]
     index: Count
     steps: Count
@@ -137,6 +149,8 @@ class Window(TypedDict):
 
 
 class Epoch(TypedDict):
+    """One judged epoch: seconds of the slowest rank, without the judging."""
+
     event: Literal["epoch"]
     training: Count
     index: Count
@@ -151,6 +165,8 @@ class Epoch(TypedDict):
 
 
 class Error(TypedDict):
+    """Why one rank failed."""
+
     event: Literal["error"]
     rank: Count
     message: str
@@ -175,6 +191,8 @@ class ServerCounts(TypedDict):
 
 
 class End(TypedDict):
+    """How the run itself ended: status, checks, and what it counted in all."""
+
     event: Literal["end"]
     status: str
     checks: NotRequired[dict[Text, bool]]
@@ -204,6 +222,8 @@ class End(TypedDict):
 
 
 class Exit(TypedDict):
+    """How the launcher saw the run end."""
+
     event: Literal["exit"]
     code: Integer
     timed_out: NotRequired[bool]

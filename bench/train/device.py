@@ -16,6 +16,8 @@ from bench.train.timing import Stopwatch
 
 
 class Cpu:
+    """The CPU, timed by the host's clock."""
+
     torch_device = torch.device("cpu")
 
     def stopwatch(self) -> Stopwatch:
