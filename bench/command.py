@@ -132,8 +132,7 @@ def _live(
     try:
         if launch.rank == 0:
             say(opening_line)
-        on_interrupt(ending.told)
-        ending.guard_exit()
+        on_interrupt(ending.signalled)
         limit = config.stall_timeout_s
         Watchdog(pulse, board, ending, launch.rank, launch.size, limit).start()
         # a study's driver looks once, before its first run

@@ -34,12 +34,7 @@ LAUNCHER_READS_S = 0.3  # mpirun may drop the last words of a rank that leaves w
 _SIGNAL_COMES_S = 1.0  # worlds that take turns are told to end one after the other
 _LOOKED_AROUND_S = 0.5  # on a signal rank 0 looks who is gone already, so the others stay that long
 _IN_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process \d+)\.$")
-_leave_now = os._exit  # our own way out, whatever becomes of the name
 _temporary: set[Path] = set()
-
-
-class LeftEarly(Exception):
-    """The user's code ended the process."""
 
 
 class Ending:
@@ -55,7 +50,7 @@ class Ending:
         launcher: Launcher | None,
         turns: Turns,
     ) -> None:
-        self._ranks, self._processes = config.world_size, config.processes
+        self._processes = config.processes
         self._path = config.log_path
         self._rank, self._log, self._pulse = rank, log, pulse
         self._board, self._launcher, self._turns = board, launcher, turns
@@ -64,7 +59,7 @@ class Ending:
         self._recorded = threading.Event()  # what is left is words for people
 
     def failed(self, error: BaseException) -> NoReturn:
-        """The run raised an exception, or the user's code ended it."""
+        """The run raised an exception."""
         if isinstance(error, TurnsBroken):
             time.sleep(_SIGNAL_COMES_S)
         if self.is_orphan():  # then the others leave, and what the exchange says of it is no cause
@@ -72,7 +67,7 @@ class Ending:
         code = INPUT_ERROR if isinstance(error, UsageError) else FAILED
         self._leave(code, lambda: self._record(error))
 
-    def told(self, number: int) -> NoReturn:
+    def signalled(self, number: int) -> NoReturn:
         """A signal arrived."""
         if self._rank and self._leaving.locked():  # rank 0 has spoken; the launcher ends us
             loading.unlink_names()
@@ -82,12 +77,14 @@ class Ending:
             self.orphaned()
         self._leave(128 + number, lambda: self._record_signal(number))
 
-    def stalled(self, reports: Mapping[int, Report]) -> NoReturn:
-        """Nothing has happened for the stall limit; `reports` are of the ranks that could write."""
-        here = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
+    def stalled(self, reports: Mapping[int, Report], silent_s: float) -> NoReturn:
+        """Nothing has happened for `silent_s`; `reports` are of the ranks that could write."""
+        local = [r for r in ranks_of(self._path) if r["hostname"] == socket.gethostname()]
         # now, as those who are stopped will be continued
-        silent = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in here}
-        self._leave(FAILED, lambda: self._record_stall(reports, silent))
+        states = {r["rank"]: f"its process {r['pid']} {state(r['pid'])}" for r in local}
+        shared = self._board.shared or self._processes == 1
+        causes = explain(reports, silent_s, self._processes, states, shared)
+        self._leave(FAILED, lambda: self._record_stall(causes))
 
     def orphaned(self) -> NoReturn:
         """The launcher is gone, so nothing else would end this rank."""
@@ -95,18 +92,6 @@ class Ending:
 
     def is_orphan(self) -> bool:
         return self._launcher is not None and self._launcher.gone()
-
-    def guard_exit(self) -> None:
-        """Record os._exit called by the user's code in this process; a forked child may call it."""
-        process = os.getpid()
-
-        def exit_told(status: int) -> NoReturn:
-            if os.getpid() != process or self._pulse.passed:
-                _leave_now(status)
-            where = place(frames(sys._getframe(1)))
-            self.failed(LeftEarly(f"os._exit({status}) was called ({where})"))
-
-        os._exit = exit_told
 
     def find_log(self) -> bool:
         """True if the log is still where it was created; prints an error where it is not."""
@@ -156,8 +141,8 @@ class Ending:
                 time.sleep(RANK_0_SPEAKS_S)
                 message = f"rank {self._rank}: {message}"
             self._say([*gone, message])
-            if wrong_input and (own := getattr(error, "trace", "")):
-                say(own)  # of the user's own code, after the line that names it
+            if wrong_input and (trace := getattr(error, "trace", "")):
+                say(trace)  # of the user's own code, after the line that names it
 
     def _record_unwritable(self, message: str) -> None:
         with suppress(OSError):
@@ -180,11 +165,9 @@ class Ending:
             show_cursor()
             say(f"interrupted by {name}")
 
-    def _record_stall(self, reports: Mapping[int, Report], silent: Mapping[int, str]) -> None:
+    def _record_stall(self, causes: list[tuple[int, str]]) -> None:
         if self._rank and self._stall_is_recorded():
             return
-        shared = self._board.shared or self._processes == 1
-        causes = explain(reports, self._ranks, silent, shared)
         lines = [f"rank {rank}: {message}" for rank, message in causes]
         if not self._pulse.passed:
             for rank, message in causes:
@@ -254,7 +237,7 @@ def leave(code: int) -> NoReturn:
         _remove(_temporary)
         loading.stop()
     finally:
-        _leave_now(code)
+        os._exit(code)
 
 
 def alarm(limit_s: float) -> None:

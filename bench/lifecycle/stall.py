@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sysconfig
-import time
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import NamedTuple
 
 from bench.backends.catalogue import CATALOGUE
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Beat
+from bench.study.disk import write_whole
 
 Frame = tuple[str, str, int]  # file, qualified function name, line
 _HERE = Path(__file__).parents[1]
@@ -28,20 +28,14 @@ _LIBRARIES = ("<", *{sysconfig.get_path(name) for name in _SCHEMES})
 _EXCHANGES = tuple(folder for row in CATALOGUE.values() for folder in row.code_folders)
 _AROUND_THE_MODEL = ("forward", "_run_ddp_forward")
 _MEETINGS = (str(_HERE / "backends"), str(_HERE / "launch" / "rendezvous.py"))
-_STALE_S = 60.0  # clocks of nodes may differ by as much
 
 
-class Report(BaseModel):
-    """What one rank says of a stall."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
+class Report(NamedTuple):
+    """What one rank does while nothing happens."""
 
     rank: int
     doing: str
     waits: bool  # for other ranks, so it is not the cause
-    silent_s: float
-    final: bool  # it has reached its limit
-    written_unix_s: float = Field(default_factory=time.time)
 
 
 class Board:
@@ -54,43 +48,35 @@ class Board:
         self._name = f"stall.{launch.source}.{launch.key}.{run}"
 
     def post(self, report: Report) -> None:
-        """Write or replace this rank's report; in a folder that cannot be written, do nothing."""
-        if not self.shared:
-            return
-        path = self._folder / f"{self._name}.{report.rank}.json"
-        partial = path.with_suffix(".tmp")
-        try:
-            partial.write_text(report.model_dump_json())
-            partial.rename(path)
-        except OSError:
-            _remove([partial])
+        """Leave or replace this rank's report; in a folder that cannot be written, do nothing."""
+        if self.shared:
+            with suppress(UsageError):
+                write_whole(self._folder / f"{self._name}.{self._rank}.json", json.dumps(report))
 
     def withdraw(self) -> None:
         """Remove this rank's report: it goes on after all."""
-        _remove(self._files(f"{self._rank}.json"))
+        self._remove(f"{self._rank}.json")
 
-    def reports(self, limit_s: float) -> dict[int, Report]:
-        """Reports of all ranks by now; older ones, of another launch of this name, are skipped."""
-        found = {}
+    def reports(self) -> dict[int, Report]:
+        """Reports of all ranks by now."""
+        reports = {}
         for path in self._files("*.json"):
-            with suppress(OSError, ValidationError):
-                report = Report.model_validate_json(path.read_text())
-                if time.time() - report.written_unix_s < limit_s + _STALE_S:
-                    found[report.rank] = report
-        return found
+            with suppress(OSError, ValueError, TypeError):  # withdrawn meanwhile, or no report
+                report = Report(*json.loads(path.read_text()))
+                reports[report.rank] = report
+        return reports
 
     def clear(self) -> None:
-        """Remove every rank's report: the run is over."""
-        _remove(self._files("*"))
+        """Remove every rank's report: the run is over, or begins where one was killed."""
+        self._remove("*")
 
     def _files(self, pattern: str) -> list[Path]:
         return list(self._folder.glob(f"{self._name}.{pattern}")) if self.shared else []
 
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with suppress(OSError):
-            path.unlink()
+    def _remove(self, pattern: str) -> None:
+        for path in self._files(pattern):
+            with suppress(OSError):
+                path.unlink()
 
 
 def frames(innermost: FrameType | None) -> list[Frame]:
@@ -142,10 +128,13 @@ def _exchanging(stack: list[Frame]) -> bool:
 
 
 def explain(
-    reports: Mapping[int, Report], world_size: int, silent: Mapping[int, str], shared: bool
+    reports: Mapping[int, Report],
+    silent_s: float,
+    processes: int,
+    states: Mapping[int, str],
+    shared: bool,
 ) -> list[tuple[int, str]]:
-    """The ranks that hold the run up, and why; `silent`: what the kernel knows of mute ranks."""
-    longest = max(report.silent_s for report in reports.values())
+    """The ranks that hold the run up, and why; `states` of processes are the kernel's, by rank."""
     ranks_of: dict[str, list[str]] = {}
     for rank, report in sorted(reports.items()):
         if report.waits:
@@ -153,17 +142,16 @@ def explain(
     waiting = "; ".join(f"rank {','.join(ranks)}: {doing}" for doing, ranks in ranks_of.items())
     meanwhile = f"; meanwhile {waiting}" if waiting else ""
     causes = []
-    for rank in range(world_size) if shared else ():
-        if rank not in reports:
-            known = silent.get(rank) or "stopped, ended, or its node is gone"
-            causes.append((rank, f"no sign of life for {longest:.0f} s ({known}){meanwhile}"))
-    for rank, report in sorted(reports.items()):
-        if not report.waits:
-            since = f"no progress for {report.silent_s:.0f} s"
-            causes.append((rank, f"{since}: {report.doing}{meanwhile}"))
+    for rank in range(processes):
+        if rank in reports and not reports[rank].waits:
+            doing = reports[rank].doing
+            causes.append((rank, f"no progress for {silent_s:.0f} s: {doing}{meanwhile}"))
+        elif rank not in reports and shared:
+            state = states.get(rank) or "stopped, ended, or its node is gone"
+            causes.append((rank, f"no sign of life for {silent_s:.0f} s ({state}){meanwhile}"))
     if causes:
         return causes
     what = "all ranks wait for each other, so what carries the exchange has stopped"
     if not shared:
         what = "what the other ranks do is not known, as no folder is shared with them"
-    return [(min(reports), f"no progress for {longest:.0f} s, {what}: {waiting}")]
+    return [(min(reports), f"no progress for {silent_s:.0f} s, {what}: {waiting}")]

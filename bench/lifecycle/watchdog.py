@@ -17,13 +17,10 @@ from bench.lifecycle.stall import Board, Report, activity, frames
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TICK_S = 1.0
-_OTHERS_REPORT_S = 1.5  # how long the first whose patience ends waits for the words of the others
-_TURN_S = 0.5  # the lowest rank speaks for all; the next does if it has not
-_MOST_TURNS = 8
 
 
-def on_interrupt(told: Callable[[int], object]) -> None:
-    """Call `told(signal number)`, which ends the process, on Ctrl-C and SIGTERM.
+def on_interrupt(end: Callable[[int], object]) -> None:
+    """Call `end(signal number)`, which ends the process, on Ctrl-C and SIGTERM.
 
     Python runs signal handlers on the main thread only, which may be waiting in C for a rank that
     is gone. The C-level handler writes to the wake-up pipe at once, and a thread of ours reads it.
@@ -38,7 +35,7 @@ def on_interrupt(told: Callable[[int], object]) -> None:
         # other signals with a handler, such as a child's end, come by here as well
         while number := os.read(read_end, 1)[0]:
             if number in SIGNALS:
-                told(number)
+                end(number)
 
     threading.Thread(target=watch, name="interrupts", daemon=True).start()
 
@@ -48,6 +45,10 @@ class Watchdog:
 
     Once a second it reads three numbers and the parent's process id, and, where a shell stands
     before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
+
+    A rank says what it does after half of the limit, so that whoever comes to the limit knows it of
+    all. The lowest rank that has said so ends the run for all; the others do if it has not by twice
+    the limit.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class Watchdog:
         self._rank, self._world_size, self._limit_s = rank, world_size, limit_s
 
     def start(self) -> None:
+        if self._rank == 0:
+            self._board.clear()  # of a launch of this name that was killed
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def _watch(self) -> NoReturn:
@@ -75,25 +78,17 @@ class Watchdog:
                     self._board.withdraw()
                     posted = False
             elif silent_s >= self._limit_s:
-                self._end(beat, silent_s)
-            elif silent_s >= self._limit_s / 2 and self._world_size > 1:
-                # in good time: the first rank at its limit finds the words of those a little behind
-                if not posted:
-                    self._board.post(self._report(beat, silent_s, final=False))
-                    posted = True
-                if any(report.final for report in self._board.reports(self._limit_s).values()):
-                    self._end(beat, silent_s)
+                self._judge(self._report(beat), silent_s)
+            elif silent_s >= self._limit_s / 2 and not posted:
+                self._board.post(self._report(beat))
+                posted = True
 
-    def _end(self, beat: Beat, silent_s: float) -> NoReturn:
-        report = self._report(beat, silent_s, final=True)
-        self._board.post(report)
-        time.sleep(_OTHERS_REPORT_S if self._world_size > 1 else 0)
-        reports = {self._rank: report, **self._board.reports(self._limit_s)}
-        time.sleep(_TURN_S * min(self._rank, _MOST_TURNS))
-        self._ending.stalled(reports)
+    def _judge(self, report: Report, silent_s: float) -> None:
+        reports = {**self._board.reports(), self._rank: report}
+        if min(reports) == self._rank or silent_s >= 2 * self._limit_s:
+            self._ending.stalled(reports, silent_s)
 
-    def _report(self, beat: Beat, silent_s: float, final: bool) -> Report:
+    def _report(self, beat: Beat) -> Report:
         stack = frames(sys._current_frames().get(threading.main_thread().ident or 0))
         helpers = [f"loading process {c.pid} {state(c.pid)}" for c in loading_processes()]
-        doing, waits = activity(beat, stack, self._world_size, helpers)
-        return Report(rank=self._rank, doing=doing, waits=waits, silent_s=silent_s, final=final)
+        return Report(self._rank, *activity(beat, stack, self._world_size, helpers))

@@ -5,7 +5,6 @@ which, FAULT_RANK on whom, FAULT_WORLD in which of the worlds that take turns.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -86,7 +85,6 @@ FAULTS: dict[str, Callable[[], object]] = {
     "sys.exit(3)": lambda: sys.exit(3),
     "os._exit(0)": lambda: os._exit(0),
     "os._exit(3)": lambda: os._exit(3),
-    "_exit(0) in C": lambda: ctypes.CDLL(None)._exit(0),
     "SIGKILL": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "SIGSTOP": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "hung model": lambda: time.sleep(3600),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -11,8 +12,11 @@ from bench import backends
 from bench.config import make_config
 from bench.launch.world import Launch
 from bench.lifecycle import stall
-from bench.lifecycle.pulse import Beat
+from bench.lifecycle.ending import Ending
+from bench.lifecycle.pulse import Beat, Pulse
 from bench.lifecycle.stall import Board, Report, activity, explain, place
+from bench.lifecycle.watchdog import Watchdog
+from bench.progress import make_screen
 
 PACKAGE = Path(stall.__file__).parents[1]
 USER = (str(Path.cwd() / "my_data.py"), "Mine.__getitem__", 30)
@@ -72,29 +76,28 @@ def test_loading_processes_are_named() -> None:
     assert doing == f"{waiting} (bench/train/input.py:33 Input.step)"
 
 
-def report(rank: int, doing: str, waits: bool, age_s: float = 0) -> Report:
-    then = time.time() - age_s
-    one = Report(rank=rank, doing=doing, waits=waits, silent_s=9.8, final=True)
-    return one.model_copy(update={"written_unix_s": then})
+def report(rank: int, doing: str, waits: bool) -> Report:
+    return Report(rank=rank, doing=doing, waits=waits)
 
 
 def test_a_rank_that_waits_for_others_is_not_the_cause() -> None:
     reports = {r: report(r, EXCHANGE, True) for r in (0, 1, 3)} | {2: report(2, "in step 3", False)}
     cause = f"no progress for 10 s: in step 3; meanwhile rank 0,1,3: {EXCHANGE}"
-    assert explain(reports, 4, {}, shared=True) == [(2, cause)]
+    assert explain(reports, 9.8, 4, {}, shared=True) == [(2, cause)]
 
 
 def test_a_rank_without_a_word_is_the_cause() -> None:
     silent, meanwhile = "no sign of life for 10 s", f"; meanwhile rank 0: {EXCHANGE}"
-    known = {2: "its process 7 is stopped"}
-    assert explain({0: report(0, EXCHANGE, True)}, 3, known, shared=True) == [
+    states = {2: "its process 7 is stopped"}
+    assert explain({0: report(0, EXCHANGE, True)}, 9.8, 3, states, shared=True) == [
         (1, f"{silent} (stopped, ended, or its node is gone){meanwhile}"),
         (2, f"{silent} (its process 7 is stopped){meanwhile}"),
     ]
 
 
 def test_without_a_shared_folder_nobody_else_is_blamed() -> None:
-    ((rank, message),) = explain({1: report(1, EXCHANGE, True)}, 2, {}, shared=False)
+    reports = {1: report(1, EXCHANGE, True)}
+    ((rank, message),) = explain(reports, 9.8, 2, {}, shared=False)
     assert rank == 1
     assert "what the other ranks do is not known" in message
 
@@ -103,7 +106,7 @@ def test_ranks_that_all_wait_for_each_other() -> None:
     reports = {r: report(r, EXCHANGE, True) for r in (0, 1)}
     what = "all ranks wait for each other, so what carries the exchange has stopped"
     cause = f"no progress for 10 s, {what}: rank 0,1: {EXCHANGE}"
-    assert explain(reports, 2, {}, shared=True) == [(0, cause)]
+    assert explain(reports, 9.8, 2, {}, shared=True) == [(0, cause)]
 
 
 def board(folder: Path | None, rank: int) -> Board:
@@ -115,26 +118,57 @@ def test_reports_are_read_by_the_others_and_taken_back(tmp_path: Path) -> None:
     mine, other = board(tmp_path, 0), board(tmp_path, 1)
     mine.post(report(0, "in step 3", False))
     other.post(report(1, "in step 4", False))
-    doing = {rank: r.doing for rank, r in mine.reports(60).items()}
+    doing = {rank: r.doing for rank, r in mine.reports().items()}
     assert doing == {0: "in step 3", 1: "in step 4"}
     (tmp_path / next(tmp_path.glob("*.1.json")).name).write_text("torn {")
-    assert set(mine.reports(60)) == {0}
+    assert set(mine.reports()) == {0}
     mine.withdraw()
-    assert mine.reports(60) == {}
+    assert mine.reports() == {}
     other.clear()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_an_earlier_launch_left_behind_is_too_old(tmp_path: Path) -> None:
-    mine = board(tmp_path, 0)
-    mine.post(report(0, "in step 3", False, age_s=121))
-    assert mine.reports(60) == {}
-    assert set(mine.reports(70)) == {0}
+class Judged(Exception):
+    """What the run was ended with."""
+
+
+class NoEnding(Ending):
+    """Raises what it is told instead of ending the process."""
+
+    def __init__(self) -> None: ...
+
+    def is_orphan(self) -> bool:
+        return False
+
+    def stalled(self, reports: Mapping[int, Report], silent_s: float) -> NoReturn:
+        raise Judged(sorted(reports), silent_s)
+
+
+def judged(folder: Path, rank: int, limit_s: float = 0.4) -> tuple[list[int], float]:
+    """The ranks that a rank without progress judges by, and when it does."""
+    pulse = Pulse(make_screen(1, make_config({"batch_per_rank": 1})))
+    watchdog = Watchdog(pulse, board(folder, rank), NoEnding(), rank, 2, limit_s)
+    with pytest.raises(Judged) as caught:
+        watchdog._watch()
+    ranks, silent_s = caught.value.args
+    return ranks, silent_s
+
+
+def test_the_lowest_rank_that_has_reported_speaks_for_all(tmp_path: Path) -> None:
+    ranks, silent_s = judged(tmp_path, 0)
+    assert ranks == [0]
+    assert 0.4 <= silent_s < 0.8
+    # its report is still there: it is thought to be on its way
+    ranks, silent_s = judged(tmp_path, 1)
+    assert ranks == [0, 1]
+    assert silent_s >= 0.8, "nobody is waited for any longer"
+    board(tmp_path, 0).withdraw()
+    assert judged(tmp_path, 1)[0] == [1], "one that cannot write is not waited for"
 
 
 def test_a_folder_that_is_gone_or_none_is_no_error(tmp_path: Path) -> None:
     for mine in (board(tmp_path / "gone", 0), board(None, 0)):
         mine.post(report(0, "in step 3", False))
-        assert mine.reports(60) == {}
+        assert mine.reports() == {}
         mine.withdraw()
         mine.clear()
