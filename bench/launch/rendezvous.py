@@ -26,6 +26,7 @@ from bench.config import RunConfig, UsageError
 from bench.launch.agreement import disagreement, shared_fields
 from bench.launch.world import Launch, WrongWorld, agent_store, meeting_folder
 from bench.lifecycle.ending import temporary
+from bench.study.disk import write_whole
 
 _T = TypeVar("_T")
 _POLL_S = 0.05
@@ -107,15 +108,11 @@ def _announce(path: Path, launch: Launch, timeout_s: float) -> dist.Store:
     address, nonce, timeout = host_address(launch), uuid.uuid4().hex, timedelta(seconds=timeout_s)
     store = dist.TCPStore(address, 0, launch.size, True, timeout, wait_for_workers=False)
     store.set("nonce", nonce)
-    partial = path.with_name(f"{path.name}.{nonce}.tmp")
-    with temporary(path, partial):
-        try:
+    with temporary(path):
+        with suppress(OSError):  # what is wrong with it is said next
             path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"address": address, "port": store.port, "nonce": nonce}))
-            partial.rename(path)
-        except OSError as error:
-            reason = f"cannot be written: {error.strerror}; choose another"
-            raise UsageError(f"rendezvous_dir={str(path.parent)!r} {reason}") from None
+        where = {"address": address, "port": store.port, "nonce": nonce}
+        write_whole(path, json.dumps(where), cure="choose another --rendezvous-dir")
         store.add("arrived", 1)
         if not _poll(lambda: store.add("arrived", 0) >= launch.size or None, timeout_s):
             raise WrongWorld(

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -215,17 +215,17 @@ class Ending:
 
 
 @contextmanager
-def temporary(*paths: Path) -> Iterator[None]:
-    """Remove these files afterwards, also if the process ends in between."""
-    _temporary.update(paths)
+def temporary(path: Path) -> Iterator[None]:
+    """Remove this file afterwards, also if the process ends in between."""
+    _temporary.add(path)
     try:
         yield
     finally:
-        _remove(paths)
+        _remove_temporary()
 
 
-def _remove(paths: Iterable[Path]) -> None:
-    for path in tuple(paths):
+def _remove_temporary() -> None:
+    for path in tuple(_temporary):
         with suppress(OSError):
             path.unlink()
         _temporary.discard(path)
@@ -234,7 +234,7 @@ def _remove(paths: Iterable[Path]) -> None:
 def leave(code: int) -> NoReturn:
     """End the process now, with its loading processes, their semaphores and temporary files."""
     try:
-        _remove(_temporary)
+        _remove_temporary()
         loading.stop()
     finally:
         os._exit(code)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from bench.config import UsageError
 
 
-def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
+def write_whole(
+    path: Path,
+    data: bytes | str,
+    *,
+    replace: bool = True,
+    cure: str = "make room, or choose another folder",
+) -> Path:
     """Write a file so that nobody ever sees a part of it, whatever ends this process.
 
-    Raises FileExistsError if it is there and not to be replaced, else UsageError.
+    Raises FileExistsError if it is there and not to be replaced, else UsageError with the `cure`.
     """
     # not by the process's number: jobs on two nodes may have the same
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
@@ -26,10 +33,10 @@ def write_whole(path: Path, data: bytes | str, *, replace: bool = True) -> Path:
     except FileExistsError:
         raise
     except OSError as error:
-        cure = "make room, or choose another folder"
         raise UsageError(f"{path} cannot be written: {error.strerror}; {cure}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or its folder is a file
+            temporary.unlink()
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from bench.backends.protocol import Backend
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.launch import provenance
+from bench.study.disk import write_whole
 from bench.train.loop import Loop
 
 # where a run lies and how it is watched: these may differ when it goes on
@@ -67,17 +67,10 @@ def save(
         optimizer=loop.session.optimizer.state_dict(),
         random=random,
     )
-    path = path_of(config)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     content = io.BytesIO()  # torch's own writer has no words for a disk that is full
     torch.save(dict(checkpoint.__dict__), content)
-    try:
-        partial.write_bytes(content.getbuffer())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        wrong = f"{path} cannot be written: {error.strerror}"
-        raise UsageError(f"{wrong}; make room, or leave --checkpoint out") from None
+    cure = "make room, or leave --checkpoint out"
+    write_whole(path_of(config), content.getvalue(), cure=cure)
 
 
 def read(config: RunConfig, backend: Backend, rank: int) -> Checkpoint | None:

@@ -69,6 +69,15 @@ LAUNCHED = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE
 
 
 @pytest.mark.ranks
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run(alone(tmp_path / "file"), LAUNCHED)
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert line.endswith("cannot be written: Not a directory; choose another --rendezvous-dir")
+    assert str(tmp_path / "file") in line
+
+
 def test_ranks_that_never_meet_leave_no_file_behind(tmp_path: Path) -> None:
     done = run([*alone(tmp_path), "--rendezvous-timeout-s", "1"], LAUNCHED)
     assert done.returncode == 2
