@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from packaging.requirements import Requirement
 
-from bench.tools.setup.steps import PINS
+from bench.tools.setup import install
 
 ROOT = Path(__file__).parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text()
 
 CONDA_NAMES = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 NOT_FROM_CONDA = {"horovod"}  # built by `bench/tools/setup/install.py --into-active`
-GROUPS = (
-    "core",
-    "bench",
-    "horovod-build",
-)  # test is for developers
+EXTRAS = ("bench", "horovod-build")  # test is for developers
 # What pip's packages bring along or leave to the machine, and conda's name one by one.
 CONDA_ONLY = {
     "python",
@@ -45,7 +42,10 @@ def conda() -> dict[str, list[str]]:
 
 
 def test_every_pin_agrees() -> None:
-    pins = {name: version for group in GROUPS for name, version in PINS[group].items()}
+    project = tomllib.loads(PROJECT)["project"]
+    extras = [line for extra in EXTRAS for line in project["optional-dependencies"][extra]]
+    names = [Requirement(line).name for line in (*project["dependencies"], *extras)]
+    pins = {name: install.exact_versions()[name] for name in names}
     wanted = {
         CONDA_NAMES.get(name, name): version
         for name, version in pins.items()

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import horovod.torch as hvd
 import torch
 from mpi4py import MPI
-
-from bench.tools.doctor import machine, probe
 
 
 def problem(world_size: int) -> str | None:
@@ -28,11 +23,4 @@ def problem(world_size: int) -> str | None:
 
 
 if __name__ == "__main__":
-    if found := problem(int(sys.argv[1])):
-        sys.exit(found)
-    version = MPI.Get_library_version().split(",")[0].splitlines()[0]
-    print(f"rank {hvd.rank()} of {hvd.size()}: {version}, torch {torch.__version__}")
-    if hvd.rank() == 0:
-        facts = {"torch": torch.__version__, **probe.torchvision()}
-        for note in machine.torchvision_pair(facts):  # versions cannot tell: builds of one differ
-            print(f"note: {note.text}; {note.cure}")
+    sys.exit(problem(int(sys.argv[1])))
