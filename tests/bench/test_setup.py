@@ -455,7 +455,7 @@ def test_a_killed_command_names_the_signal(tmp_path: Path) -> None:
 
 
 def test_interrupted_set_up_stops_what_its_command_started(tmp_path: Path) -> None:
-    script = f"sleep 60 & echo $! > {tmp_path}/child; kill -INT $PPID; wait"
+    script = f"sleep 60 & echo $! > {tmp_path}/child; sleep 0.5; kill -INT $PPID; wait"
     with pytest.raises(KeyboardInterrupt):
         doer(tmp_path).run("step", "sh", "-c", script)
     child = int((tmp_path / "child").read_text())

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,39 +70,47 @@ class Runner:
         env: Mapping[str, str] | None = None,
     ) -> str:
         """The command's output, which also goes to the log. Raises SetupError where it fails."""
-        start = time.monotonic()
+        start, every = time.monotonic(), 0.0 if sys.stdout.isatty() else PLAIN_LINE_EVERY_S
+        due = every
         if estimate:
             print(f"  {step}: {estimate}", flush=True)
+        process, begin = self._start(command, {**self.env, **(env or {})})
+        try:
+            while process.poll() is None:
+                if (seconds := time.monotonic() - start) >= due:
+                    show_life(f"  {step}: {seconds:.0f} s", self._output(begin))
+                    due += every
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.5)
+        finally:
+            stop(process)
+            if sys.stdout.isatty():
+                print("\r\033[K", end="", flush=True)
+        if process.returncode:
+            status = subprocess.CalledProcessError(process.returncode, command[0])
+            lines = explain(self._output(begin), f"{status} {cure}")
+            text = "\n    ".join([*lines, f"all of it: {self.log}"])
+            raise SetupError(f"set-up stopped at {step}: {text}")
+        print(f"  {step}: done in {time.monotonic() - start:.0f} s", flush=True)
+        return self._output(begin)
+
+    def _start(
+        self, command: Sequence[str | Path], env: Mapping[str, str]
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        """The command at work, and where in the log its output begins."""
         with self.log.open("ab") as log:
             log.write(f"\n$ {' '.join(map(str, command))}\n".encode())
             log.flush()
-            begin = log.tell()
+            begin = log.tell()  # before the command, which moves it
             process = subprocess.Popen(
                 command,
-                env={**self.env, **(env or {})},
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that its compilers can be stopped with it
             )
-        due = 0.0 if sys.stdout.isatty() else PLAIN_LINE_EVERY_S
-        try:
-            while process.poll() is None:
-                if (seconds := time.monotonic() - start) >= due:
-                    show_life(f"  {step}: {seconds:.0f} s", self._output(begin))
-                    due += 0.0 if sys.stdout.isatty() else PLAIN_LINE_EVERY_S
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(0.5)
-        finally:
-            stop(process)
-        clear = "\r\033[K" if sys.stdout.isatty() else ""
-        if process.returncode:
-            status = subprocess.CalledProcessError(process.returncode, command[0])
-            lines = explain(self._output(begin), f"{status} {cure}")
-            text = "\n    ".join([*lines, f"all of it: {self.log}"])
-            raise SetupError(f"{clear}set-up stopped at {step}: {text}")
-        print(f"{clear}  {step}: done in {time.monotonic() - start:.0f} s", flush=True)
-        return self._output(begin)
+            return process, begin
 
     def _output(self, begin: int) -> str:
         return self.log.read_bytes()[begin:].decode(errors="replace")
