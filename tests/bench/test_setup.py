@@ -129,7 +129,7 @@ def key_of(
 def test_each_change_of_the_machine_asks_for_another_wheel(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    tuned = {"HOROVOD_FUSION_THRESHOLD": "0", "OMP_NUM_THREADS": "1"}
+    tuned = {"HOROVOD_FUSION_THRESHOLD": "0", "OMP_NUM_THREADS": "1", "CXXFLAGS": ""}
     before = key_of(tmp_path / "before")
     assert before == key_of(tmp_path / "again", env=tuned), "run-time settings build nothing else"
     assert before != key_of(tmp_path / "after", **change)
@@ -357,6 +357,15 @@ def test_a_damaged_note_is_none(tmp_path: Path) -> None:
     assert install.load_note(tmp_path) == {}
     (tmp_path / "setup.json").write_text('{"inputs": ')
     assert install.load_note(tmp_path) == {}
+
+
+def test_an_environment_that_lost_its_python_is_not_up_to_date(tmp_path: Path) -> None:
+    note = {"inputs": "abc"}
+    (tmp_path / "setup.json").write_text(json.dumps(note))
+    assert not install.up_to_date(tmp_path, note)
+    executable(tmp_path / "bin" / "python", "")
+    assert install.up_to_date(tmp_path, note)
+    assert not install.up_to_date(tmp_path, {"inputs": "other"})
 
 
 def test_finished_set_up_is_instant_and_renewed_with_its_sources(tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ def settings(env: Mapping[str, str], note: Mapping[str, str]) -> dict[str, str]:
     return {name: both[name] for name in names if both[name]}
 
 
+def up_to_date(venv: Path, note: Mapping[str, str]) -> bool:
+    return load_note(venv) == note and (venv / "bin" / "python").exists()
+
+
 def digest(chosen: Mapping[str, str]) -> str:
     """Changes whenever set-up might do something else."""
     files = [path for path in sorted(HERE.iterdir()) if path.is_file()]
@@ -112,7 +116,7 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
     start = time.monotonic()
     chosen = settings(env, load_note(venv))
     note = {**chosen, "inputs": digest(chosen)}
-    if not check_only and load_note(venv) == note and (venv / "bin" / "python").exists():
+    if not check_only and up_to_date(venv, note):
         print(f"  {venv} is up to date")
         return
     step_env = step_environment(venv, chosen, env)
@@ -121,7 +125,7 @@ def set_up(venv: Path, env: Mapping[str, str], check_only: bool) -> None:
         return
     venv.parent.mkdir(parents=True, exist_ok=True)
     take_turn(venv.parent)
-    if load_note(venv) != note:  # another may just have done it
+    if not up_to_date(venv, note):  # another may just have done it
         install(venv, chosen, step_env)
         (venv / "setup.json").write_text(json.dumps(note, indent=2) + "\n")
     print(f"  ready in {time.monotonic() - start:.0f} s: {venv}/bin/python")

@@ -65,7 +65,7 @@ def key(runner: Runner, version: str) -> str:
     script = "\n".join((*commands, f"{shlex.quote(env['HOROVOD_CXX'])} --version"))
     cure = f"Check that mpirun, mpicxx and {env['HOROVOD_CXX']} start."
     answers = runner.run("versions of torch, MPI and compiler", "sh", "-ec", script, cure=cure)
-    settings = {name: env[name] for name in env if BUILD_SETTING.match(name)}
+    settings = {name: env[name] for name in env if env[name] and BUILD_SETTING.match(name)}
     recipe = settings | build_environment(env)
     recipe |= {"CXX": COMPILER.read_text(), "HOROVOD_CMAKE": CMAKE.read_text()}
     parts = [version, answers, mpi_home, *(f"{name}={recipe[name]}" for name in sorted(recipe))]
