@@ -439,6 +439,7 @@ NONE_FOUND = "ERROR: No matching distribution found for torch==2"
         ("ERROR: Cannot install torch==2 because ...", "has torch==2 for this", "PYTHON="),
         ("c++: fatal error: Killed signal terminated program", "memory ran out", "close"),
         ("Could NOT find NCCL (missing: ...)", "NCCL is not complete", "build for CPUs"),
+        ("error: Cannot compile MPI programs.", "no MPI that compiles", "development package"),
         ("ModuleNotFoundError: No module named 'psutil'", "psutil is not installed", "conda env"),
     ],
 )
@@ -452,7 +453,9 @@ def test_the_usual_troubles_are_explained(printed: str, why: str, cure: str) -> 
 def test_the_first_error_is_shown_and_not_what_follows_from_it() -> None:
     noise = [f"warning {n}: errors may follow" for n in range(100)]
     errors = ["a.cc:3:9: error: no member", "make: *** [a.o] Error 1"]
-    text = "\n".join([*noise, *errors, *noise, "ERROR: Failed to build"])
+    text = "\n".join(
+        ["error: subprocess-exited-with-error", *noise, *errors, *noise, "ERROR: Failed to build"]
+    )
     _, *shown = runner.explain(text, "unknown")
     assert shown[:5] == [*noise[-3:], *errors]
     assert len(shown) == 15

@@ -16,7 +16,10 @@ from pathlib import Path
 
 SHOWN_LINES = 15
 PLAIN_LINE_EVERY_S = 30.0
-FIRST_ERROR = re.compile(r"CMake Error|\b(fatal )?error: |\b\w*(Error|ERROR): |undefined reference")
+# pip's own line above a build's output, "error: subprocess-exited-with-error", is none
+FIRST_ERROR = re.compile(
+    r"CMake Error|\b(fatal )?error: (?!subprocess-)|\b\w*(Error|ERROR): |undefined reference"
+)
 _PIP = "`pip config list` shows index and proxy"
 _NETWORK = r"name resolution|Connection refused|NewConnectionError|Timeout|Network is unreachable"
 # What a failed command printed -> why, and what to do. The first match wins.
@@ -30,7 +33,8 @@ HINTS = {
     "MPI's module or set LD_LIBRARY_PATH",
     r"Could NOT find (CUDA\w*|NCCL)": "HOROVOD_GPU_OPERATIONS asks for GPU code, but {0} is not "
     "complete: load the CUDA that torch was built for, or empty it to build for CPUs",
-    r"Could NOT find MPI": "no MPI that compiles: check that mpicxx of MPI_HOME does",
+    r"Could NOT find MPI|Cannot compile MPI programs": "no MPI that compiles: check that mpicc and "
+    "mpicxx of MPI_HOME do, and install its development package",
     r"No module named '(\w+)'": "{0} is not installed: run `make clean setup`; with conda, "
     "`conda env create -f environment.yml`, activate it, and start this with its python",
 }
