@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from plots.analyse.comparability import TUNED, Facts, in_order, without_exchange
+from plots.analyse.comparability import TUNED, Facts
 from plots.analyse.points import Point, Table
 from plots.analyse.study import Analysis
+from plots.analyse.variants import beside, in_order
 
 
 def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
     """Each with the fields in every point's variant that any of the studies has in one."""
-    used = {word.partition("=")[0] for a in studies for p in a.table.blocks for word in p.variant}
-    fields = in_order(used)
+    fields = in_order({name for a in studies for p in a.table.blocks for name, _ in p.variant})
     for a in studies:
         names = {
             point: _named(point, next(iter(means.values())).facts[0], fields)
@@ -28,6 +28,6 @@ def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
 def _named(point: Point, facts: Facts, fields: Sequence[str]) -> Point:
     """A field that the study does not vary has the value of the point's runs."""
     values = {k: facts[kind + k] for k in fields for kind in ("", TUNED) if kind + k in facts}
-    values |= dict(word.split("=", 1) for word in point.variant)
-    variant = tuple(f"{k}={values[k]}" for k in fields if k in values)
-    return point._replace(variant=without_exchange(variant) if point.cell == "single" else variant)
+    values |= dict(point.variant)
+    variant = tuple((k, values[k]) for k in fields if k in values)
+    return point._replace(variant=beside(point.cell, variant))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import pandas as pd
 
 from bench.backends.catalogue import BUNDLED, CATALOGUE
 from bench.config import Role, RunConfig, fields_with
-from bench.study.definition import Study
 
 Facts = Mapping[str, str]
 
@@ -230,57 +228,6 @@ def work_of(facts: Facts) -> Facts:
     """What the run was asked to do, apart from what may differ by block."""
     besides = (TUNED, OWN_ENV, OF_THE_ARM)
     return {k: v for k, v in facts.items() if k in _ASKED or k.startswith(besides)}
-
-
-def of_variants(study: Study) -> tuple[str, ...]:
-    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
-    return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
-
-
-def in_order(fields: Collection[str]) -> tuple[str, ...]:
-    """These fields as the name of a variant has them: those of the work first."""
-    return tuple(k for k in dict.fromkeys((*VARIED, *RunConfig.model_fields)) if k in fields)
-
-
-def variants(
-    cells: Sequence[str], facts: Sequence[Facts], of_variants: Collection[str] = ()
-) -> list[tuple[str, ...]]:
-    """Per run the fields in which a folder's runs differ, as 'field=value'.
-
-    They are fields of the work, and what else the study's variants set (`of_variants`).
-    """
-    names = in_order({*VARIED, *of_variants})
-    same = shared(cells, facts, of_variants)
-    varied = (_varied(cell, one, names) for cell, one in zip(cells, facts, strict=True))
-    return [tuple(f"{k}={v}" for k, v in run.items() if k not in same) for run in varied]
-
-
-def shared(
-    cells: Sequence[str], facts: Sequence[Facts], of_variants: Collection[str] = ()
-) -> Facts:
-    """The varied fields that have one value in all runs they mean anything in."""
-    names = in_order({*VARIED, *of_variants})
-    values: dict[str, set[str]] = defaultdict(set)
-    for cell, one in zip(cells, facts, strict=True):
-        for k, v in _varied(cell, one, names).items():
-            values[k].add(v)
-    return {k: next(iter(v)) for k, v in values.items() if len(v) == 1}
-
-
-def _varied(cell: str, facts: Facts, names: Iterable[str]) -> dict[str, str]:
-    unseen = OF_MANY if cell == "single" else ()
-    return {k: facts[k] for k in names if k in facts and k not in unseen}
-
-
-def without_exchange(variant: tuple[str, ...]) -> tuple[str, ...]:
-    """The variant of one process alone that stands beside a distributed one."""
-    return tuple(word for word in variant if word.partition("=")[0] not in OF_MANY)
-
-
-def changes_exchange(variant: tuple[str, ...]) -> bool:
-    """Whether a variant exchanges otherwise than a plain run, or not at all."""
-    words = (word.partition("=") for word in variant)
-    return any(name in EXCHANGE and value != usual(name) for name, _, value in words)
 
 
 def is_emulated(facts: Facts) -> bool:

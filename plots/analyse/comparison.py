@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from bench.backends.catalogue import cells, parts
 from bench.study import looks, power, stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
-from plots.analyse import comparability
+from plots.analyse import comparability, variants
 from plots.analyse.comparability import Block
 from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
 from plots.analyse.sessions import another_day
+from plots.analyse.variants import Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Comparison:
     candidate: str
     world_size: int
     samples_per_rank: int
-    variant: tuple[str, ...]
+    variant: Variant
     curves: tuple[str, ...]
     paired: Paired
     median_ratio: float  # of the runs' median steps, a check beside the ratio of totals
@@ -52,6 +52,11 @@ class Comparison:
         where = self.world_size, self.samples_per_rank, self.variant
         a, b = (Point(cell, *where) for cell in (self.reference, self.candidate))
         return a, b
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The variant's fields, each as 'field=value'."""
+        return variants.words(self.variant)
 
     @property
     def transport(self) -> str:
@@ -122,19 +127,13 @@ def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
     transports = [parts(cell).transport for cell in (*study.cells, *cells())]
 
     def order(row: Comparison) -> tuple[object, ...]:
-        plain = changed(row.points[0]), row.variant
+        plain = variants.changes(row.variant), row.variant
         first = transports.index(parts(row.candidate).transport)
-        exchange = comparability.changes_exchange(row.variant)
+        exchange = variants.changes_exchange(row.variant)
         curve = CURVES.index(row.curves[0])
         return exchange, -row.world_size, first, curve, plain, -row.samples_per_rank
 
     return min(rows, key=order, default=None)
-
-
-def changed(point: Point) -> int:
-    """Number of fields that are not at their defaults."""
-    words = (word.partition("=") for word in point.variant)
-    return sum(value != comparability.usual(field) for field, _, value in words)
 
 
 def _pairs(table: Table, study: Study) -> list[tuple[Point, Point]]:
@@ -152,8 +151,7 @@ def _is(row: Comparison, primary: Primary, study: Study) -> bool:
     fields["samples_per_rank"] = fields.pop("batch_per_rank", row.samples_per_rank)
     same = all(getattr(row, name) == value for name, value in fields.items())
     of_variant = study.fields_of(primary.variant or "", alone=False)
-    words = (word.partition("=") for word in row.variant)
-    named = all(v == str(of_variant.get(k, comparability.usual(k))) for k, _, v in words)
+    named = all(v == str(of_variant.get(k, comparability.usual(k))) for k, v in row.variant)
     return same and primary.curve in row.curves and (named or primary.variant is None)
 
 
@@ -227,19 +225,18 @@ class Choice(NamedTuple):
     """One side that was asked for: points of a cell with these fields of a variant."""
 
     cell: str
-    fields: Mapping[str, str] = MappingProxyType({})
+    fields: Variant = ()
 
     def takes(self, point: Point) -> bool:
         """Whether a point is one of them."""
-        words = {f"{k}={v}" for k, v in self.fields.items()}
-        return point.cell == self.cell and words <= {*point.variant}
+        return point.cell == self.cell and {*self.fields} <= {*point.variant}
 
 
 def between(
     table: Table, study: Study, a: Choice, b: Choice
 ) -> tuple[list[Comparison], list[NotCompared]]:
     """Any two sides of one study, wherever they agree in all that they were not chosen by."""
-    chosen = (*a.fields, *b.fields)
+    chosen = [name for name, _ in (*a.fields, *b.fields)]
     ignore = [comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM, *chosen]
     ignore += ["bucket_mib", "exchange_bytes"] if chosen else []
     rows: list[Comparison] = []
@@ -255,22 +252,18 @@ def between(
     return _decided(ordered, study), missing
 
 
-def _meet(p: Point, q: Point, chosen: Sequence[str]) -> bool:
+def _meet(p: Point, q: Point, chosen: Collection[str]) -> bool:
     alone = "single" in (p.cell, q.cell)  # which exchanges nothing
-
-    def rest(point: Point) -> list[str]:
-        words = comparability.without_exchange(point.variant) if alone else point.variant
-        return [word for word in words if word.partition("=")[0] not in chosen]
-
-    return p[1:3] == q[1:3] and rest(p) == rest(q)
+    apart = {*chosen, *(comparability.OF_MANY if alone else ())}
+    rest = [variants.without(point.variant, apart) for point in (p, q)]
+    return p[1:3] == q[1:3] and rest[0] == rest[1]
 
 
 def _named(row: Comparison, p: Point, q: Point) -> Comparison:
     """With both sides of what they differ in: 'precision=bf16 over float32', '-' of a side that has
     no such field.
     """
-    before = dict(word.split("=", 1) for word in p.variant)
-    after = dict(word.split("=", 1) for word in q.variant)
+    before, after = dict(p.variant), dict(q.variant)
     sides = {k: (after.get(k, "-"), before.get(k, "-")) for k in (*after, *before)}
-    words = tuple(f"{k}={' over '.join(dict.fromkeys(values))}" for k, values in sides.items())
-    return replace(row, variant=words)
+    both = tuple((k, " over ".join(dict.fromkeys(values))) for k, values in sides.items())
+    return replace(row, variant=both)

@@ -11,7 +11,7 @@ import pandas as pd
 from bench.record.events import PARTS
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability
+from plots.analyse import comparability, variants
 from plots.analyse.points import BlockMean, NotCompared, Point, Table, by_point, describe
 
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
@@ -113,7 +113,7 @@ def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown | NotCompar
 def _costs(table: Table, observed: Table) -> Iterator[Cost | NotCompared]:
     for point in sorted(table.blocks.keys() | observed.blocks.keys()):
         without = _twin(point, "exchange")
-        if point.cell == "single" or "exchange=off" in point.variant:
+        if point.cell == "single" or ("exchange", "off") in point.variant:
             continue
         exposed = [mean.parts["exposed"] for mean in observed.blocks.get(point, {}).values()]
         estimates: list[Estimate | None] = []
@@ -160,10 +160,8 @@ def _evidence(framework: pd.DataFrame) -> Iterator[Evidence]:
 
 def _twin(point: Point, field: str) -> Point | None:
     """The point that differs in nothing but that `field` is off; None for one without a twin."""
-    if f"{field}=on" not in point.variant:
-        return None
-    off = (f"{field}=off" if word == f"{field}=on" else word for word in point.variant)
-    return point._replace(variant=tuple(off))
+    variant = variants.off(point.variant, field)
+    return None if variant is None else point._replace(variant=variant)
 
 
 def _differences(

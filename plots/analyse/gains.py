@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from bench.study.definition import Study
 from bench.study.stats import Estimate
-from plots.analyse import comparability
-from plots.analyse.comparison import changed
+from plots.analyse import comparability, variants
 from plots.analyse.points import NotCompared, Point, Table, describe
 
 
@@ -27,7 +26,7 @@ class Gain:
     @property
     def over(self) -> str:
         """What the baseline is, in the words that tell it apart."""
-        return ", ".join(self.baseline.variant) or self.baseline.cell
+        return ", ".join(self.baseline.words) or self.baseline.cell
 
 
 def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
@@ -39,12 +38,12 @@ def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
     for point in table.blocks:
         siblings[point._replace(variant=())].append(point)
     for points in siblings.values():
-        plainest, *others = sorted(points, key=lambda p: (changed(p), p.variant))
+        plainest, *others = sorted(points, key=lambda p: (variants.changes(p.variant), p.variant))
         for point in others:
-            pair = f"{describe(point)} against {', '.join(plainest.variant)}"
+            pair = f"{describe(point)} against {', '.join(plainest.words)}"
             # but for the timeline: compute that slept gains nothing over compute
-            words = (word.partition("=")[0] for word in (*point.variant, *plainest.variant))
-            varied = {*comparability.VARIED, *words} - {comparability.EMULATE}
+            names = (name for name, _ in (*point.variant, *plainest.variant))
+            varied = {*comparability.VARIED, *names} - {comparability.EMULATE}
             ignore = (*varied, "bucket_mib", "exchange_bytes")
             blocks, missing = table.shared(plainest, point, ignore, pair)
             yield from missing

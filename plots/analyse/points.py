@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from bench.study import stats
-from plots.analyse import comparability
+from plots.analyse import comparability, variants
 from plots.analyse.comparability import Block
+from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
 _OF_A_RUN = (
@@ -34,7 +35,12 @@ class Point(NamedTuple):
     cell: str
     world_size: int
     samples_per_rank: int
-    variant: tuple[str, ...] = ()  # 'field=value' of the fields in which the folder's runs differ
+    variant: Variant = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The variant's fields, each as 'field=value'."""
+        return variants.words(self.variant)
 
     @property
     def samples_per_step(self) -> int:
@@ -209,7 +215,7 @@ def _held_apart(a: Iterable[Block], b: Iterable[Block]) -> dict[Block, str]:
 def describe(point: Point) -> str:
     """'cell/mpi, 2 ranks, 16 images per rank', and the variant if it is one."""
     size = f"{ranks(point.world_size)}, {point.samples_per_rank} images per rank"
-    return ", ".join([point.cell, size, *point.variant])
+    return ", ".join([point.cell, size, *point.words])
 
 
 def ranks(n: int) -> str:

@@ -15,7 +15,7 @@ from bench.config import Role, fields_with
 from bench.record import Run
 from bench.study import stats
 from bench.study.definition import Study
-from plots.analyse import breakdown, comparability, served, steady_state, trainings
+from plots.analyse import breakdown, comparability, served, steady_state, trainings, variants
 from plots.analyse.comparability import NO_BLOCK
 from plots.analyse.quiet import others_share
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
@@ -38,7 +38,7 @@ def row_of(run: Run, study: Study) -> Row:
     )
     p95, p99 = stats.percentiles(steps, (95, 99))
     of_the_arm = study.arms.get(config.arm or "", ())
-    of_variants = comparability.of_variants(study)
+    of_variants = variants.fields_of(study)
     facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)

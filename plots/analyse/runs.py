@@ -18,7 +18,7 @@ import pandas as pd
 from bench.config import Role, RunConfig, fields_with
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
-from plots.analyse import comparability, sessions
+from plots.analyse import comparability, sessions, variants
 from plots.analyse.points import by_point
 from plots.analyse.row import Row, row_of
 from plots.read.runs import (
@@ -123,8 +123,8 @@ def load(folder: Path) -> Loaded:
 
 def _name_variants(rows: Sequence[Row], study: Study) -> None:
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    named = comparability.of_variants(study)
-    for row, variant in zip(rows, comparability.variants(cells, facts, named), strict=True):
+    of_runs = variants.of_runs(cells, facts, variants.fields_of(study))
+    for row, variant in zip(rows, of_runs, strict=True):
         row["variant"] = variant
 
 
@@ -191,6 +191,8 @@ def _other_variant(config: RunConfig, study: Study) -> str:
 def tidy(loaded: Loaded) -> pd.DataFrame:
     """The runs for a notebook or a file: numbers and texts alone, no column that holds a list."""
     frame = loaded.runs.drop(columns=["facts", *OF_THE_ANALYSIS], errors="ignore")
+    if "variant" in frame:
+        frame["variant"] = frame["variant"].map(variants.words)
     lists = [name for name in ("curves", "hosts", "variant") if name in frame]
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 

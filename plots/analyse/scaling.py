@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
-from plots.analyse import comparability
+from plots.analyse import comparability, variants
 from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, Table, describe
 from plots.read.calibrations import Calibration
 
@@ -91,7 +91,7 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
     for curve in ("weak", "strong"):
         for point in table.on(curve):
             if point.cell != "single":
-                alone = comparability.without_exchange(point.variant)
+                alone = variants.beside("single", point.variant)
                 yield curve, point, Point("single", 1, point.fixed(curve), alone)
 
 

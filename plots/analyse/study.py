@@ -15,7 +15,16 @@ from bench.config import Role, fields_with
 from bench.study import stats
 from bench.study.collectives import Measured
 from bench.study.stats import Estimate
-from plots.analyse import comparability, comparison, coverage, gains, pauses, scaling, served
+from plots.analyse import (
+    comparability,
+    comparison,
+    coverage,
+    gains,
+    pauses,
+    scaling,
+    served,
+    variants,
+)
 from plots.analyse.bound import Bound, bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
@@ -24,6 +33,7 @@ from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
 from plots.analyse.trainings import Trained, summarise
+from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
 
 
@@ -49,7 +59,7 @@ class Pipeline:
     dataset: str
     samples_per_rank: int
     num_workers: str
-    variant: tuple[str, ...]  # what else tells it from the others
+    variant: Variant  # what else tells it from the others
     images_per_s: Estimate
     runs: int
 
@@ -92,16 +102,15 @@ class Analysis:
         facts = self.loaded.runs["facts"]
         return sorted({one[EMULATE] for one in facts if comparability.is_emulated(one)})
 
-    def emulated(self, variant: tuple[str, ...] = ()) -> bool:
+    def emulated(self, variant: Variant = ()) -> bool:
         """Whether the compute of these runs slept: a folder's, or those of one variant of it."""
-        fields = dict(word.split("=", 1) for word in variant)
-        return comparability.is_emulated({**self.shared, **fields})
+        return comparability.is_emulated({**self.shared, **dict(variant)})
 
     @cached_property
     def shared(self) -> comparability.Facts:
         """The fields of the work that have one value in all runs."""
         runs = self.loaded.runs
-        return comparability.shared(runs["cell"].tolist(), runs["facts"].tolist())
+        return variants.shared(runs["cell"].tolist(), runs["facts"].tolist())
 
     @property
     def primary(self) -> comparison.Comparison | None:
@@ -148,7 +157,7 @@ def analyse(
         *scaling.efficiency(table),
         *bounds(table, loaded.runs, collectives),
     ]
-    varied = (*comparability.VARIED, *comparability.of_variants(study), comparability.OF_THE_ARM)
+    varied = (*comparability.VARIED, *variants.fields_of(study), comparability.OF_THE_ARM)
     factors = (*comparability.OF_THE_POINT, "seed", *varied)
     facts = loaded.runs["facts"].tolist()
     exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
@@ -204,14 +213,12 @@ def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:
     if runs.empty:
         return
     columns = ("dataset", "num_workers")
-    variants = runs["variant"].tolist()
+    by_run = [variants.without(one, columns) for one in runs["variant"]]
     keyed: dict[str, Any] = {name: [facts[name] for facts in runs["facts"]] for name in columns}
     if runs["world_size"].nunique() > 1:  # ranks read side by side: other rates, and other images
-        sizes = (f"world_size={n}" for n in runs["world_size"])
-        variants = [(*words, size) for words, size in zip(variants, sizes, strict=True)]
-    keyed["variant"] = [
-        tuple(word for word in words if word.partition("=")[0] not in columns) for words in variants
-    ]
+        sizes = (("world_size", str(n)) for n in runs["world_size"])
+        by_run = [(*one, size) for one, size in zip(by_run, sizes, strict=True)]
+    keyed["variant"] = by_run
     by = ["dataset", "samples_per_rank", "num_workers", "variant"]
     grouped: Any = runs.assign(**keyed).groupby(by)
     for (dataset, batch, workers, variant), rows in grouped:

@@ -153,7 +153,7 @@ def by_epoch(trained: Sequence[Trained]) -> pd.DataFrame:
     rows = [
         {
             **one.point._asdict(),
-            "variant": ", ".join(one.point.variant),
+            "variant": ", ".join(one.point.words),
             "log": training.log,
             "training": training.index,
             "epoch": epoch,

@@ -8,11 +8,12 @@ from itertools import islice
 from pathlib import Path
 
 from bench.backends.catalogue import TRANSPORTS
-from plots.analyse.comparability import EMULATE, changes_exchange
+from plots.analyse.comparability import EMULATE
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import Scaled
 from plots.analyse.study import Analysis
+from plots.analyse.variants import Variant, changes_exchange, words
 from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.checks import checks, standing
@@ -68,13 +69,13 @@ def versus(a: Analysis) -> str:
     return " against ".join(reversed(sides(a.reference, a.candidate)))
 
 
-def marked(a: Analysis, variant: tuple[str, ...], text: str) -> str:
+def marked(a: Analysis, variant: Variant, text: str) -> str:
     """`text`, which begins with the mark of emulated runs where it speaks of such."""
     kind = emulation(a, [variant])
     return f"{kind}: {text}" if kind else text
 
 
-def emulation(a: Analysis, variants: Iterable[tuple[str, ...]]) -> str:
+def emulation(a: Analysis, variants: Iterable[Variant]) -> str:
     """The mark of what several variants show together; '' where none of them slept."""
     slept = {a.emulated(variant) for variant in variants}
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
@@ -173,7 +174,7 @@ def _each(a: Analysis) -> list[tuple[str, str]]:
     rows = []
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
-        conditions = "; ".join([", ".join(c.curves), *c.variant])
+        conditions = "; ".join([", ".join(c.curves), *c.words])
         where = marked(a, c.variant, f"{point} ({conditions})")
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
@@ -217,7 +218,7 @@ def lines(a: Analysis) -> list[str]:
 
 def _scaling(a: Analysis) -> list[str]:
     """For each curve, variant and batch the largest point against one process."""
-    series: dict[tuple[str, tuple[str, ...], int], list[Scaled]] = defaultdict(list)
+    series: dict[tuple[str, Variant, int], list[Scaled]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
             p = s.point
@@ -233,7 +234,7 @@ def _scaling(a: Analysis) -> list[str]:
             name, part = "Strong speed-up", "step"
             values = [f"{s.point.cell} {interval(s.speedup, ratio)}" for s in last]
         base = f"one plain process at {rate(last[0].baseline_images_per_s.value)} images/s"
-        conditions = "; ".join([f"{fixed} images per {part}", *variant])
+        conditions = "; ".join([f"{fixed} images per {part}", *words(variant)])
         where = f"{ranks(largest)} against {base} ({conditions})"
         name = marked(a, variant, name)
         lines.append(f"{name} at {where}: {', '.join(values)}.")

@@ -166,7 +166,7 @@ def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
 
 _CHANGES = (
     Column("point.cell", "cell"),
-    Column("point.variant", "variant"),
+    Column("point.words", "variant", key="variant"),
     Column("point.world_size", "ranks"),
     Column("point.samples_per_rank", "images per rank"),
     Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
@@ -188,7 +188,7 @@ def _both(names: Sequence[str]) -> tuple[Column, ...]:
     return (
         Column(lambda row: over(row.first.reference, row.first.candidate), "ratio of images/s"),
         Column("first.transport", "transport"),
-        Column("first.variant", "variant"),
+        Column("first.words", "variant", key="variant"),
         Column("first.world_size", "ranks"),
         Column("first.samples_per_rank", "images per rank"),
         *(of(i) for i in range(len(names))),
@@ -233,12 +233,12 @@ def _choice(words: str, a: Analysis, folder: Path) -> Choice:
     if wrong := [field for field in fields if "=" not in field]:
         raise UsageError(f"{words!r}: {wrong[0]!r} is no FIELD=VALUE, such as settings=matched")
     values = dict(field.split("=", 1) for field in fields)
-    side = Choice(cell, {k: v for k, v in values.items() if a.shared.get(k) != v})
+    side = Choice(cell, tuple((k, v) for k, v in values.items() if a.shared.get(k) != v))
     if any(side.takes(point) for point in a.table.blocks):
         return side
     names = sorted({p.cell for p in a.table.blocks})
     if cell not in names:
         raise UsageError(f"{folder} has no cell {cell!r}; it has {', '.join(names)}")
-    known = sorted({word for p in a.table.blocks if p.cell == cell for word in p.variant})
+    known = sorted({word for p in a.table.blocks if p.cell == cell for word in p.words})
     of_cell = f"of {cell} it has {', '.join(known)}" if known else f"{cell} has no variants there"
     raise UsageError(f"{folder} has no {words}; {of_cell}")

@@ -14,6 +14,7 @@ from bench.study.disk import write_whole
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis, machine, workload
+from plots.analyse.variants import words
 from plots.report.answer import by_weight, emulation
 from plots.report.format import clean, count, interval, ratio
 from plots.report.verdicts import over, sentence, sides
@@ -65,7 +66,7 @@ def _event(
     kind: str, key: str, value: Any, time_ms: int, run: dict[str, Any], **more: str
 ) -> dict[str, Any]:
     slept = {"emulated": run["timeline"]} if run["emulated"] else {}
-    told_apart = {"settings": run["settings"], "variant": ", ".join(run["variant"])}
+    told_apart = {"settings": run["settings"], "variant": ", ".join(words(run["variant"]))}
     where = {"file": run["log"], "lineno": 1, **told_apart, **slept, **more}
     return {
         "namespace": "",
@@ -110,7 +111,7 @@ def extra_p(a: Analysis, curve: str) -> tuple[str, list[str]]:
 def _region(a: Analysis, point: Point, curve: str) -> str:
     """All that tells a line of the curve from others: 'ddp/mpi_16_images_per_rank'."""
     each = "step" if curve == "strong" else "rank"
-    words = [point.cell, f"{point.fixed(curve)} images per {each}", *point.variant]
+    words = [point.cell, f"{point.fixed(curve)} images per {each}", *point.words]
     words += ["emulated"] if a.emulated(point.variant) else []
     return "_".join(words).replace(" ", "_")
 
@@ -147,7 +148,7 @@ def latex(a: Analysis) -> str:
 def _row(a: Analysis, c: Comparison) -> list[str]:
     """As the page has it; a row of several kinds says of itself that it slept."""
     slept = ["emulated"] if a.emulated(c.variant) else []
-    e, conditions = c.estimate, "; ".join([*c.variant, *slept])
+    e, conditions = c.estimate, "; ".join([*c.words, *slept])
     sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
     return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
 

@@ -69,7 +69,7 @@ def lead(a: Analysis) -> Lead:
 
 
 def _verdict(a: Analysis, c: Comparison) -> str:
-    conditions = "; ".join(c.variant)
+    conditions = "; ".join(c.words)
     where = f"{c.samples_per_rank} images per rank{f' ({conditions})' if conditions else ''}"
     estimate = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
     n = count(c.paired.n, "launch")

@@ -22,7 +22,7 @@ def lines(a: Analysis) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[Trained]] = defaultdict(list)
     for t in a.trained:
         if (p := t.point).world_size == most:
-            groups[(f"{p.samples_per_rank} images per rank", *p.variant)].append(t)
+            groups[(f"{p.samples_per_rank} images per rank", *p.words)].append(t)
     for conditions, rows in groups.items():
         yield f"{_aim(rows[0])} at {ranks(most)} ({'; '.join(conditions)}): {_reached(rows)}."
 

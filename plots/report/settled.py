@@ -19,6 +19,6 @@ def settled(folder: Path) -> tuple[bool, str]:
     c = next((c for c in rows if c.primary), None)
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"
-    where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.variant])
+    where = ", ".join([ranks(c.world_size), *filter(None, [c.transport]), *c.words])
     words = [f"{line(c)} ({where}, n = {c.paired.n})", prospect(c)]
     return c.settled, ". ".join(filter(None, words))

@@ -41,7 +41,7 @@ def marked(a: Analysis, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 _POINT = (
     Column("point.cell", "cell"),
-    Column("point.variant", "variant"),
+    Column("point.words", "variant", key="variant"),
     Column("point.world_size", "ranks"),
 )
 _BATCH = (Column("point.samples_per_rank", "images per rank"), Column("point.samples_per_step"))
@@ -84,7 +84,7 @@ _WHERE = (
     Column("samples_per_rank", "images per rank"),
     Column("samples_per_step"),
     Column("transport", "transport"),
-    Column("variant", "variant"),
+    Column("words", "variant", key="variant"),
 )
 
 
@@ -152,7 +152,7 @@ GAINS = (
     Column("of_the_arm", "with"),
     Column("over", "over", key=""),
     Column("baseline.cell", key="baseline_cell"),
-    Column("baseline.variant", key="baseline_variant"),
+    Column("baseline.words", key="baseline_variant"),
     Column("ratio", "images/s, ratio [95 %]", _estimate(ratio)),
     Column("ratio.n", "n", key=""),
 )
@@ -259,7 +259,7 @@ PIPELINES = (
     Column("dataset", "data set"),
     Column("samples_per_rank", "images per batch"),
     Column("num_workers", "data-loading processes"),
-    Column("variant", "variant"),
+    Column("words", "variant", key="variant"),
     Column("images_per_s", "images/s [95 %]", _estimate(rate)),
     Column("images_per_s.n", "n", key=""),
     Column("runs", "runs"),

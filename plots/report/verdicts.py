@@ -77,7 +77,7 @@ def plain(c: Comparison, place: str) -> str:
     first, second = sides(c.reference, c.candidate)
     ahead, behind = (second, first) if c.paired.ratio > 1 else (first, second)
     over = f" over {TRANSPORTS[c.transport]}" if c.transport in TRANSPORTS else ""
-    over += f" with {' and '.join(c.variant)}" if c.variant else ""
+    over += f" with {' and '.join(c.words)}" if c.variant else ""
     where = f"on {ranks(c.world_size)}{over} {place}"
     if c.verdict == "equal":
         return f"{first} and {second} are equally fast within {rule(c.margin)} {where}."

@@ -399,7 +399,7 @@ def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> No
         analyses.append(analyse(load(folder)))
     for a in aligned(analyses):
         of_points = a.table.blocks.items()
-        names = [(*p.variant, [m.step_seconds for m in b.values()]) for p, b in of_points]
+        names = [(*p.words, [m.step_seconds for m in b.values()]) for p, b in of_points]
         assert names == [
             ("bucket_mib=0.125", [pytest.approx(0.2)] * 2),
             ("bucket_mib=0.25", [pytest.approx(0.1)] * 2),

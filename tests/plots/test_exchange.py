@@ -83,7 +83,7 @@ def found(analysis: Analysis) -> Exchange:
 
 def test_three_numbers(found: Exchange) -> None:
     (cost,) = found.costs
-    assert cost.point.variant == ("exchange=on",)
+    assert cost.point.words == ("exchange=on",)
     numbers = (cost.exposed_seconds, cost.inflation_seconds, cost.difference_seconds)
     exposed, inflation, difference = [number for number in numbers if number is not None]
     assert exposed.value == pytest.approx(0.012), "mean over ranks"
@@ -94,7 +94,7 @@ def test_three_numbers(found: Exchange) -> None:
 
 
 def test_the_parts_are_the_whole_step(found: Exchange) -> None:
-    on, off = sorted(found.breakdowns, key=lambda b: "exchange=off" in b.point.variant)
+    on, off = sorted(found.breakdowns, key=lambda b: "exchange=off" in b.point.words)
     assert on.waiting_seconds.value == pytest.approx(0.002), "rank 0 waits 4 ms, rank 1 does not"
     assert on.reducing_seconds.value == pytest.approx(0.010)
     assert on.step_seconds.value == pytest.approx(0.001 + 0.020 + 0.0415 + 0.012 + 0.005)
@@ -149,7 +149,7 @@ def test_the_stack_is_as_long_as_the_step(analysis: Analysis, found: Exchange) -
         max(p.get_x() + p.get_width() for p in bars if abs(p.get_y() + 0.31 - i) < 0.1)
         for i in range(2)
     ]
-    on, off = sorted(found.breakdowns, key=lambda b: "exchange=off" in b.point.variant)
+    on, off = sorted(found.breakdowns, key=lambda b: "exchange=off" in b.point.words)
     assert longest == pytest.approx([on.step_seconds.value, off.step_seconds.value])
     hatches = {(str(p.get_facecolor()), p.get_hatch()) for p in ax.patches}
     assert len(hatches) == len({hatch for _, hatch in hatches}) == 6, "told apart without colours"

@@ -335,7 +335,7 @@ def test_the_first_row_is_the_primary_comparison(tmp_path: Path) -> None:
         logs.write(tmp_path / f"{block}-{cell.replace('/', '-')}-{precision}.jsonl", run, 0.1)
     a = analyse(load(tmp_path))
     assert a.primary is not None
-    assert a.primary.variant == ("precision=float32",)
+    assert a.primary.words == ("precision=float32",)
     drawn = figures.draw(a)
     assert next(iter(drawn)) == "ratio"
     rows = [label.get_text() for label in drawn["ratio"].axes[0].get_yticklabels()]

@@ -57,20 +57,20 @@ def test_what_is_missing_is_found(tmp_path: Path) -> None:
 
 
 def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
-    """No run differs from another then, so no point of the report has a variant."""
+    """The points of the report are those of the other variant, in the fields of both."""
     logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1}, compression="none")
     variants = '[variants.plain]\n[variants.fp16]\ncompression = "fp16"\nprecision = "float32"\n'
     logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', "") + variants)
     a = analyse(load(tmp_path))
     assert [
-        (g.curve, g.point.cell, g.point.world_size, g.point.variant, g.missing) for g in a.gaps
+        (g.curve, g.point.cell, g.point.world_size, g.point.words, g.missing) for g in a.gaps
     ] == [
-        (curve, "ddp/mpi", world_size, ("compression=fp16", "precision=float32"), (0, 1))
+        (curve, "ddp/mpi", world_size, ("precision=float32", "compression=fp16"), (0, 1))
         for curve, world_size in (("weak", 1), ("weak", 2), ("strong", 1), ("strong", 2))
     ]
     assert main(["report", str(tmp_path)]) == 0
     gaps = logs.rows(logs.page(tmp_path), "Gaps")
-    assert {gap["variant"] for gap in gaps} == {"compression=fp16, precision=float32"}
+    assert {gap["variant"] for gap in gaps} == {"precision=float32, compression=fp16"}
     assert {gap["missing"] for gap in gaps} == {"all"}
 
 
@@ -81,7 +81,7 @@ def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_p
     logs.study_toml(tmp_path, blocks=1, more=PLAN.replace(', "horovod/mpi"', "") + variants)
     a = analyse(load(tmp_path))
     assert a.gaps == []
-    assert {point.variant for _, point in a.planned} == {("weight_decay=0.0",)}
+    assert {point.words for _, point in a.planned} == {("weight_decay=0.0",)}
 
 
 def test_the_report_lists_gaps(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from bench.record.events import PARTS
 from plots.analyse import comparability, steady_state
 from plots.analyse.runs import Loaded, load
 from plots.analyse.study import analyse, machine
+from plots.analyse.variants import words
 from plots.bundle import check
 from plots.read import runs
 from plots.report import answer
@@ -283,7 +284,7 @@ def test_what_differs_between_runs_names_their_variants(tmp_path: Path) -> None:
         run = logs.config("ddp/mpi", 2, model="resnet50", compression=compression)
         logs.write(tmp_path / f"d-{compression}.jsonl", run, 0.1)
     runs = load(tmp_path).runs
-    assert dict(zip(runs["log"], runs["variant"], strict=True)) == {
+    assert dict(zip(runs["log"], map(words, runs["variant"]), strict=True)) == {
         "s-resnet18.jsonl": ("model=resnet18",),
         "s-resnet50.jsonl": ("model=resnet50",),
         "d-none.jsonl": ("model=resnet50", "compression=none"),

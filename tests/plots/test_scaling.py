@@ -33,12 +33,12 @@ def near(e: stats.Estimate, truth: float) -> bool:
 
 
 def compared(
-    a: Analysis, world_size: int = 2, variant: tuple[str, ...] = ()
+    a: Analysis, world_size: int = 2, words: tuple[str, ...] = ()
 ) -> comparison.Comparison:
     (found,) = [
         c
         for c in a.comparisons
-        if (c.world_size, c.variant, c.samples_per_rank) == (world_size, variant, 16)
+        if (c.world_size, c.words, c.samples_per_rank) == (world_size, words, 16)
     ]
     return found
 
@@ -217,9 +217,9 @@ def test_shipped_and_matched_never_meet(tmp_path: Path) -> None:
             )
     a = analysed(tmp_path)
     shipped, of_matched = ((f"settings={name}",) for name in ("shipped", "matched"))
-    assert near(compared(a, variant=shipped).paired.estimate, 1 / 1.2)
-    assert compared(a, variant=of_matched).paired.ratio == pytest.approx(1 / 0.9)
-    matched = [s for s in a.efficiency if s.point.variant == of_matched]
+    assert near(compared(a, words=shipped).paired.estimate, 1 / 1.2)
+    assert compared(a, words=of_matched).paired.ratio == pytest.approx(1 / 0.9)
+    matched = [s for s in a.efficiency if s.point.words == of_matched]
     # no matched one-rank run: shipped's does not stand in
     assert {s.kind for s in matched} == {"common"}
     assert {s.baseline.cell for s in matched} == {"single"}
@@ -259,7 +259,7 @@ def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
     # own one-rank runs, which this folder lacks
     assert {n.reason for n in mixed.not_compared} == {absent}
     assert not mixed.loaded.unusable
-    assert {c.variant: c.paired.ratio for c in mixed.comparisons} == {
+    assert {c.words: c.paired.ratio for c in mixed.comparisons} == {
         ("compile=False", "compression=none"): pytest.approx(0.90),
         ("compile=True", "compression=none"): pytest.approx(0.80),
         ("compile=False", "compression=fp16"): pytest.approx(1.25),
@@ -267,8 +267,8 @@ def test_variants_are_compared_each_for_itself(mixed: Analysis) -> None:
 
 
 def test_a_variant_is_held_against_the_plainest_of_its_cell(mixed: Analysis) -> None:
-    found = {(g.point.cell, g.point.variant): g for g in mixed.gains}
-    assert {g.baseline.variant for g in mixed.gains if g.point.cell != "single"} == {
+    found = {(g.point.cell, g.point.words): g for g in mixed.gains}
+    assert {g.baseline.words for g in mixed.gains if g.point.cell != "single"} == {
         ("compile=False", "compression=none")
     }
     assert {key: g.ratio.value for key, g in found.items()} == {
@@ -290,7 +290,7 @@ def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path
             logs.write(log, fast, 0.1, provenance=place)
     a = analysed(tmp_path)
     (gain,) = a.gains
-    assert (gain.point.variant, gain.ratio.n) == (("precision=bf16",), 2)
+    assert (gain.point.words, gain.ratio.n) == (("precision=bf16",), 2)
     assert gain.ratio.value == pytest.approx(2)
     assert [lost.pair.rpartition(" ")[2] for lost in a.not_compared] == ["0", "1"]
     for lost in a.not_compared:
@@ -301,13 +301,13 @@ def test_a_variant_that_differs_in_more_than_itself_gains_nothing(tmp_path: Path
 def test_a_variant_of_the_exchange_is_held_against_the_process_that_has_none(
     mixed: Analysis,
 ) -> None:
-    common = {(s.point.cell, s.point.variant): s for s in mixed.efficiency if s.kind == "common"}
+    common = {(s.point.cell, s.point.words): s for s in mixed.efficiency if s.kind == "common"}
     assert len(common) == 6
     compressed = common["ddp/mpi", ("compile=False", "compression=fp16")]
-    assert compressed.baseline == Point("single", 1, 16, ("compile=False",))
+    assert compressed.baseline == Point("single", 1, 16, (("compile", "False"),))
     assert compressed.efficiency.value == pytest.approx(1 / 1.4)
     compiled = common["ddp/mpi", ("compile=True", "compression=none")]
-    assert compiled.baseline.variant == ("compile=True",)
+    assert compiled.baseline.words == ("compile=True",)
     assert compiled.efficiency.value == pytest.approx(1 / 2)
 
 
@@ -335,7 +335,10 @@ def test_the_input_pipeline_of_several_ranks_is_no_other_s(tmp_path: Path) -> No
         logs.write(tmp_path / f"{cell.replace('/', '-')}.jsonl", run, 0.01 * world_size**2)
     logs.write(tmp_path / "trained.jsonl", logs.config("single"), 0.1)
     found = analysed(tmp_path).pipelines
-    assert [(p.variant, p.runs) for p in found] == [(("world_size=1",), 1), (("world_size=2",), 2)]
+    assert [(*p.variant, p.runs) for p in found] == [
+        (("world_size", "1"), 1),
+        (("world_size", "2"), 2),
+    ]
     assert [p.images_per_s.value for p in found] == pytest.approx([1600, 800])
 
 

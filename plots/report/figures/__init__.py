@@ -13,12 +13,12 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
-from plots.analyse.comparability import without_exchange
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
+from plots.analyse.variants import Variant, beside
 from plots.report import answer
 from plots.report.figures import curves, exchange, nodes, presets, ratio, steps, trainings
 from plots.report.figures.curves import Row
@@ -49,7 +49,7 @@ def draw(a: Analysis) -> dict[str, Figure]:
 def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
     # the figure that the page begins with is the first, and of the comparison that it tells
-    ratios: dict[tuple[tuple[str, ...]], list[Comparison]] = defaultdict(list)
+    ratios: dict[tuple[Variant], list[Comparison]] = defaultdict(list)
     for c in answer.by_weight(a):
         ratios[c.variant,].append(c)
     for page, name in file_names("ratio-by-size", ratios):
@@ -82,7 +82,7 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
     pages = {key(t.point) for t in a.trained if t.point.world_size > 1}
     pages = pages or {key(t.point) for t in a.trained}
     for page, name in file_names("accuracy", sorted(pages)):
-        alone = without_exchange(page[0]), page[1], 1
+        alone = beside("single", page[0]), page[1], 1
         wanted = {"single": alone}
         rows = [t for t in a.trained if key(t.point) == wanted.get(t.point.cell, page)]
         yield name, trainings.accuracy(a, sorted(rows, key=lambda t: t.point.cell != "single"))
@@ -139,12 +139,12 @@ def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> I
 def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
     """Rows by figure: of one curve, variant and fixed size; `single` joins every one."""
 
-    def key(r: Row) -> tuple[tuple[str, ...], int]:
+    def key(r: Row) -> tuple[Variant, int]:
         return r.point.variant, r.point.fixed(r.curve)
 
     for curve in dict.fromkeys(r.curve for r in rows):
         on = [r for r in rows if r.curve == curve]
         pages = [key(r) for r in on if r.point.cell != "single"]
         for page, name in file_names(curve, pages):
-            wanted = {"single": (without_exchange(page[0]), page[1])}
+            wanted = {"single": (beside("single", page[0]), page[1])}
             yield name, [r for r in on if key(r) == wanted.get(r.point.cell, page)]

@@ -15,6 +15,7 @@ from plots.analyse.bound import Bound
 from plots.analyse.points import ranks
 from plots.analyse.scaling import Scaled, Throughput, size
 from plots.analyse.study import Analysis, workload
+from plots.analyse.variants import Variant, words
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
 from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
@@ -168,10 +169,10 @@ def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
     curve, fixed = rows[0].curve, rows[0].point.fixed(rows[0].curve)
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
     constant = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
-    return f"{constant}; {', '.join([workload(a), *_variant(rows)])}"
+    return f"{constant}; {', '.join([workload(a), *words(_variant(rows))])}"
 
 
-def _variant(rows: Sequence[Row]) -> tuple[str, ...]:
+def _variant(rows: Sequence[Row]) -> Variant:
     """The longest, as that of `single` says nothing of an exchange."""
     return max((r.point.variant for r in rows), key=len)
 

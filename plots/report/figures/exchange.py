@@ -11,6 +11,7 @@ from bench.study.stats import Estimate
 from plots.analyse.exchange import SHOWN, Breakdown, Cost, Overlap
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis, workload
+from plots.analyse.variants import without
 from plots.report.axes import Frame, in_order, look, reach
 from plots.report.figures.style import caption, mark, name_rows
 from plots.report.format import ms, ratio, short
@@ -96,12 +97,12 @@ def overlap(a: Analysis, rows: list[Overlap]) -> Figure:
 
 def _order(point: Point, points: list[Point]) -> tuple[object, ...]:
     cells = in_order(p.cell for p in points)
-    off = "exchange=off" in point.variant
+    off = ("exchange", "off") in point.variant
     return cells.index(point.cell), off, point.variant
 
 
 def _without_overlap(point: Point) -> Point:
-    return point._replace(variant=tuple(w for w in point.variant if w != "overlap=on"))
+    return point._replace(variant=without(point.variant, ["overlap"]))
 
 
 def _from_zero(shown: list[Estimate]) -> Frame:
@@ -125,7 +126,7 @@ def _finish(ax: Axes, points: list[Point], frame: Frame, label: str) -> None:
     ax.set_xlim(*frame)
     ax.xaxis.set_major_formatter(lambda seconds, _: f"{1000 * seconds:g}")
     ax.set_xlabel(label)
-    name_rows(ax, ["\n".join([p.cell, ", ".join(p.variant)]) for p in points], fontsize=8)
+    name_rows(ax, ["\n".join([p.cell, ", ".join(p.words)]) for p in points], fontsize=8)
 
 
 def _conditions(a: Analysis, point: Point) -> str:

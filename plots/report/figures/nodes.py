@@ -58,7 +58,7 @@ def draw(a: Analysis, batch: int) -> Figure:
     title, drifting = _title(judged), sum(job.warn for job in a.calibrated.jobs)
     if drifting:
         title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
-    slept = [(f"{EMULATE}={c.facts.get(EMULATE, usual(EMULATE))}",) for c in good]
+    slept = [((EMULATE, c.facts.get(EMULATE, usual(EMULATE))),) for c in good]
     add_titles(a, figure, slept, title, subtitle, [slow], counted)
     return figure
 

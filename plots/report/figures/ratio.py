@@ -41,7 +41,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     stands at each row, what does not in the subtitle.
     """
     rows = [c for page in pages for c in sorted(page, key=_order)]
-    words = [{*page[0].variant} for page in pages]
+    words = [{*page[0].words} for page in pages]
     common = set.intersection(*words)
     names = [_name(c, common) for c in rows]
     row_in = max(0.4, _LINE_IN * max(name.count("\n") + 1.6 for name in names))
@@ -92,7 +92,7 @@ def _entitle(
 ) -> None:
     """All verdicts in one line, and what all rows have in common below it."""
     title = f"{versus(a)}: {tally(rows, most=_VERDICTS)}"
-    same = [word for word in rows[0].variant if word in common]
+    same = [word for word in rows[0].words if word in common]
     margin = f"shaded: equal within {rule(a.loaded.study.margin)}"
     subtitle = "; ".join([workload(a), *same, margin])
     variants, estimates = [c.variant for c in rows], [c.estimate for c in rows]
@@ -140,7 +140,7 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     values_at = {name: "\n".join(texts) for name, texts in last.items()}
     legend(panels[-1], values_at, over(a.reference, a.candidate))
     notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
-    _entitle(a, figure, rows, rows[0].variant, notes, frame)
+    _entitle(a, figure, rows, rows[0].words, notes, frame)
     return figure
 
 
@@ -167,7 +167,7 @@ def _order(c: Comparison) -> tuple[object, ...]:
 def _name(c: Comparison, common: Collection[str]) -> str:
     point = f"{ranks(c.world_size)}, {c.samples_per_rank} per rank"
     words = [f"{c.transport}: {', '.join(c.curves)}"]
-    words += [word for word in c.variant if word not in common]
+    words += [word for word in c.words if word not in common]
     return "\n".join(
         [f"{'primary: ' if c.primary else ''}{point}", wrapped("; ".join(words), _WIDTH)]
     )

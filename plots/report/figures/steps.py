@@ -56,7 +56,7 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     p = rows[0].point
     size = f"{ranks(p.world_size)}, {p.samples_per_rank} images per rank"
     title = f"Steps at {size}: warm-up, then {count(rows[0].runs, 'run')} timed"
-    subtitle = ", ".join([workload(a), *p.variant])
+    subtitle = ", ".join([workload(a), *p.words])
     notes = [
         "Left: median over runs of each step, shaded its middle 80 %; steps beyond the frame are "
         "part of the warm-up. Right: every timed step."

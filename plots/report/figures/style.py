@@ -14,6 +14,7 @@ from matplotlib.text import Text
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import Analysis, machine
+from plots.analyse.variants import Variant
 from plots.report.answer import emulation
 from plots.report.axes import Estimates, Frame, Style, bars, cut, dots, ends, is_log
 from plots.report.format import clean
@@ -105,7 +106,7 @@ def legend(ax: Axes, values: Mapping[str, str] | None = None, heading: str = "")
 def add_titles(
     a: Analysis,
     figure: Figure,
-    variants: Iterable[tuple[str, ...]],
+    variants: Iterable[Variant],
     title: str,
     subtitle: str,
     notes: Sequence[str],
@@ -152,7 +153,7 @@ def marked_title(figure: Figure, title: str) -> str:
 def caption(
     a: Analysis,
     figure: Figure,
-    variants: Iterable[tuple[str, ...]],
+    variants: Iterable[Variant],
     title: str,
     subtitle: str,
     notes: Sequence[str],

@@ -70,7 +70,7 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
         f"A line a training, each from a seed of its own; with markers: the one of median time of "
         f"{rows[0].point.cell}, in every cell. Seconds leave the judging out.{below}"
     ]
-    words = [f"{first.samples_per_step} images per step", *first.variant, workload(a)]
+    words = [f"{first.samples_per_step} images per step", *first.words, workload(a)]
     n = sum(len(row.trainings) for row in rows)
     variants, counted = [first.variant], f"n = {n} trainings"
     add_titles(a, figure, variants, title + ranks(world), "; ".join(words), notes, counted)

@@ -1,0 +1,86 @@
+"""Variants: the fields in which cells are measured under several conditions, and their values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+
+from bench.config import Role, RunConfig, fields_with
+from bench.study.definition import Study
+from plots.analyse.comparability import EMULATE, EXCHANGE, OF_MANY, VARIED, Facts, usual
+
+Variant = tuple[tuple[str, str], ...]  # fields and values, as facts write them; () of one alone
+
+
+def words(variant: Variant) -> tuple[str, ...]:
+    """Each field as 'field=value'."""
+    return tuple(f"{name}={value}" for name, value in variant)
+
+
+def fields_of(study: Study) -> tuple[str, ...]:
+    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
+    return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
+
+
+def in_order(fields: Collection[str]) -> tuple[str, ...]:
+    """These fields as a variant has them: those of the work first."""
+    return tuple(k for k in dict.fromkeys((*VARIED, *RunConfig.model_fields)) if k in fields)
+
+
+def of_runs(
+    cells: Sequence[str], facts: Sequence[Facts], planned: Collection[str] = ()
+) -> list[Variant]:
+    """Per run its variant: fields that the study's variants set (`planned`), and fields of the
+    work in which the runs differ all the same.
+    """
+    names = in_order({*VARIED, *planned})
+    same = shared(cells, facts).keys() - {*planned}
+    varied = (_meaningful(cell, one, names) for cell, one in zip(cells, facts, strict=True))
+    return [tuple((k, v) for k, v in run.items() if k not in same) for run in varied]
+
+
+def shared(cells: Sequence[str], facts: Sequence[Facts]) -> Facts:
+    """The fields of the work that have one value in all runs they mean anything in."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for cell, one in zip(cells, facts, strict=True):
+        for k, v in _meaningful(cell, one, VARIED).items():
+            values[k].add(v)
+    return {k: next(iter(v)) for k, v in values.items() if len(v) == 1}
+
+
+def _meaningful(cell: str, facts: Facts, names: Iterable[str]) -> Facts:
+    unseen = OF_MANY if cell == "single" else ()
+    values = {k: facts[k] for k in names if k in facts and k not in unseen}
+    if EMULATE in values:  # by the file's name, without the digest behind it, which no plan knows
+        values[EMULATE] = values[EMULATE].rsplit(" ", 1)[0]
+    return values
+
+
+def without(variant: Variant, fields: Collection[str]) -> Variant:
+    """The variant as far as these fields do not make it."""
+    return tuple((name, value) for name, value in variant if name not in fields)
+
+
+def beside(cell: str, variant: Variant) -> Variant:
+    """The variant under which a cell stands beside a distributed one of `variant`: `single`
+    exchanges nothing.
+    """
+    return without(variant, OF_MANY) if cell == "single" else variant
+
+
+def off(variant: Variant, field: str) -> Variant | None:
+    """The variant in which nothing but `field` differs, which is off; None where it is not on."""
+    if (field, "on") not in variant:
+        return None
+    return tuple((name, "off" if name == field else value) for name, value in variant)
+
+
+def changes(variant: Variant) -> int:
+    """Number of fields that are not at their defaults."""
+    return sum(value != usual(name) for name, value in variant)
+
+
+def changes_exchange(variant: Variant) -> bool:
+    """Whether a variant exchanges otherwise than a plain run, or not at all."""
+    return any(name in EXCHANGE and value != usual(name) for name, value in variant)
