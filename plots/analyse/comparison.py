@@ -221,6 +221,9 @@ def _of_one(sides: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
     return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
 
 
+_ABSENT = "absent"  # of a field that means nothing to a cell
+
+
 class Choice(NamedTuple):
     """One side that was asked for: points of a cell with these fields of a variant."""
 
@@ -260,10 +263,10 @@ def _meet(p: Point, q: Point, chosen: Collection[str]) -> bool:
 
 
 def _named(row: Comparison, p: Point, q: Point) -> Comparison:
-    """With both sides of what they differ in: 'precision=bf16 over float32', '-' of a side that has
-    no such field.
+    """With both sides of what they differ in: 'precision=bf16 over float32', 'absent' where a side
+    has no such field.
     """
     before, after = dict(p.variant), dict(q.variant)
-    sides = {k: (after.get(k, "-"), before.get(k, "-")) for k in (*after, *before)}
+    sides = {k: (after.get(k, _ABSENT), before.get(k, _ABSENT)) for k in (*after, *before)}
     both = tuple((k, " over ".join(dict.fromkeys(values))) for k, values in sides.items())
     return replace(row, variant=both)

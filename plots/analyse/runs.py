@@ -86,8 +86,8 @@ def load(folder: Path) -> Loaded:
         row["session"] = session
     pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
     rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
-    for frame in (rows, pipelines):
-        _name_variants(frame, study)
+    _name_variants(rows, variants.fields_of(study, trained=True))
+    _name_variants(pipelines, variants.fields_of(study))
     framework = [row for row in rows if row["observe"] == "framework"]
     observed = [row for row in rows if row["observe"] == "breakdown"]
     rows = [row for row in rows if row["observe"] == "nothing"]
@@ -121,10 +121,9 @@ def load(folder: Path) -> Loaded:
     )
 
 
-def _name_variants(rows: Sequence[Row], study: Study) -> None:
+def _name_variants(rows: Sequence[Row], planned: Sequence[str]) -> None:
     cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    of_runs = variants.of_runs(cells, facts, variants.fields_of(study))
-    for row, variant in zip(rows, of_runs, strict=True):
+    for row, variant in zip(rows, variants.of_runs(cells, facts, planned), strict=True):
         row["variant"] = variant
 
 

@@ -18,9 +18,12 @@ def words(variant: Variant) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in variant)
 
 
-def fields_of(study: Study) -> tuple[str, ...]:
-    """Fields that any variant of the study sets, but for those that keep a run's speed apart."""
-    return in_order({*chain.from_iterable(study.variants.values())} - {*fields_with(Role.APART)})
+def fields_of(study: Study, trained: bool = False) -> tuple[str, ...]:
+    """Fields that any variant of the study sets, but for those that keep a run's speed apart;
+    `trained`: that any variant sets which trains.
+    """
+    tables = (x for x in study.variants.values() if not (trained and x.get("loader_only")))
+    return in_order({*chain.from_iterable(tables)} - {*fields_with(Role.APART)})
 
 
 def in_order(fields: Collection[str]) -> tuple[str, ...]:
@@ -37,7 +40,12 @@ def of_runs(
     names = in_order({*VARIED, *planned})
     same = shared(cells, facts).keys() - {*planned}
     varied = (_meaningful(cell, one, names) for cell, one in zip(cells, facts, strict=True))
-    return [tuple((k, v) for k, v in run.items() if k not in same) for run in varied]
+    return [tuple(_named(k, v) for k, v in run.items() if k not in same) for run in varied]
+
+
+def _named(field: str, value: str) -> tuple[str, str]:
+    """A timeline by its file's name, without the digest behind it, which no plan knows."""
+    return field, value.rsplit(" ", 1)[0] if field == EMULATE else value
 
 
 def shared(cells: Sequence[str], facts: Sequence[Facts]) -> Facts:
@@ -51,10 +59,7 @@ def shared(cells: Sequence[str], facts: Sequence[Facts]) -> Facts:
 
 def _meaningful(cell: str, facts: Facts, names: Iterable[str]) -> Facts:
     unseen = OF_MANY if cell == "single" else ()
-    values = {k: facts[k] for k in names if k in facts and k not in unseen}
-    if EMULATE in values:  # by the file's name, without the digest behind it, which no plan knows
-        values[EMULATE] = values[EMULATE].rsplit(" ", 1)[0]
-    return values
+    return {k: facts[k] for k in names if k in facts and k not in unseen}
 
 
 def without(variant: Variant, fields: Collection[str]) -> Variant:

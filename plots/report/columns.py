@@ -122,6 +122,7 @@ def plain(value: Any) -> Any:
         case Mapping():
             return {key: plain(one) for key, one in value.items()}
         case Point():
-            return {**value._asdict(), "samples_per_step": value.samples_per_step}
+            fields = {**value._asdict(), "variant": value.words}
+            return {**fields, "samples_per_step": value.samples_per_step}
         case _:
             return value

@@ -21,6 +21,7 @@ from plots.analyse.runs import OF_THE_ANALYSIS, load, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.usable import require
+from plots.analyse.variants import words
 from plots.read import calibrations
 from plots.report import answer, figures, lead, tables
 from plots.report.axes import coloured
@@ -149,6 +150,7 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
 
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
+    frame["variant"] = frame["variant"].map(words)
     return {
         "schema": SCHEMA,
         "study": {

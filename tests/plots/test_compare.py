@@ -421,10 +421,10 @@ def test_a_field_of_one_side_alone_and_blocks_that_differ_are_named(
     words = ["compare", str(tmp_path), "--cells"]
     assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 0
     said = capsys.readouterr().out
-    assert "| compression=fp16 over - |" in said
+    assert "| compression=fp16 over absent |" in said
     assert said.count("not in one allocation: job 9 against job ") == 2
     assert main([*words, "horovod/mpi,compression=fp16", "single"]) == 0
-    assert "| compression=- over fp16 |" in capsys.readouterr().out
+    assert "| compression=absent over fp16 |" in capsys.readouterr().out
     for path in tmp_path.glob("*-fp16.jsonl"):
         logs.edit(path, '"OMP_NUM_THREADS": "1"', '"OMP_NUM_THREADS": "2"')
     assert main([*words, "single", "horovod/mpi,compression=fp16"]) == 2
