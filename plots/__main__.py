@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+import tarfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +21,7 @@ except ImportError as missing:
     give_up(missing)
 
 app = new_app("Run logs to statistics, figures and a report; needs no torch.")
-_HELP = "a study's folder, results/STUDY, with runs/*.jsonl in it"
+_HELP = "a study's folder, results/STUDY, with runs/*.jsonl or logs.tar.gz in it"
 _FOLDER = typer.Argument(metavar="STUDY", help=_HELP)
 
 
@@ -127,6 +129,18 @@ def bundle(
     from plots.bundle.pack import bundle as pack
 
     typer.echo(pack(folder, out, force))
+
+
+@app.command()
+def archive(folder: Annotated[Path, _FOLDER]) -> None:
+    """Move one study's logs and job scripts into STUDY/logs.tar.gz, where all commands read them.
+
+    `tar xzf` brings them back. A folder that contradicts itself is refused.
+    """
+    _require(folder)
+    from plots.bundle.pack import archive_logs
+
+    typer.echo(archive_logs(folder))
 
 
 @app.command()
@@ -318,6 +332,11 @@ def _require_parent(path: Path) -> None:
 
 
 def _require(folder: Path) -> None:
+    if folder.is_file() and tarfile.is_tarfile(folder):
+        unpack = f"tar xzf {shlex.quote(str(folder))}"
+        raise UsageError(
+            f"{folder} is an archive; unpack it, {unpack}, and name the study's folder"
+        )
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from bench.config import RunConfig
 from bench.config.rules import steep_rate
 from bench.record import read_run
+from bench.record.archive import logs_in
 from bench.study.definition import Study
 from bench.study.jobs import studies_at
 from bench.study.limits import MIN_BLOCKS
@@ -235,7 +236,7 @@ def run_times(study: Study, statuses: Iterable[RunStatus], others: Iterable[Time
 def of_other_studies(folder: Path, site: str) -> Iterator[Timed]:
     """Runs that ended ok in the studies beside `folder` whose jobs went to this site."""
     for other in studies_at(folder, site):
-        logs = sorted((other / "runs").glob("*.jsonl"))
+        logs = logs_in(other / "runs")
         for log in [log for log in logs if ".attempt-" not in log.name][:_MOST_LOGS]:
             with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged log
                 run = read_run(log)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.config import RunConfig
 from bench.record import read_run
+from bench.record.archive import logs_in
 from bench.study.jobs import studies_at
 from bench.study.status import duration
 from slurm.session import Work
@@ -88,7 +89,7 @@ def _measured(work: Work, config: RunConfig) -> list[float]:
     first other one at the site that has any.
     """
     for folder in chain([work.folder.path], studies_at(work.folder.path, work.site.name)):
-        kinds = (sorted((folder / kind).glob("*.jsonl")) for kind in ("runs", "calibration"))
+        kinds = (logs_in(folder / kind) for kind in ("runs", "calibration"))
         if rates := [rate for logs in kinds for rate in _rates(logs[:_MOST_LOGS], config)]:
             return rates
     return []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from bench.called import command
 from bench.config import UsageError
+from bench.record.archive import logs_in, read_file
 from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
@@ -53,9 +54,11 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     Of several submissions one that is still in the queue goes before a later one that has left.
     """
     events_of: dict[str, list[JobEvent]] = {}
-    for path in work.folder.path.glob("jobs/*.jsonl"):
-        with suppress(OSError):  # what cannot be read says nothing; the queue and accounts do
-            events_of[path.stem] = [event for event in read_events(path.read_bytes()) if event.job]
+    for path in logs_in(work.folder.path / "jobs"):
+        with suppress(
+            OSError, UsageError
+        ):  # what cannot be read says nothing; the queue and accounts do
+            events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
     ids = {job: {event.job for event in events} for job, events in events_of.items()}
     for entry in work.folder.read_jobs():
         if entry.slurm_id:

@@ -54,7 +54,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,7 +64,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bench.config import RunConfig, UsageError, explain
-from bench.record import proof
+from bench.record import archive, proof
 from bench.record.events import MOST_INTEGER, MOST_TEXT, Damaged, NoEvent, parse
 from bench.record.outcome import OK, STATES, RunOutcome, judge, last
 from bench.record.proof import CHECKS
@@ -213,11 +212,11 @@ def _judged(run: Run) -> RunOutcome:
 
 
 def read_run(path: Path) -> Run:
-    """Read one log in any state; raises UsageError only if the file cannot be read."""
+    """Read one log in any state, in its study's archive too; raises UsageError only if it cannot
+    be read.
+    """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise UsageError(f"{path}: no regular file; a run log is one")
-        return parse_run(path, path.read_bytes())
+        return parse_run(path, archive.read_file(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 

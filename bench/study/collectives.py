@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.config import UsageError
+from bench.record.archive import read_file
 
 KINDS = ("all_reduce", "all_gather", "broadcast", "reduce_scatter")
 _LEAST = 3  # sizes of a regime: a line through two always fits
@@ -131,7 +132,7 @@ def read_each(paths: Sequence[Path]) -> list[Measured]:
 def read(path: Path) -> Measured:
     """Read a log; raises UsageError where it is none, or has not ended well."""
     try:
-        events: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+        events: list[dict[str, Any]] = [json.loads(line) for line in read_file(path).splitlines()]
         start = next(e for e in events if e["event"] == "start")
         cell, ranks = start["workload"]["cell"], start["config"]["world_size"]
         named = [e for e in events if e["event"] == "collective"]
@@ -141,6 +142,8 @@ def read(path: Path) -> Measured:
         ]
         ended = next((e["status"] for e in events if e["event"] == "end"), "no end")
         machine = str(start["host"]["ranks"][0]["cpu"])
+    except UsageError:
+        raise
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a log of bench collectives") from None
     except (KeyError, StopIteration, TypeError, ValueError, IndexError):

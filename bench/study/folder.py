@@ -6,6 +6,7 @@ job-001.sh, ...      the job scripts as executed; job-n004-b00-001.sh: of block 
 job-report-001.sh    the job that writes the report when those have ended
 runs/ID.jsonl, .out  run log, and what the run printed; ID.attempt-1.jsonl, .out: of one done again
 jobs/, calibration/  under Slurm: what jobs say of themselves; plain processes on every node
+logs.tar.gz          instead, of a study that is done: job scripts, runs/, jobs/, calibration/, ...
 SHIPPED              only in the studies that come with the project: nothing is added to them
 """
 
@@ -18,9 +19,11 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 from bench.config import UsageError
+from bench.record import archive
 from bench.study.definition import MAY_CHANGE, Study
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
@@ -46,9 +49,17 @@ class StudyFolder:
             cure = f"choose another --results, as {RESULTS}"
             raise UsageError(f"{self.path} comes with the project and is never added to; {cure}")
 
+    def check_not_archived(self) -> None:
+        """Raise UsageError where the logs are in an archive, to which no run could add."""
+        if (self.path / archive.NAME).exists():
+            file, path = (quote(str(p)) for p in (self.path / archive.NAME, self.path))
+            unpack = f"tar xzf {file} -C {path} && rm {file}"
+            raise UsageError(f"{self.path}: its logs are archived; unpack them first: {unpack}")
+
     def check_own(self) -> None:
         """Raise UsageError where nothing may be added, or where the lock is gone."""
         self.check_not_shipped()
+        self.check_not_archived()
         if self._copy.exists() and not self._jobs.exists():
             why = "and with it the lock of a job that may still be running"
             raise UsageError(f"{self._jobs} is gone, {why}; if none is: touch {self._jobs}")

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record import STATES, read_run
+from bench.record.archive import holds
 from bench.study.plan import Pairs, Point, Run, launches
 
 # What Slurm's accounts say of a job, where that tells what became of the run that died with it
@@ -36,8 +37,8 @@ class RunStatus:
 def look(run: Run, job_is_running: bool, job: str = "") -> RunStatus:
     """State of one run, `running` without an end while its job is; `job`: how that ended."""
     unfinished = ("running", "") if job_is_running else _with_its_job(job)
-    if not run.log.exists():
-        if not run.log.with_suffix(".out").exists():
+    if not holds(run.log):
+        if not holds(run.log.with_suffix(".out")):
             return RunStatus(run, "planned")
         state, reason = unfinished
         return RunStatus(run, state, reason and f"there is no log: deleted, or {reason}")

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from bench.config import Role, RunConfig, fields_with
+from bench.record.archive import size_bytes
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
 from plots.analyse import comparability, sessions, variants
@@ -145,7 +146,7 @@ def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]
     """In their order; by as many processes as there are cores, where that is worth their start."""
     one = partial(_read_one, study=study)
     cores = len(os.sched_getaffinity(0))
-    if cores == 1 or sum(path.stat().st_size for path in paths) < _WORTH_BYTES:
+    if cores == 1 or sum(map(size_bytes, paths)) < _WORTH_BYTES:
         yield from map(one, paths)
         return
     with ProcessPoolExecutor(cores, get_context("fork")) as pool:

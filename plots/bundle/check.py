@@ -49,7 +49,7 @@ def problems(
             yield f"jobs.jsonl names {job.script}, which is not there"
         elif not job.script and not job.slurm_id:
             yield "jobs.jsonl: a record names neither a job script nor a job"
-    yield from _at_work(contents)
+    yield from at_work(contents)
     if changed := changed_study(study, [r.config.study_sha256 for r in logs.values() if r.config]):
         yield f"{changed}; restore study.toml, whose first text every job script holds"
     measured: dict[object, str] = {}
@@ -80,7 +80,7 @@ def _without_code(path: str, run: Run, contents: Contents) -> str:
     return ""
 
 
-def _at_work(contents: Contents) -> Iterator[str]:
+def at_work(contents: Contents) -> Iterator[str]:
     """Jobs whose last start has no end; jobs of a batch system hold no lock."""
     for path in sorted(path for path in contents if PurePath(path).match("jobs/*.jsonl")):
         events = [(e.event, e.job, e.restart) for e in read_events(contents[path])]

@@ -1,14 +1,12 @@
 """Pack one study for citing: refuse a folder that contradicts itself, write one archive with a
-manifest of every file, how the runs ended, what is missing and on what they ran.
+manifest of every file, how the runs ended, what is missing and on what they ran. Or pack its logs
+alone, in place.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
-import tarfile
 import tempfile
 import tomllib
 from collections import Counter, defaultdict
@@ -19,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from bench.config import UsageError
-from bench.record import STATES, Run, parse_run
+from bench.record import STATES, Run, archive, parse_run
 from bench.record.user_code import FOLDER
 from bench.study.disk import take_lock, write_whole
 from bench.study.files import read_study
@@ -34,6 +32,7 @@ _BELONGS = (
     *("study.toml", "jobs.jsonl", "job-*.sh", "runs/*.jsonl", "runs/*.out"),
     *("jobs/*", "calibration/*", "collectives/*.jsonl", f"*/{FOLDER}/**/*"),
 )
+_STAYS = {"study.toml", "jobs.jsonl"}  # beside an archive of the logs: a study's file, and its lock
 _REPORT = ("report.md", "report.html", "summary.json", "figures/*", "*.csv")  # made afresh
 _OF_A_RANK = (
     *("hostname", "cpu", "cpus_on_node", "memory_bytes", "threads", "source"),
@@ -52,12 +51,12 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
     place = folder.resolve().parent if out is None else out
     target = place / f"{name}.tar.gz" if place.is_dir() else place
     with _nobody_works_in(folder):
-        contents = _read(folder, _BELONGS)
+        contents = _of_study(folder)
         if "study.toml" not in contents:
             no_plan = "there is no study.toml, and so no plan"
             raise UsageError(f"{folder}: {no_plan}; bundle a study that python -m slurm ran")
         study, jobs = read_study(folder / "study.toml"), read_records(folder / "jobs.jsonl")
-        logs = {p: parse_run(folder / p, contents[p]) for p in contents if check.is_log(p)}
+        logs = _parsed(folder, contents)
         blocks = max([study.blocks, *(job.blocks for job in jobs)])
         planned = {r.id: r.config for block in plan(study, blocks, folder / "runs") for r in block}
         _refuse(folder, check.problems(contents, logs, study, planned, jobs))
@@ -65,21 +64,62 @@ def bundle(folder: Path, out: Path | None, force: bool = False) -> Path:
         with tempfile.TemporaryDirectory() as fresh:
             report.make(folder, Path(fresh))
             made = _read(Path(fresh), _REPORT)
-        now = _read(folder, _BELONGS)  # jobs of a batch system hold no lock
-        for path in sorted(now.keys() | contents.keys()):
-            if now.get(path) != contents.get(path):
-                late = "changed while the study was read; bundle it when nobody works in it"
-                raise UsageError(f"{folder}: {path} {late}")
+        _require_unchanged(folder, contents)
         _refuse(folder, check.report_problems(kept, made))
         in_folder = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-    left_out = in_folder - contents.keys() - made.keys()
+    left_out = in_folder - contents.keys() - made.keys() - {archive.NAME}
     facts = _manifest(name, contents | made, logs, planned, left_out)
     files = {**contents, **made, "MANIFEST.json": (json.dumps(facts, indent=1) + "\n").encode()}
-    data = _archive(name, files, _newest(logs))
+    data = archive.pack({f"{name}/{path}": files[path] for path in files}, _newest(logs))
     if not force and target.exists() and target.read_bytes() != data:
         cure = "replace it with --force, or name another --out"
         raise UsageError(f"{target} is there with other contents; {cure}")
     return write_whole(target, data)
+
+
+def archive_logs(folder: Path) -> Path:
+    """Move a study's logs and job scripts into FOLDER/logs.tar.gz, and return its path.
+
+    The same logs give the same bytes. Raises UsageError where there are none, where the folder is
+    being worked in or holds a link that leads out of it, and where a file cannot be written or
+    removed.
+    """
+    with _nobody_works_in(folder):
+        contents = _of_study(folder)
+        _refuse(folder, check.at_work(contents))
+        moved = {path: data for path, data in contents.items() if path not in _STAYS}
+        if not moved:
+            raise UsageError(f"{folder} holds no logs to archive; run the study first")
+        data = archive.pack(moved, _newest(_parsed(folder, moved)))
+        _require_unchanged(folder, contents)
+        target = write_whole(folder / archive.NAME, data)
+        if archive.contents(folder) != moved:
+            raise UsageError(f"{target} does not hold what was written; no log was removed")
+        _remove(folder, moved)
+    return target
+
+
+def _remove(folder: Path, files: Iterable[str]) -> None:
+    """Remove files of the folder that are archived, and what directories they leave empty."""
+    for path in files:
+        try:
+            (folder / path).unlink(missing_ok=True)
+        except OSError as error:
+            cure = "it is archived; remove it, or archive again"
+            why = f"{folder / path} cannot be removed: {error.strerror}"
+            raise UsageError(f"{why}; {cure}") from None
+    for directory in sorted({p for path in files for p in PurePath(path).parents}, reverse=True):
+        with suppress(OSError):  # holds what does not belong to the study
+            (folder / directory).rmdir()
+
+
+def _require_unchanged(folder: Path, contents: Contents) -> None:
+    """Raise UsageError where a job wrote meanwhile: those of a batch system hold no lock."""
+    now = _of_study(folder)
+    for path in sorted(now.keys() | contents.keys()):
+        if now.get(path) != contents.get(path):
+            late = "changed while the study was read; do it again when nobody works in it"
+            raise UsageError(f"{folder}: {path} {late}")
 
 
 @contextmanager
@@ -92,6 +132,15 @@ def _nobody_works_in(folder: Path) -> Iterator[None]:
         if not take_lock(file, alone=False):
             raise UsageError(f"{folder}: a job of this study is running; wait for it or stop it")
         yield
+
+
+def _of_study(folder: Path) -> dict[str, bytes]:
+    """What belongs to the study, in its folder and in the archive of its logs, by path."""
+    contents = _read(folder, _BELONGS)
+    for path, data in archive.contents(folder).items():
+        if contents.setdefault(path, data) != data:
+            raise archive.differs(folder / path)
+    return dict(sorted(contents.items()))
 
 
 def _read(folder: Path, patterns: Iterable[str]) -> dict[str, bytes]:
@@ -157,15 +206,8 @@ def _provenance(runs: Iterable[Run]) -> dict[str, list[Any]]:
     return {name: list(map(json.loads, sorted(values))) for name, values in sorted(seen.items())}
 
 
-def _archive(name: str, contents: Contents, time: int) -> bytes:
-    """A tar.gz of files below `name`/: sorted, of nobody, all of one time."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for path, data in sorted(contents.items()):
-            info = tarfile.TarInfo(f"{name}/{path}")
-            info.size, info.mtime = len(data), time
-            tar.addfile(info, io.BytesIO(data))
-    return gzip.compress(buffer.getvalue(), mtime=0)
+def _parsed(folder: Path, contents: Contents) -> dict[str, Run]:
+    return {p: parse_run(folder / p, data) for p, data in contents.items() if check.is_log(p)}
 
 
 def _newest(logs: Mapping[str, Run]) -> int:

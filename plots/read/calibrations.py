@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import RunConfig
-from bench.record import allocation
+from bench.record import allocation, archive
 from bench.study.jobs import JobEvent, read_events
 from plots.read.runs import Unusable, read_log
 
@@ -54,17 +54,18 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
 
     None without jobs. `facts` makes of a usable one what it may be compared by.
     """
-    if not (folder / "jobs").is_dir():
+    jobs, logs = archive.logs_in(folder / "jobs"), archive.logs_in(folder / "calibration")
+    if not jobs and not (folder / "jobs").is_dir():
         return None
-    logs = folder / "calibration"
+    by_name = {path.name: path for path in logs}
     calibrations = [
-        _calibration(path.stem, entry, logs, facts)
-        for path in sorted((folder / "jobs").glob("*.jsonl"))
-        for entry in read_events(path.read_bytes())
+        _calibration(path.stem, entry, by_name, facts)
+        for path in jobs
+        for entry in read_events(archive.read_file(path))
         if entry.event == "calibration" and entry.when in WHEN
     ]
     recorded = {c.log for c in calibrations}
-    for path in sorted(logs.glob("*.jsonl")):
+    for path in logs:
         if path.name not in recorded:
             run, reason = read_log(path), "its job did not live to record it"
             place = "" if isinstance(run, Unusable) else run.allocation
@@ -72,14 +73,16 @@ def read(folder: Path, facts: FactsOf) -> list[Calibration] | None:
     return calibrations
 
 
-def _calibration(job: str, entry: JobEvent, logs: Path, facts: FactsOf) -> Calibration:
+def _calibration(
+    job: str, entry: JobEvent, logs: Mapping[str, Path], facts: FactsOf
+) -> Calibration:
     place, log = allocation(entry.job, entry.restart), entry.log
     begun = Calibration(job=job, allocation=place, when=entry.when, node=entry.node, log=log)
     if not log:
         return replace(begun, reason=entry.reason or "not begun")
-    if not (logs / log).is_file():
+    if log not in logs:
         return replace(begun, reason="its log is not there")
-    run = read_log(logs / log)
+    run = read_log(logs[log])
     if isinstance(run, Unusable):
         return replace(begun, reason=run.reason)
     assert run.config is not None  # of a usable log

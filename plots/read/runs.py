@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track as bar
 
 from bench.config import UsageError
-from bench.record import Run, read_run
+from bench.record import Run, archive, read_run
 from bench.study.definition import Study
 from bench.study.files import salvage_study
 
@@ -37,11 +37,15 @@ class Unusable:
 
 
 def find_logs(folder: Path) -> tuple[list[Path], list[Unusable]]:
-    """FOLDER/[runs/]*.jsonl: a log of each run, and the attempts before; raises UsageError."""
+    """FOLDER/[runs/]*.jsonl, archived too: a log of each run, and the attempts before.
+
+    Raises UsageError where there are none.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
-    place = folder / "runs" if (folder / "runs").is_dir() else folder
-    paths = sorted(place.glob("*.jsonl"))
+    runs = folder / "runs"
+    place = runs if runs.is_dir() or archive.contents(folder) else folder
+    paths = archive.logs_in(place)
     if not paths:
         raise UsageError(f"{place}: holds no run logs (*.jsonl); run the study first")
     superseded = [_superseded(path) for path in paths if ATTEMPT.search(path.name)]

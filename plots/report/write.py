@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from bench.config import UsageError
+from bench.record.archive import logs_in
 from bench.study.collectives import read_each
 from bench.study.disk import write_whole
 from plots.analyse import comparability
@@ -70,7 +71,7 @@ def analysed(folder: Path) -> Analysis:
     loaded = load(folder)
     require(loaded, folder)
     jobs = calibrations.read(folder, comparability.facts)
-    return analyse(loaded, jobs, read_each(sorted((folder / _COLLECTIVES).glob("*.jsonl"))))
+    return analyse(loaded, jobs, read_each(logs_in(folder / _COLLECTIVES)))
 
 
 def draw_one(

@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +17,15 @@ from typing import Any
 import pytest
 
 from bench.config import RunConfig
-from bench.record import SCHEMA, RunLog, append_event
+from bench.record import SCHEMA, RunLog, append_event, archive
 from bench.study.plan import Run, plan
 from plots.__main__ import main
 from plots.report import write
 from slurm.load import read_site
 from slurm.render import render_job
 from tests.plots import logs
-from tests.slurm.studies import small
+from tests.slurm.stand_in import environment
+from tests.slurm.studies import ROOT, small
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -354,7 +357,7 @@ def test_a_folder_that_changes_meanwhile_is_refused(
     monkeypatch.setattr(write, "make", late)
     assert main(["bundle", str(folder)]) == 2
     assert (
-        "runs/b00-07-late.jsonl changed while the study was read; bundle it when nobody"
+        "runs/b00-07-late.jsonl changed while the study was read; do it again when nobody"
         in capsys.readouterr().err
     )
     assert not (tmp_path / "small.tar.gz").exists()
@@ -474,3 +477,98 @@ def test_a_newer_summary_may_say_more_and_round_otherwise(folder: Path) -> None:
     values["runs"][0]["images_per_s"] *= 1 + 1e-15
     (folder / "summary.json").write_text(json.dumps(values))
     assert main(["bundle", str(folder)]) == 0
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
+
+
+@pytest.fixture
+def archived(folder: Path) -> Path:
+    """A study of a batch system whose logs were moved into its archive."""
+    said(folder, ("begin", "7", 0), ("end", "7", 0))
+    assert main(["archive", str(folder)]) == 0
+    return folder
+
+
+def test_archived_logs_are_read_as_if_they_lay_in_the_folder(folder: Path, tmp_path: Path) -> None:
+    said(folder, ("begin", "7", 0), ("end", "7", 0))
+    assert main(["report", str(folder)]) == main(["bundle", str(folder)]) == 0
+    before, cited = files_of(folder), (tmp_path / "small.tar.gz").read_bytes()
+    assert main(["archive", str(folder)]) == 0
+    after = files_of(folder)
+    packed = members(folder / archive.NAME)
+    assert {**after, **packed} == {**before, archive.NAME: after[archive.NAME]}
+    assert {path.partition("/")[0] for path in packed} == {"runs", "jobs", "job-001.sh"}
+    assert not packed.keys() & after.keys()
+    assert not (folder / "runs").exists()
+    assert main(["report", str(folder)]) == main(["bundle", str(folder)]) == 0
+    assert files_of(folder) == after, "the same page, the same numbers"
+    assert (tmp_path / "small.tar.gz").read_bytes() == cited
+    assert main(["archive", str(folder)]) == 0
+    assert files_of(folder) == after, "the same archive"
+    subprocess.run(["tar", "xzf", archive.NAME], cwd=folder, check=True)
+    assert main(["report", str(folder)]) == 0, "both have the same"
+    (folder / archive.NAME).unlink()
+    assert files_of(folder) == before
+
+
+def _slurm(verb: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "slurm", verb, str(folder)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
+def test_a_study_whose_logs_are_archived_is_looked_at_and_never_added_to(archived: Path) -> None:
+    status = _slurm("status", archived)
+    assert (status.returncode, "7 runs: 7 ok" in status.stdout) == (0, True)
+    file = f"{archived}/{archive.NAME}"
+    cure = f"unpack them first: tar xzf {file} -C {archived} && rm {file}"
+    before = files_of(archived)
+    refused = _slurm("run", archived)
+    study = small(archived.parent, blocks="blocks = 1")
+    script = render_job(study, "", read_site("local"), plan(study, 1, archived)[0], archived)
+    by_hand = subprocess.run(
+        ["bash", "-c", script],
+        cwd=ROOT,
+        env=environment(archived.parent),
+        capture_output=True,
+        text=True,
+    )
+    for done in (refused, by_hand):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"error: {archived}: its logs are archived; {cure}\n"
+    assert files_of(archived) == before
+
+
+def test_a_log_that_is_another_one_in_the_archive_is_refused(
+    archived: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = next(name for name in members(archived / archive.NAME) if name.endswith(".jsonl"))
+    (archived / name).parent.mkdir()
+    (archived / name).write_text("{}\n")
+    rule = f"{archived / name} is another file in {archive.NAME} beside it; remove one of the two"
+    for verb in ("archive", "bundle"):
+        assert main([verb, str(archived)]) == 2
+        assert capsys.readouterr().err == f"error: {rule}\n"
+
+
+def test_logs_are_not_archived_under_a_job_nor_where_there_are_none(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(folder, ("begin", "7", 0))
+    before = files_of(folder)
+    assert main(["archive", str(folder)]) == 2
+    assert "job 7 has begun and not ended" in capsys.readouterr().err
+    assert files_of(folder) == before
+    assert main(["archive", str(tmp_path)]) == 2
+    assert "holds no logs to archive" in capsys.readouterr().err
+
+
+def test_a_bundle_is_unpacked_before_it_is_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["report", f"{folder}.tar.gz"]) == 2
+    rule = f"is an archive; unpack it, tar xzf {folder}.tar.gz, and name the study's folder"
+    assert capsys.readouterr().err == f"error: {folder}.tar.gz {rule}\n"

@@ -191,12 +191,12 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("*.tmp")]
 
 
-@pytest.mark.parametrize("command", ["report", "bundle"])
-def test_ctrl_c_is_130(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize(("command", "file"), [("report", "study.toml"), ("bundle", "jobs.jsonl")])
+def test_ctrl_c_is_130(tmp_path: Path, command: str, file: str) -> None:
     """While a file is read: a pipe, into which nothing is written."""
     folder = Path(shutil.copytree(ROOT / "results" / "local", tmp_path / "local"))
-    pipe = folder / "jobs" / "a.jsonl"
-    pipe.parent.mkdir()
+    pipe = folder / file
+    pipe.unlink()
     os.mkfifo(pipe)
     # whoever starts the tests in the background has Ctrl-C ignored, and children inherit that
     argv = ["env", "--default-signal=INT", sys.executable, "-m", "plots", command, str(folder)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.record import read_run
+from bench.record.archive import logs_in
 from slurm import speed
 from slurm.cost import lines
 from slurm.session import StudyOptions, Work, open_work
@@ -30,7 +31,7 @@ def work(folder: Path, limit_s: int = 30, **site: object) -> Work:
 
 
 def test_the_shipped_speed_is_that_of_the_shipped_runs() -> None:
-    logs = sorted((ROOT / "results/local/runs").glob("*-single-*.jsonl"))
+    logs = [log for log in logs_in(ROOT / "results/local/runs") if "-single-" in log.name]
     runs = [run for run in map(read_run, logs) if run.state == "ok"]
     configs = [run.config for run in runs if run.config]
     assert {(c.model, c.precision, c.image_size, c.threads) for c in configs} == {
