@@ -118,7 +118,7 @@ def ratios(a: Analysis) -> tuple[Column, ...]:
 
 
 RAW = (
-    Column("log", "log", "[{0}](runs/{0})".format),
+    Column("log", "log"),
     Column("cell", "cell"),
     Column("world_size", "ranks"),
     Column("samples_per_rank", "images per rank"),
