@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.catalogue import REFERENCE, parts
-from bench.config import Curve, RunConfig, UsageError, make_config
+from bench.config import Curve, RunConfig, Settings, UsageError, make_config
 from bench.study.definition import Study
 from bench.study.limits import MAX_RUNS
 from bench.study.rules import OWNED_FIELDS
@@ -29,6 +29,7 @@ class Point:
     batch_per_rank: int
     curves: tuple[Curve, ...]
     variant: str = ""
+    settings: Settings = "shipped"  # of the study; here for the name alone, which decides the order
 
     @property
     def transport(self) -> str:
@@ -40,7 +41,8 @@ class Point:
         """For people, in run ids and messages."""
         cell = "-".join(filter(None, parts(self.cell)))
         size = f"{cell}-w{self.world_size}-b{self.batch_per_rank}"
-        return "-".join(filter(None, (size, self.variant)))
+        settings = self.settings if self.settings != "shipped" else ""
+        return "-".join(filter(None, (size, settings, self.variant)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def points(study: Study) -> list[Point]:
     for cell in study.cells:
         for variant, size in product(_variants(study, cell), _sizes(study, cell)):
             curve, world_size, batch_per_rank = size
-            point = Point(cell, world_size, batch_per_rank, (), variant)
+            point = Point(cell, world_size, batch_per_rank, (), variant, study.settings)
             curves.setdefault(point, []).append(curve)
     return [replace(point, curves=tuple(through)) for point, through in curves.items()]
 

@@ -18,8 +18,10 @@ import pytest
 
 from bench.config import RunConfig
 from bench.record import SCHEMA, RunLog, append_event, archive
+from bench.study.files import read_study
 from bench.study.plan import Run, plan
 from plots.__main__ import main
+from plots.read.runs import ATTEMPT
 from plots.report import write
 from slurm.load import read_site
 from slurm.render import render_job
@@ -572,3 +574,17 @@ def test_a_bundle_is_unpacked_before_it_is_read(
     assert main(["report", f"{folder}.tar.gz"]) == 2
     rule = f"is an archive; unpack it, tar xzf {folder}.tar.gz, and name the study's folder"
     assert capsys.readouterr().err == f"error: {folder}.tar.gz {rule}\n"
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "results").glob("*/study.toml")), ids=lambda path: path.parent.name
+)
+def test_every_shipped_log_is_of_a_run_that_its_study_plans(file: Path) -> None:
+    """Names of runs decide their order, and what a folder begun by an earlier version lacks."""
+    folder = file.parent
+    contents = archive.contents(folder)
+    names = {Path(p).stem for p in contents if p.startswith("runs/") and p.endswith(".jsonl")}
+    study = read_study(file)
+    blocks = max(int(name[1:3]) for name in names) + 1
+    planned = {run.id for block in plan(study, blocks, folder / "runs") for run in block}
+    assert {ATTEMPT.sub("", f"{name}.jsonl").removesuffix(".jsonl") for name in names} <= planned
