@@ -63,6 +63,11 @@ class Pipeline:
     images_per_s: Estimate
     runs: int
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The variant's fields, each as 'field=value'."""
+        return variants.words(self.variant)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
