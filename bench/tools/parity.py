@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench import command
 from bench.config import RunConfig, UsageError, parse_argv
@@ -14,6 +15,11 @@ from bench.lifecycle.pulse import Pulse
 from bench.record import RunLog
 from bench.record.sealed import finite
 from bench.streams import say
+
+if TYPE_CHECKING:  # the options are read before torch is loaded
+    from bench.backends.protocol import Backend
+    from bench.data import Batch
+    from bench.instrument.parity import Parity
 
 STEPS = 5  # the first has DDP's first buckets, the others its rebuilt ones
 ELEMENTS = 2**16  # compared of each tensor: all of most
@@ -46,50 +52,46 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
     """True if the exchanged gradients of every step are the mean of the ranks' own."""
     import torch
 
-    from bench import backends, data, models
-    from bench.instrument.parity import Parity, relative
-    from bench.run import write_start
-    from bench.train import device
-    from bench.train.input import Input
-    from bench.train.loop import Loop
+    from bench.rig import assemble
 
-    torch.set_num_threads(config.threads)
-    place = device.choose(config, launch)
-    images = data.load_images(config)
-    network = models.build_model(config, images.classes).to(place.torch_device)
-    pulse.enter(f"starting {config.cell}")
-    backend = backends.load(config, launch, place)
-    write_start(config, launch, log, backend, place, data.describe(config, images))
-    batch = itertools.repeat(next(data.batches(config, launch.rank, images)))
-    parity = Parity(config, backend, network, range(STEPS), ELEMENTS)
-    samples = Input(config, batch, place.torch_device)
-    loop = Loop(config, backend, network, samples, parity)
-    pulse.enter("comparing")
-    for _ in range(STEPS):
-        torch.manual_seed(config.seed)  # of a model that draws, such as with dropout
-        loop.step()
-        pulse.tick()
+    every: Any = {"parity_steps": range(STEPS), "parity_elements": ELEMENTS}
+    with assemble(config, launch, log, pulse, batches_of=_repeated, **every) as rig:
+        assert rig.parity is not None
+        pulse.enter("comparing")
+        for _ in range(STEPS):
+            torch.manual_seed(config.seed)  # of a model that draws, such as with dropout
+            rig.step()
+            pulse.tick()
+        facts = _facts(config, rig.backend, rig.parity)
+        log.write("parity", **facts)
+        log.write("end", status="ok" if facts["holds"] else "failed: parity")
+        pulse.passed = facts["holds"]
+        if launch.rank == 0:
+            print(json.dumps(finite(facts)), flush=True)
+            say(_result(facts))
+        pulse.leave()
+    return pulse.passed
+
+
+def _repeated(batches: Iterator[Batch]) -> Iterator[Batch]:
+    return itertools.repeat(next(batches))
+
+
+def _facts(config: RunConfig, backend: Backend, parity: Parity) -> dict[str, Any]:
+    """Needs every rank's call."""
+    from bench.instrument.parity import relative
+
     # the first step is left out: with other buckets the order of summation is another
     usual, *again = parity.exchanged[1:]
-    other = backend.gather([relative(found, usual) for found in again])
+    other = backend.gather([relative(exchanged, usual) for exchanged in again])
     unequal = [any(tensor) for tensor in zip(*itertools.chain.from_iterable(other), strict=True)]
-    facts: dict[str, Any] = {
+    return {
         **config.model_dump(mode="json", include=set(_TOLD)),
         "cell": config.cell,
         "steps": parity.record(),
         "exchange_not_deterministic": list(itertools.compress(parity.names, unequal)),
         "holds": parity.holds,
     }
-    log.write("parity", **facts)
-    log.write("end", status="ok" if parity.holds else "failed: parity")
-    pulse.passed = parity.holds
-    if launch.rank == 0:
-        print(json.dumps(finite(facts)), flush=True)
-        say(_result(facts))
-    pulse.leave()
-    del loop, parity  # they hold the wrapped model, which must be gone before its process group
-    backend.close()
-    return pulse.passed
 
 
 _TOLD = (

@@ -19,7 +19,7 @@ from bench.backends.protocol import Backend
 from bench.config import RunConfig
 from bench.launch.world import Launch, discover
 from bench.record import RunLog
-from bench.run import write_start
+from bench.start import write_start
 from bench.train.device import Cpu
 
 _HERE = "tests.bench.nccl_worker"

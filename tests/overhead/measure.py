@@ -16,7 +16,7 @@ from bench.launch import provenance
 from bench.launch.world import Launch
 from bench.models import build_model
 from bench.record import RunLog
-from bench.run import write_start
+from bench.start import write_start
 from bench.train import device
 from bench.train.checks import digest
 from bench.train.input import Input

@@ -146,7 +146,7 @@ def run(options: Options, config: RunConfig, launch: Launch, log: RunLog, pulse:
 
     from bench import backends
     from bench.backends import collectives
-    from bench.run import write_start
+    from bench.start import write_start
     from bench.tools.collectives.measure import time_one
     from bench.train import device
 

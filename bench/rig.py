@@ -1,0 +1,170 @@
+"""A rig: all that one rank trains with, assembled in one order and closed in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bench import backends, data, models
+from bench.backends.protocol import Backend
+from bench.config import RunConfig
+from bench.data import Batch, Images
+from bench.instrument import Observer, Observers
+from bench.instrument.breakdown import Breakdown
+from bench.instrument.emulation import Emulation
+from bench.instrument.inject import Sleep
+from bench.instrument.parity import SAMPLED, STEP, Parity
+from bench.launch import machine
+from bench.launch.world import Launch
+from bench.lifecycle.pulse import Pulse
+from bench.lifecycle.turns import ALONE, Turns
+from bench.record import RunLog
+from bench.start import write_start
+from bench.train import device, torch_settings
+from bench.train.device import Device
+from bench.train.input import Input
+from bench.train.loop import Loop
+from bench.train.torch_settings import TorchSettings
+
+
+@dataclass(kw_only=True)
+class Rig:
+    """One rank's parts. `loop` is None where batches are made and nothing is trained; `parity` and
+    `emulation` are None where nothing is compared and nothing sleeps.
+    """
+
+    config: RunConfig
+    launch: Launch
+    place: Device
+    images: Images
+    held_out: Images | None
+    network: torch.nn.Module
+    backend: Backend
+    samples: Input
+    user_files: dict[str, bytes]  # by path: code of the user's that was loaded before the start
+    settings: TorchSettings
+    emulation: Emulation | None
+    parity: Parity | None
+    observer: Observer
+    loop: Loop | None
+
+    @property
+    def step(self) -> Callable[[], object]:
+        """One optimiser update, or one batch where nothing is trained."""
+        return self.samples.step if self.loop is None else self.loop.step
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Leave the framework's process group; needs every rank's call, as its last one.
+
+        After an error nothing is closed: ranks would wait for those that do not come.
+        """
+        if kind is None:
+            # they hold the wrapped model, which must be gone before its process group
+            del self.loop, self.parity, self.observer, self.emulation
+            self.backend.close()
+
+
+def assemble(
+    config: RunConfig,
+    launch: Launch,
+    log: RunLog,
+    pulse: Pulse,
+    turns: Turns = ALONE,
+    *,
+    batches_of: Callable[[Iterator[Batch]], Iterator[Batch]] = iter,
+    parity_steps: Sequence[int] = (STEP,),
+    parity_elements: int = SAMPLED,
+) -> Rig:
+    """A rank's rig, closed at the end of its `with`; every rank must call. The log gets its start.
+
+    `batches_of` makes the batches to train on of the data set's own; parity is checked in
+    `parity_steps`, over `parity_elements` of each tensor. Raises UsageError on input that proves
+    wrong only now.
+    """
+    torch.set_num_threads(config.threads)
+    place = device.choose(config, launch)
+    pulse.enter("loading data")
+    images = data.load_images(config)
+    held_out = None if config.epochs is None else data.load_held_out(config, images)
+    pulse.enter("building the model")
+    network, emulation = _network(config, launch, place, images)
+    pulse.enter(f"starting {config.cell}")
+    backend = backends.load(config, launch, place)
+    # before anything is exchanged that fails, or trains two different things, where ranks differ
+    workload = _workload(config, images, held_out, network, emulation)
+    files = write_start(config, launch, log, backend, place, workload, turns)
+    settings = torch_settings.require_alike(config, backend, network)
+    batches = batches_of(data.batches(config, launch.rank, images, pulse.tick))
+    samples = Input(config, batches, place.torch_device)
+    parity = None
+    if config.averages and emulation is None and not config.loader_only:
+        parity = Parity(config, backend, network, parity_steps, parity_elements)
+    checkers = (one for one in (emulation, parity) if one is not None)
+    observer = Observers(*_observers(config, network, place), *checkers)
+    loop = None if config.loader_only else Loop(config, backend, network, samples, observer)
+    return Rig(
+        config=config,
+        launch=launch,
+        place=place,
+        images=images,
+        held_out=held_out,
+        network=network,
+        backend=backend,
+        samples=samples,
+        user_files=files,
+        settings=settings,
+        emulation=emulation,
+        parity=parity,
+        observer=observer,
+        loop=loop,
+    )
+
+
+def _network(
+    config: RunConfig, launch: Launch, place: Device, images: Images
+) -> tuple[torch.nn.Module, Emulation | None]:
+    """The model on its device; or one that sleeps in its place, with what makes it sleep."""
+    network = models.build_model(config, images.classes)
+    models.prepare(network, config, images)
+    machine.require_training_fit(config, launch, _bytes(network.parameters()))
+    network = network.to(place.torch_device)
+    if config.emulate is None:
+        return network, None
+    emulation = Emulation(network, config, launch.rank)
+    return emulation.model, emulation
+
+
+def _workload(
+    config: RunConfig,
+    images: Images,
+    held_out: Images | None,
+    network: torch.nn.Module,
+    emulation: Emulation | None,
+) -> dict[str, Any]:
+    """What the log's start says of the work, by name."""
+    trained = [p for p in network.parameters() if p.requires_grad]
+    return {
+        **data.describe(config, images),
+        "parameters": sum(p.numel() for p in trained),
+        "gradient_bytes": _bytes(trained),
+        **({} if emulation is None else emulation.facts),
+        **({} if held_out is None else {"held_out": held_out.samples}),
+    }
+
+
+def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:
+    return sum(p.numel() * p.element_size() for p in parameters)
+
+
+def _observers(config: RunConfig, network: torch.nn.Module, place: Device) -> Iterator[Observer]:
+    """What the config asks for; before a framework wraps the network."""
+    if config.observe != "nothing":
+        yield Breakdown(network, place.stopwatch(), config.accumulate)
+    if config.inject_ms:
+        yield Sleep(config.inject_ms / 1000)
