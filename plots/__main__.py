@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-import tarfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +15,8 @@ try:
     from bench.called import command
     from bench.config import UsageError
     from bench.shell import Version, call, new_app
+    from plots.imports.command import import_logs, published
+    from plots.require import require_folder, require_parent
 except ImportError as missing:
     give_up(missing)
 
@@ -35,7 +35,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="folder to write to; default: STUDY")] = None,
 ) -> None:
     """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
-    _require(folder)  # before the slow imports
+    require_folder(folder)  # before the slow imports
     if out is None and not ((folder / "study.toml").exists() or (folder / "runs").is_dir()):
         raise UsageError(
             f"{folder} is no study (no study.toml, no runs/), so nothing is written into it; name "
@@ -50,7 +50,7 @@ def report(
 @app.command()
 def settled(folder: Annotated[Path, _FOLDER]) -> None:
     """Print the primary comparison's verdict; exit code 0 if settled, 1 if more may help."""
-    _require(folder)
+    require_folder(folder)
     from plots.report.settled import settled as look
 
     done, line = look(folder)
@@ -79,8 +79,8 @@ def figure(
     ] = None,
 ) -> None:
     """Draw one figure of a report by itself, for a paper or a slide."""
-    _require(folder)
-    _require_parent(out)
+    require_folder(folder)
+    require_parent(out)
     if width and preset != "paper":
         raise UsageError(f"width={width} has no effect with --preset {preset}; use paper")
     from plots.report.write import draw_one
@@ -125,7 +125,7 @@ def bundle(
 
     A folder that contradicts itself is refused; runs that are missing are listed in the manifest.
     """
-    _require(folder)
+    require_folder(folder)
     from plots.bundle.pack import bundle as pack
 
     typer.echo(pack(folder, out, force))
@@ -137,7 +137,7 @@ def archive(folder: Annotated[Path, _FOLDER]) -> None:
 
     `tar xzf` brings them back. A folder that contradicts itself is refused.
     """
-    _require(folder)
+    require_folder(folder)
     from plots.bundle.pack import archive_logs
 
     typer.echo(archive_logs(folder))
@@ -185,8 +185,8 @@ def export(
     ] = "weak",
 ) -> None:
     """Write a study's numbers in another program's format, or its comparisons for a paper."""
-    _require(folder)
-    _require_parent(out)
+    require_folder(folder)
+    require_parent(out)
     from plots.report.export import write
     from plots.report.write import analysed
 
@@ -218,14 +218,14 @@ def compare(
     that cannot be told (not settled, missing, not comparable), 2 for bad input.
     """
     for folder in folders:
-        _require(folder)
+        require_folder(folder)
     if cells is not None and (len(folders) > 1 or fail_below is not None):
         raise UsageError("cells are of one study, and have no before and after; leave the rest out")
     from plots.report import compare as comparing
     from plots.report import gate
 
     if out is not None:
-        _require_parent(out)
+        require_parent(out)
         comparing.require_form(out)
     if cells is not None:
         compared = comparing.cells(folders[0], *cells)
@@ -243,102 +243,8 @@ def compare(
         raise typer.Exit(gate.EXIT_CODES[gate.verdict(compared.judged)])
 
 
-@app.command("import")
-def import_logs(
-    form: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="mxnet, csv, ...; see plots/README")
-    ],
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="logs of that format")],
-    backend: Annotated[
-        str | None, typer.Option(help="what made them, for all lines that do not say")
-    ] = None,
-    world_size: Annotated[
-        int | None, typer.Option(min=1, max=10**7, help="ranks, if no file says")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="images per rank: weak scaling")] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, help="images per step in all: strong scaling")
-    ] = None,
-    source: Annotated[str, typer.Option(help="who published them, and where")] = "",
-    several: Annotated[
-        Literal["runs", "ranks"] | None,
-        typer.Option("--files", help="what several files of one size are"),
-    ] = None,
-    target: Annotated[
-        float | None, typer.Option(help="of dawnbench: accuracy in percent, such as 94")
-    ] = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(help="of the format pattern: a regular expression; repeatable"),
-    ] = None,
-    marker: Annotated[
-        str | None, typer.Option(help="of the format pattern: text of lines that must match")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="folder to write to")] = Path("results/imported"),
-    values: Annotated[
-        bool, typer.Option("--values", help="write a table of every number as well")
-    ] = False,
-    epochs: Annotated[
-        bool, typer.Option("--epochs", help="print a Markdown table of the epochs")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="replace tables of those names")] = False,
-) -> None:
-    """Read other tools' logs into a table: one value a size, and how it was made."""
-    if batch is not None and global_batch is not None:
-        raise UsageError("batch and global-batch are two ways of scaling; give one")
-    if (pattern or marker) and form != "pattern":
-        raise UsageError(f"--pattern and --marker are of the format pattern, and none of {form}")
-    if target is not None and form != "dawnbench":
-        raise UsageError(f"--target is of the format dawnbench, and none of {form}")
-    from plots.imports.observation import Options
-    from plots.report.imported import bring_in
-
-    options = Options(
-        backend=backend,
-        world_size=world_size,
-        batch_per_rank=batch,
-        global_batch=global_batch,
-        source=source,
-        files=several,
-        target=target,
-        patterns=pattern or (),
-        marker=marker,
-    )
-    for line in bring_in(form, files, options, out, values=values, epochs=epochs, force=force):
-        typer.echo(line)
-
-
-@app.command()
-def published(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="with tables of points (*.csv)")],
-    study: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="STUDY", help="ours to show beside them; repeatable"),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="folder to write to; default: FOLDER")] = None,
-) -> None:
-    """Show imported and published numbers on a page, on both baselines, with ours beside them."""
-    for each in (folder, *(study or [])):
-        _require(each)
-    from plots.report.published import page
-
-    typer.echo(page(folder, study or [], out or folder))
-
-
-def _require_parent(path: Path) -> None:
-    """Before the slow part: a file is written where a folder is, and none is made for it."""
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
-
-
-def _require(folder: Path) -> None:
-    if folder.is_file() and tarfile.is_tarfile(folder):
-        unpack = f"tar xzf {shlex.quote(str(folder))}"
-        raise UsageError(
-            f"{folder} is an archive; unpack it, {unpack}, and name the study's folder"
-        )
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
+app.command("import")(import_logs)
+app.command()(published)
 
 
 def main(argv: list[str] | None = None) -> int:

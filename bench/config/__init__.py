@@ -16,14 +16,8 @@ from pydantic import ValidationError, model_validator
 from bench import version
 from bench.backends.catalogue import CATALOGUE, REFERENCE, frameworks
 from bench.config.datasets import ON_DISK
-from bench.config.fields import (
-    Curve,
-    Fields,
-    Role,
-    Settings,
-    Transport,
-    fields_with,
-)
+from bench.config.derived import Derived
+from bench.config.fields import Curve, Role, Settings, Transport, fields_with
 from bench.config.rules import check, require_text
 from bench.missing import fitting
 
@@ -53,7 +47,7 @@ class UsageError(ValueError):
         return str(self).partition("; ")[2]
 
 
-class RunConfig(Fields):
+class RunConfig(Derived):
     """One run: one process group, one log. Raises `pydantic.ValidationError` for a broken rule."""
 
     @model_validator(mode="before")
@@ -188,7 +182,7 @@ def _read_fields(path: Path) -> dict[str, Any]:
                 require_text(name, value)
         # as JSON, in which a path and a list have no other form; a date, no field's type, has none
         text = json.dumps(fields, default=lambda value: {"date": str(value)})
-        checked = Fields.model_validate_json(text, strict=True)
+        checked = Derived.model_validate_json(text, strict=True)
     except RecursionError:
         raise UsageError(f"{path}: nested too deeply; write one flat table of fields") from None
     except ValidationError as error:

@@ -11,12 +11,13 @@ from itertools import chain
 
 from bench.backends.catalogue import CATALOGUE, frameworks, takers
 from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
-from bench.config.fields import Fields, Role, fields_with
+from bench.config.derived import Derived
+from bench.config.fields import Role, fields_with
 
 _STEEP = 0.8  # learning rate without warm-up, above which the loss of ResNet-50 was seen to explode
 
 
-def steep_rate(c: Fields) -> str | None:
+def steep_rate(c: Derived) -> str | None:
     """One line where the learning rate will probably make the loss explode, or None."""
     rate = c.peak_learning_rate
     computes = not c.loader_only and c.emulate is None
@@ -39,7 +40,7 @@ def require_text(name: str, value: str) -> None:
             raise ValueError(f"{name}={value!r} holds {fault}; use another name")
 
 
-def check(c: Fields) -> None:
+def check(c: Derived) -> None:
     """Raise ValueError with one line for the first rule that `c` breaks; later ones rely on it."""
     rules = (_world, _batch, _data, _device, _exchange, _knobs)
     modes = (_asynchronous, _trainings, _emulation)
@@ -47,7 +48,7 @@ def check(c: Fields) -> None:
         raise ValueError(broken)
 
 
-def _world(c: Fields) -> Iterator[str]:
+def _world(c: Derived) -> Iterator[str]:
     if c.backend not in CATALOGUE:
         yield f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}"
     transports = CATALOGUE[c.backend].transports
@@ -64,7 +65,7 @@ def _world(c: Fields) -> Iterator[str]:
         yield f"backend={c.backend} has no transport={c.transport}; {use}"
 
 
-def _batch(c: Fields) -> Iterator[str]:
+def _batch(c: Derived) -> Iterator[str]:
     if (c.global_batch is None) == (c.batch_per_rank is None):
         yield "give exactly one of global_batch (strong scaling) and batch_per_rank (weak scaling)"
     if c.global_batch is not None and c.global_batch % c.world_size:
@@ -80,7 +81,7 @@ def _batch(c: Fields) -> Iterator[str]:
         yield f"accumulate={c.accumulate} does not divide {images}: {reason}; choose a divisor"
 
 
-def _data(c: Fields) -> Iterator[str]:
+def _data(c: Derived) -> Iterator[str]:
     is_factory = ":" in c.dataset
     if not is_factory and c.dataset not in (*BUILT_IN, *ON_DISK):
         names = ", ".join((*BUILT_IN, *ON_DISK))
@@ -107,7 +108,7 @@ def _data(c: Fields) -> Iterator[str]:
         yield "sharding=fixed divides a data set, and synthetic images are endless; leave it out"
 
 
-def _device(c: Fields) -> Iterator[str]:
+def _device(c: Derived) -> Iterator[str]:
     if c.inject_ms and (c.loader_only or c.device == "cuda"):
         setting = "loader_only" if c.loader_only else "device=cuda"
         reason = "trains nothing" if c.loader_only else "computes on while the host sleeps"
@@ -132,16 +133,16 @@ def _device(c: Fields) -> Iterator[str]:
         yield "precision=tf32 is CUDA's; with device=cpu use float32 or bf16-mixed"
 
 
-def _exchange(c: Fields) -> Iterator[str]:
+def _exchange(c: Derived) -> Iterator[str]:
     facts = CATALOGUE[c.backend]
     # settings say how a framework is started, whether or not it exchanges anything
     about = [name for name in fields_with(Role.EXCHANGE) if name != "settings"]
     for name in about:
-        if not facts.transports and getattr(c, name) != Fields.model_fields[name].default:
+        if not facts.transports and getattr(c, name) != Derived.model_fields[name].default:
             setting = f"{name}={getattr(c, name)}"
             yield f"{setting} is about the exchange, backend={c.backend} has none; leave it out"
     for name in about if c.exchange == "off" else ():
-        if name != "exchange" and getattr(c, name) != Fields.model_fields[name].default:
+        if name != "exchange" and getattr(c, name) != Derived.model_fields[name].default:
             setting = f"{name}={getattr(c, name)}"
             yield f"{setting} is about the exchange, which exchange=off leaves out; leave one out"
     if c.overlap == "off" and c.bucket_mib is not None and not facts.cuts_freely:
@@ -159,9 +160,9 @@ def _exchange(c: Fields) -> Iterator[str]:
         yield "unused_parameters are searched for, which compile does not allow; leave one out"
 
 
-def _knobs(c: Fields) -> Iterator[str]:
+def _knobs(c: Derived) -> Iterator[str]:
     """A knob that the framework lacks, or `matched` fixes, would be recorded without effect."""
-    usual = Fields.model_fields
+    usual = Derived.model_fields
     knobs_set = [knob for knob in fields_with(Role.KNOB) if getattr(c, knob) != usual[knob].default]
     taken = CATALOGUE[c.backend].knobs
     combination = f"backend={c.backend} settings={c.settings}"
@@ -178,9 +179,9 @@ def _knobs(c: Fields) -> Iterator[str]:
 _NOT_ASYNC = ("clip_norm", "unused_parameters", "checkpoint", "emulate")
 
 
-def _asynchronous(c: Fields) -> Iterator[str]:
+def _asynchronous(c: Derived) -> Iterator[str]:
     for name in _NOT_ASYNC if c.mode == "async" else ():
-        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+        if (value := getattr(c, name)) != Derived.model_fields[name].default:
             reason = "servers apply each gradient as it comes"
             yield f"{name}={value} has no place with mode=async, where {reason}; leave one out"
 
@@ -189,14 +190,14 @@ def _asynchronous(c: Fields) -> Iterator[str]:
 _NOT_TRAINED = ("loader_only", "emulate", "exchange", "preprocessing", "inject_ms", "observe")
 
 
-def _trainings(c: Fields) -> Iterator[str]:
+def _trainings(c: Derived) -> Iterator[str]:
     if c.epochs is None:
         for name in ("target", "trainings", "checkpoint"):
-            if (value := getattr(c, name)) != Fields.model_fields[name].default:
+            if (value := getattr(c, name)) != Derived.model_fields[name].default:
                 yield f"{name}={value} is of trainings; use --epochs as well, or leave it out"
         return
     for name in _NOT_TRAINED:
-        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+        if (value := getattr(c, name)) != Derived.model_fields[name].default:
             yield f"{name}={value} has no place in a training to its end; leave it or epochs out"
     if c.dataset == "synthetic":
         reason = "synthetic images are endless and hold nothing to learn"
@@ -210,8 +211,8 @@ _NOT_EMULATED = (
 )
 
 
-def _emulation(c: Fields) -> Iterator[str]:
+def _emulation(c: Derived) -> Iterator[str]:
     for name in _NOT_EMULATED if c.emulate is not None else ():
-        if (value := getattr(c, name)) != Fields.model_fields[name].default:
+        if (value := getattr(c, name)) != Derived.model_fields[name].default:
             reason = "without input, in one pass, on the CPU"
             yield f"{name}={value}: with emulate compute sleeps, {reason}; leave one of them out"

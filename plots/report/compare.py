@@ -17,7 +17,7 @@ from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared
 from plots.analyse.study import Analysis, machine
 from plots.analyse.usable import NothingUsable
-from plots.report import tables
+from plots.report import quality, tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
@@ -66,7 +66,7 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
         "differences": [{"what": k, "values": v} for k, v in across.differences(studies)],
         "points": records(tables.marked(first, _CHANGES), changed),
-        "not_compared": records(tables.NOT_COMPARED, missing),
+        "not_compared": records(quality.NOT_COMPARED, missing),
     }
     text = "\n\n".join(_texts(folders, escaped(studies), escaped(changes)))
     return Compared(text, data | _gate(judged, below), judged)
@@ -224,7 +224,7 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
     compared["comparisons"] = records(columns, comparisons)
-    compared["not_compared"] = records(tables.NOT_COMPARED, missing)
+    compared["not_compared"] = records(quality.NOT_COMPARED, missing)
     return Compared("\n\n".join([head, note, rows, *_left_out(escaped(missing))]), compared)
 
 

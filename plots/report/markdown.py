@@ -18,7 +18,7 @@ from plots.analyse.points import NotCompared, Table, ranks
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
-from plots.report import answer, methods, tables, verdicts
+from plots.report import answer, methods, quality, tables, verdicts
 from plots.report.checks import checks, standing
 from plots.report.columns import markdown_table
 from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
@@ -40,7 +40,8 @@ _MOST_NODES = 24  # the slowest first; the rest are in the file
 def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
     """The page, with `drawn` the names of the figures beside it, and its details."""
     environment = templates(keep_trailing_newline=True)
-    environment.globals.update(answer=answer, tables=tables, calibration=calibration, ranks=ranks)
+    environment.globals.update(answer=answer, tables=tables, quality=quality)
+    environment.globals.update(calibration=calibration, ranks=ranks)
     environment.globals.update(table=markdown_table, count=count, every=every, rule=rule)
     runs, host, checked = analysis.loaded.runs, analysis.loaded.host, checks(analysis)
     not_steady = runs[runs["judged"] & ~runs["steady"].astype(bool)]

@@ -24,7 +24,7 @@ from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.usable import require
 from plots.analyse.variants import words
 from plots.read import calibrations
-from plots.report import answer, figures, lead, tables
+from plots.report import answer, figures, lead, quality, tables
 from plots.report.axes import coloured
 from plots.report.checks import checks
 from plots.report.columns import Column, csv, csv_text, plain, records
@@ -115,7 +115,7 @@ def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
     drawn = [picture.name for picture in pictures]
     page, details = markdown(a, drawn)
     compared = (*tables.ratios(a), *tables.CHECKS)
-    nodes = tables.marked(a, tables.CALIBRATIONS)
+    nodes = tables.marked(a, quality.CALIBRATIONS)
     calibrated = a.calibrated and {"calibration.csv": csv(nodes, a.calibrated.all)}
     numbers = to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
     return {
@@ -167,22 +167,22 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "scaling": marked(tables.SCALING, a.efficiency),
         "comparisons": marked((*tables.ratios(a), *tables.CHECKS), a.comparisons),
         "gains": marked(tables.GAINS, a.gains),
-        "not_compared": records(tables.NOT_COMPARED, a.not_compared),
-        "gaps": records(tables.GAPS, a.gaps),
+        "not_compared": records(quality.NOT_COMPARED, a.not_compared),
+        "gaps": records(quality.GAPS, a.gaps),
         "pauses": [asdict(pause) for pause in a.pauses],
         "calibration": a.calibrated and _calibration(a.calibrated, marked),
         "exchange": a.exchange and _exchange(a.exchange, marked),
         "bounds": marked(tables.BOUNDS, a.bounds),
         "trained": marked(tables.TRAINED, a.trained),
         "served": marked(tables.SERVED, a.served),
-        "pipelines": records(tables.PIPELINES, a.pipelines),
-        "step_times": marked(tables.STEP_TIMES, a.step_times),
-        "trends": marked(tables.TRENDS, a.trends),
+        "pipelines": records(quality.PIPELINES, a.pipelines),
+        "step_times": marked(quality.STEP_TIMES, a.step_times),
+        "trends": marked(quality.TRENDS, a.trends),
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),
-        "unusable": records(tables.LOGS, a.loaded.unusable),
-        "superseded": records(tables.LOGS, a.loaded.superseded),
+        "unusable": records(quality.LOGS, a.loaded.unusable),
+        "superseded": records(quality.LOGS, a.loaded.superseded),
         "attempts": a.attempts,
         "checks": [asdict(check) for check in checks(a)],
         "notes": list(a.loaded.notes),
@@ -202,13 +202,13 @@ def _exchange(x: Exchange, records: _Records) -> dict[str, Any]:
 def _calibration(c: Calibrated, records: _Records) -> dict[str, Any]:
     return {
         "slow_nodes": c.slow,
-        "nodes": records(tables.NODES, c.nodes),
+        "nodes": records(quality.NODES, c.nodes),
         "drift": plain(c.drift),
         "drift_warning": c.drifts,
-        "jobs": records(tables.DRIFT, c.jobs),
+        "jobs": records(quality.DRIFT, c.jobs),
         "scaling": records(tables.SCALING, c.scaling),
-        "no_scaling": records(tables.NOT_COMPARED, c.missing),
-        "unusable": records(tables.CALIBRATIONS, [one for one in c.all if not one.usable]),
+        "no_scaling": records(quality.NOT_COMPARED, c.missing),
+        "unusable": records(quality.CALIBRATIONS, [one for one in c.all if not one.usable]),
     }
 
 

@@ -23,8 +23,10 @@ try:
     from slurm.directives import REPORT
     from slurm.driver.allocation import SlurmJob, check_allocation
     from slurm.driver.closing import Diary, NoRoom
-    from slurm.driver.job import Job, JobOptions, complain
+    from slurm.driver.job import Job
     from slurm.driver.launches import read_launches
+    from slurm.driver.options import JobOptions
+    from slurm.driver.outputs import complain
 except ModuleNotFoundError as absent:
     give_up(absent)
 

@@ -20,8 +20,10 @@ from bench.study.folder import StudyFolder
 from bench.study.plan import plan
 from bench.study.status import look, not_comparable
 from slurm.driver.closing import Diary, NoRoom, is_ok, oom_kills
-from slurm.driver.job import Job, JobOptions, complain, first_error
+from slurm.driver.job import Job
 from slurm.driver.launches import Launch, Line
+from slurm.driver.options import JobOptions
+from slurm.driver.outputs import complain, first_error
 from slurm.driver.steps import Ended, Step
 from slurm.fit import PREFLIGHT_S
 

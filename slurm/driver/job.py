@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import math
 import os
@@ -10,7 +9,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -26,36 +24,12 @@ from bench.record import read_run
 from bench.study.folder import StudyFolder
 from slurm.driver.closing import check_room, close, is_ok, new_session, oom_kills
 from slurm.driver.launches import Launch, Line, in_parts, point_of
+from slurm.driver.options import JobOptions
+from slurm.driver.outputs import first_error, peak_bytes, rank_bytes
 from slurm.driver.steps import Ended, Step, Steps
 
 _RANK_BYTES = 2**30  # of a rank of a point not measured yet, at least
 _SPARE = 0.9  # of the memory that is free
-
-
-class JobOptions(argparse.Namespace):
-    """What a job script says of itself and its site; __main__.py explains each."""
-
-    study_dir: Path
-    study: str
-    limit_s: int
-    python: str
-    container: list[str]
-    launcher: str
-    launch_args: list[str]
-    own_env: dict[str, list[str]]
-    job: str
-    nodes: int
-    ranks_per_node: int
-    cpus_per_rank: int | None
-    minutes: int
-    lead_s: int
-    requeue: bool
-    no_kill: bool
-    cells: list[str]
-    preflight: list[str]
-    calibration: list[str]
-    report: bool
-    again: list[str]
 
 
 class Job:
@@ -80,7 +54,7 @@ class Job:
         self.bench = [*options.container, options.python, "-m", "bench"]
         self.reason = "complete"  # why the job ends
         self.begun = self.failed = self.left = self.longest_s = 0
-        self.rank_bytes = _rank_bytes(self.folder)
+        self.rank_bytes = rank_bytes(self.folder)
         self.session = new_session()  # stands for an allocation where there is none
 
     def work(self) -> int:
@@ -216,7 +190,7 @@ class Job:
             log, out = self._files(line)
             if end.code == 0 and is_ok(log):
                 point = point_of(line.id)
-                if peak := _peak_bytes(log):
+                if peak := peak_bytes(log):
                     self.rank_bytes[point] = max(peak, self.rank_bytes.get(point, 0))
                 continue
             check_room(log.parent)
@@ -299,17 +273,6 @@ class Job:
         )
 
 
-def _rank_bytes(folder: Path) -> dict[str, int]:
-    """The most memory that a rank of each point has taken, in the point's last run."""
-    last = {point_of(log.stem): log for log in sorted((folder / "runs").glob("*.jsonl"))}
-    measured = ((point, _peak_bytes(log)) for point, log in last.items() if is_ok(log))
-    return {point: peak for point, peak in measured if peak}
-
-
-def _peak_bytes(log: Path) -> int:
-    return max(read_run(log).end.get("peak_memory_bytes", ()), default=0)
-
-
 def _new_table(launch: Launch) -> Table:
     """What the runs of a launch share on this node. Raises OSError."""
     return Table(Place(secrets.token_hex(8), 0, tuple(line.ranks for line in launch.lines)))
@@ -324,12 +287,3 @@ def remove_temporary(folder: Path) -> None:
     """Remove what a killed driver left; the lock says that no run of the study uses it now."""
     for left in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(folder)}*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def first_error(out: Path) -> str:
-    lines = out.read_text(errors="replace").splitlines()
-    return next((line[7:] for line in lines if line.startswith("error: ")), "")
-
-
-def complain(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ from bench.lifecycle import turn_table
 from bench.record import Run, read_run
 from slurm.driver import job as driver
 from slurm.driver.launches import read_launches
+from slurm.driver.options import JobOptions
 from tests.bench.ranks import ROOT, environment
 from tests.slurm.studies import SMALL, TINY
 from tests.slurm.test_batch_script import BatchJob
@@ -89,7 +90,7 @@ class Launched:
         monkeypatch.chdir(ROOT)
         for name, value in environment().items():
             monkeypatch.setenv(name, value)
-        asked = driver.JobOptions(
+        asked = JobOptions(
             study_dir=folder,
             limit_s=120,
             python=sys.executable,

@@ -1,0 +1,144 @@
+"""The tables of what stands behind the numbers: logs, steps, gaps, nodes and what was set aside."""
+
+from __future__ import annotations
+
+from plots.analyse.comparability import NO_BLOCK
+from plots.analyse.coverage import Gap
+from plots.analyse.nodes import Drift
+from plots.analyse.steady_state import Trend
+from plots.read.calibrations import WHEN
+from plots.read.runs import Unusable
+from plots.report.columns import Column
+from plots.report.format import ms, p_value, percent, rate, ratio
+from plots.report.tables import BATCH, POINT, plain_median, with_interval
+
+RAW = (
+    Column("log", "log"),
+    Column("cell", "cell"),
+    Column("world_size", "ranks"),
+    Column("samples_per_rank", "images per rank"),
+    Column("block", "block", lambda block: "-" if block == NO_BLOCK else str(block)),
+    Column("images_per_s", "images/s", rate),
+)
+
+PIPELINES = (
+    Column("dataset", "data set"),
+    Column("samples_per_rank", "images per batch"),
+    Column("num_workers", "data-loading processes"),
+    Column("words", "variant", key="variant"),
+    Column("images_per_s", "images/s [95 %]", with_interval(rate)),
+    Column("images_per_s.n", "n", key=""),
+    Column("runs", "runs"),
+)
+
+
+def _missing_blocks(gap: Gap) -> str:
+    return ", ".join(map(str, gap.missing)) if len(gap.missing) < gap.planned else "all"
+
+
+GAPS = (
+    Column("curve", "curve"),
+    *POINT,
+    *BATCH,
+    Column("planned", "launches planned", key="blocks_planned"),
+    Column(lambda gap: gap.planned - len(gap.missing), "with usable runs"),
+    Column("missing", key="blocks_missing"),
+    Column(_missing_blocks, "missing"),
+)
+
+
+TOO_FEW = "too few steps to judge"
+STEP_TIMES = (
+    *POINT,
+    *BATCH,
+    Column("runs", "runs"),
+    Column("steps_per_run", "steps per run"),
+    Column("median_seconds", "median ms", plain_median(ms)),
+    Column("p95_seconds", "p95 ms", plain_median(ms)),
+    Column("p99_seconds", "p99 ms", plain_median(ms)),
+    Column("outlier_steps", "outliers"),
+    Column("not_steady_runs"),
+    Column("judged_runs"),
+    Column(lambda s: s.not_steady_runs if s.judged_runs else TOO_FEW, "not steady", key=""),
+)
+
+
+def _trend(t: Trend) -> str:
+    if t.over_first is None:
+        return TOO_FEW
+    return "still changes" if t.changes else "-"
+
+
+TRENDS = (
+    Column("cell", "cell"),
+    Column("runs", "runs"),
+    Column("judged_runs", "judged"),
+    Column(lambda t: t.over_first and t.over_first.estimate, key="last_over_first"),
+    Column(
+        lambda t: t.over_first and t.over_first.estimate,
+        "last window over first [95 %]",
+        with_interval(ratio),
+        key="",
+    ),
+    Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
+    Column("holm_p", "Holm p", p_value),
+    Column("changes"),
+    Column(_trend, "flag", key=""),
+)
+
+NODES = (
+    Column("node"),
+    Column("unit", "node"),
+    Column("samples_per_step", "images per step"),
+    Column("images_per_s", "images/s, median", rate),
+    Column("relative", "of the median node", percent),
+    Column("score", "modified z", lambda z: f"{z:.1f}"),
+    Column("calibrations", "calibrations"),
+    Column("slow", "flag", lambda slow: "slow" if slow else "-"),
+)
+
+
+def _drift(d: Drift) -> str:
+    return "drift" if d.warn else "-" if d.most_p is not None else "not judged"
+
+
+DRIFT = (
+    Column("job", "job"),
+    Column("allocation", "allocation"),
+    Column("nodes", "nodes"),
+    Column("ratio", "end / start", ratio),
+    Column("most_node", "node that changed most"),
+    Column("most_ratio", "its end / start", ratio),
+    Column("most_p", "p", p_value),
+    Column("warn"),
+    Column(_drift, "flag", key=""),
+)
+
+CALIBRATIONS = (
+    Column("job", "job"),
+    Column("allocation", "allocation"),
+    Column("when", " or ".join(WHEN)),
+    Column("node", "node", lambda node: node or "all"),
+    Column("host"),
+    Column("gpu"),
+    Column(lambda one: one.samples_per_step if one.usable else None, key="samples_per_step"),
+    Column(lambda one: one.images_per_s if one.usable else None, key="images_per_s"),
+    Column("reason", "reason", lambda reason: " ".join(reason.split())),
+    Column("log"),
+)
+
+NOT_COMPARED = (Column("pair", key="what"), Column("reason"))
+
+
+def _why(log: Unusable) -> str:
+    return "<br>".join([log.reason, *(words for words in log.words if words not in log.reason)])
+
+
+LOGS = (
+    Column("log", "log", lambda name: f"`{name}`"),
+    Column("state", "state"),
+    Column("cell"),
+    Column("reason"),
+    Column("words"),
+    Column(_why, "reason"),
+)

@@ -1,0 +1,26 @@
+"""Folders and files that a command names, checked before its slow imports."""
+
+from __future__ import annotations
+
+import shlex
+import tarfile
+from pathlib import Path
+
+from bench.config import UsageError
+
+
+def require_parent(path: Path) -> None:
+    """A file is written where a folder is, and none is made for it. Raises UsageError."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
+
+
+def require_folder(folder: Path) -> None:
+    """Raises UsageError for what is no folder, such as an archive that is not unpacked."""
+    if folder.is_file() and tarfile.is_tarfile(folder):
+        unpack = f"tar xzf {shlex.quote(str(folder))}"
+        raise UsageError(
+            f"{folder} is an archive; unpack it, {unpack}, and name the study's folder"
+        )
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder; give a study's folder, results/STUDY")
