@@ -244,7 +244,7 @@ def compare(
 
 
 app.command("import")(import_logs)
-app.command()(published)
+app.command("published")(published)
 
 
 def main(argv: list[str] | None = None) -> int:

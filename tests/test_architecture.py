@@ -239,3 +239,8 @@ def types(tree: ast.Module) -> set[str]:
 def test_a_type_name_has_one_meaning() -> None:
     files = Counter(chain.from_iterable(types(ast.parse(p.read_text())) for p in sources()))
     assert {name for name, count in files.items() if count > 1} <= SEVERAL_MEANINGS
+
+
+@pytest.mark.parametrize("path", sources(), ids=name)
+def test_a_module_is_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
