@@ -46,9 +46,9 @@ class Watchdog:
     Once a second it reads three numbers and the parent's process id, and, where a shell stands
     before the launcher, /proc. Time in which the whole process is stopped (Ctrl-Z) does not count.
 
-    A rank says what it does after half of the limit, so that whoever comes to the limit knows it of
-    all. The lowest rank that has said so ends the run for all; the others do if it has not by twice
-    the limit.
+    A rank says what it does from half of the limit on, so that whoever comes to the limit knows it
+    of all. The lowest rank that has said so ends the run for all; the others do if it has not by
+    twice the limit.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Watchdog:
 
     def _watch(self) -> NoReturn:
         tick_s = min(_TICK_S, self._limit_s / 4)
-        last, silent_s, posted, before = self._pulse.beat(), 0.0, False, time.monotonic()
+        last, silent_s, before = self._pulse.beat(), 0.0, time.monotonic()
+        posted: Report | None = None
         while True:
             time.sleep(tick_s)
             now = time.monotonic()
@@ -74,14 +75,14 @@ class Watchdog:
             beat = self._pulse.beat()
             if beat != last:
                 last, silent_s = beat, 0.0
-                if posted:
+                if posted is not None:
                     self._board.withdraw()
-                    posted = False
+                    posted = None
             elif silent_s >= self._limit_s:
                 self._judge(self._report(beat), silent_s)
-            elif silent_s >= self._limit_s / 2 and not posted:
-                self._board.post(self._report(beat))
-                posted = True
+            elif silent_s >= self._limit_s / 2 and (report := self._report(beat)) != posted:
+                self._board.post(report)  # again where it does something else by now
+                posted = report
 
     def _judge(self, report: Report, silent_s: float) -> None:
         reports = {**self._board.reports(), self._rank: report}

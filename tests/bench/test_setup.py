@@ -467,11 +467,11 @@ def test_a_killed_command_names_the_signal(tmp_path: Path) -> None:
 
 
 def test_interrupted_set_up_stops_what_its_command_started(tmp_path: Path) -> None:
-    script = f"sleep 60 & echo $! > {tmp_path}/child; sleep 0.5; kill -INT $PPID; wait"
+    script = f"sleep 60 & echo $! > {tmp_path}/child; sleep 2; kill -INT $PPID; wait"
     with pytest.raises(KeyboardInterrupt):
         doer(tmp_path).run("step", "sh", "-c", script)
     child = int((tmp_path / "child").read_text())
-    for _ in range(20):  # dead, or dead but not yet collected
+    for _ in range(200):  # dead, or dead but not yet collected
         stat_file = Path(f"/proc/{child}/stat")
         if not stat_file.exists() or stat_file.read_text().rsplit(")", 1)[1].split()[0] == "Z":
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain, repeat
 from pathlib import Path
 from typing import NoReturn
 
@@ -164,6 +165,16 @@ def test_the_lowest_rank_that_has_reported_speaks_for_all(tmp_path: Path) -> Non
     assert silent_s >= 0.8, "nobody is waited for any longer"
     board(tmp_path, 0).withdraw()
     assert judged(tmp_path, 1)[0] == [1], "one that cannot write is not waited for"
+
+
+def test_a_report_says_what_its_rank_does_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At half of its limit a rank may still compute; at the limit of another it waits."""
+    reports = chain([report(0, "in step 3", False)], repeat(report(0, EXCHANGE, True)))
+    monkeypatch.setattr(Watchdog, "_report", lambda *_: next(reports))
+    judged(tmp_path, 0)
+    assert board(tmp_path, 0).reports()[0].waits
 
 
 def test_a_folder_that_is_gone_or_none_is_no_error(tmp_path: Path) -> None:
