@@ -15,7 +15,7 @@ try:
     from bench.called import command
     from bench.config import UsageError
     from bench.shell import Version, call, new_app
-    from plots.imports.command import import_logs, published
+    from plots.foreign import import_logs, published
     from plots.require import require_folder, require_parent
 except ImportError as missing:
     give_up(missing)
