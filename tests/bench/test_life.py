@@ -274,4 +274,6 @@ def test_horovods_thread_that_died_is_noticed(tmp_path: Path) -> None:
     done = run([*mpirun(2)[:-1], "bash", "-c", limited], NO_FAULT)
     assert done.returncode != 0
     what = "all ranks wait for each other, so what carries the exchange has stopped"
-    assert f"{what}: rank 0,1: waiting in" in str(read_run(log).problem)
+    # on a busy machine Horovod may find out first
+    noticed = f"{what}: rank 0,1: waiting in", "HorovodInternalError: Horovod has been shut down"
+    assert any(words in str(read_run(log).problem) for words in noticed)
