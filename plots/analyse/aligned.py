@@ -8,7 +8,7 @@ from dataclasses import replace
 from plots.analyse.comparability import TUNED, Facts
 from plots.analyse.points import Point, Table
 from plots.analyse.study import Analysis
-from plots.analyse.variants import beside, in_order
+from plots.analyse.variants import beside, entry, in_order
 
 
 def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
@@ -27,7 +27,8 @@ def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
 
 def _named(point: Point, facts: Facts, fields: Sequence[str]) -> Point:
     """A field that the study does not vary has the value of the point's runs."""
-    values = {k: facts[kind + k] for k in fields for kind in ("", TUNED) if kind + k in facts}
+    kinds = ("", TUNED)
+    values = dict(entry(k, facts[x + k]) for k in fields for x in kinds if x + k in facts)
     values |= dict(point.variant)
     variant = tuple((k, values[k]) for k in fields if k in values)
     return point._replace(variant=beside(point.cell, variant))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -45,9 +46,23 @@ def planned(study: Study) -> list[Planned]:
     return sorted(of_cells, key=lambda one: CURVES.index(one[0]))
 
 
+def is_planned(point: Point, plan: Sequence[Planned]) -> bool:
+    """Whether a point is one of the planned, in which further fields do not matter."""
+    return _of_plan(point, plan) in {wanted for _, wanted in plan}
+
+
 def find(blocks: int, plan: Sequence[Planned], table: Table) -> Iterator[Gap]:
     """Planned points that lack planned blocks, for which others beyond those do not stand in."""
+    held: dict[Point, set[int]] = defaultdict(set)
+    for point, means in table.blocks.items():
+        held[_of_plan(point, plan)] |= {block.number for block in means}
     for curve, point in plan:
-        numbers = {block.number for block in table.blocks.get(point, ())}
-        if missing := tuple(block for block in range(blocks) if block not in numbers):
+        if missing := tuple(block for block in range(blocks) if block not in held[point]):
             yield Gap(curve, point, blocks, missing)
+
+
+def _of_plan(point: Point, plan: Sequence[Planned]) -> Point:
+    """Without fields that the plan does not vary: one run by hand names them in every point."""
+    names = {name for _, wanted in plan for name, _ in wanted.variant}
+    further = [name for name, _ in point.variant if name not in names]
+    return point._replace(variant=variants.without(point.variant, further))

@@ -40,11 +40,11 @@ def of_runs(
     names = in_order({*VARIED, *planned})
     same = shared(cells, facts).keys() - {*planned}
     varied = (_meaningful(cell, one, names) for cell, one in zip(cells, facts, strict=True))
-    return [tuple(_named(k, v) for k, v in run.items() if k not in same) for run in varied]
+    return [tuple(entry(k, v) for k, v in run.items() if k not in same) for run in varied]
 
 
-def _named(field: str, value: str) -> tuple[str, str]:
-    """A timeline by its file's name, without the digest behind it, which no plan knows."""
+def entry(field: str, value: str) -> tuple[str, str]:
+    """A fact as a variant has it: a timeline without the digest, which no plan knows."""
     return field, value.rsplit(" ", 1)[0] if field == EMULATE else value
 
 

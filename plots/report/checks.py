@@ -13,6 +13,7 @@ from bench.record.quiet import NOISY
 from bench.study.stats import SESSIONS, geometric_mean
 from plots.analyse import pauses, quiet
 from plots.analyse.comparability import NO_TURNS, TAKEN, DigestCheck
+from plots.analyse.coverage import is_planned
 from plots.analyse.points import by_point, ranks
 from plots.analyse.sessions import apart
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
@@ -82,8 +83,7 @@ def _work(a: Analysis) -> Iterator[Check]:
     if unequal := dict.fromkeys(difference for c in a.comparisons for difference in c.unequal):
         why = f"{'; '.join(unequal)}, as the site asks; each ratio marked so compares it as well."
         yield Check("environments differ", False, why)
-    wanted = {point for _, point in a.planned}
-    planned = [n for n in a.not_compared if n.absent is None or n.absent in wanted]
+    planned = [n for n in a.not_compared if n.absent is None or is_planned(n.absent, a.planned)]
     if planned:
         pairs = count(len(planned), "pair")
         why = f"Set aside because the work differed, or one side is missing: {pairs}."

@@ -46,7 +46,8 @@ def judge(before: Analysis, after: Analysis, changes: Changes, below: float) -> 
     for study in (before.loaded.study, after.loaded.study):
         plan = coverage.planned(study)
         for gap in coverage.find(study.blocks, plan, after.table):
-            if len(gap.missing) == gap.planned and gap.point not in missing:
+            known = any(coverage.is_planned(point, [(gap.curve, gap.point)]) for point in missing)
+            if len(gap.missing) == gap.planned and not known:
                 missing.append(gap.point)
                 yield Judged(gap.point, "missing", "planned, and no usable run of it")
 

@@ -74,6 +74,18 @@ def test_a_variant_of_which_nothing_is_there_is_a_gap(tmp_path: Path) -> None:
     assert {gap["missing"] for gap in gaps} == {"all"}
 
 
+def test_a_run_by_hand_of_other_work_makes_no_gap(tmp_path: Path) -> None:
+    """Every point then names the field in which it differs, and the plan does not."""
+    logs.study(tmp_path, blocks=2, cells={"single": 1.0, "ddp/mpi": 1.1})
+    logs.study_toml(tmp_path, blocks=2, more=PLAN.replace(', "horovod/mpi"', ""))
+    before = analyse(load(tmp_path))
+    logs.write(tmp_path / "runs" / "hand.jsonl", logs.config("single", model="resnet101"), 0.1)
+    a = analyse(load(tmp_path))
+    assert {name for p in a.table.blocks for name, _ in p.variant} == {"model"}
+    assert a.gaps == before.gaps
+    assert [c.name for c in checks(a)] == [c.name for c in checks(before)]
+
+
 def test_a_variant_is_no_gap_for_how_it_is_written_or_for_training_nothing(tmp_path: Path) -> None:
     logs.study(tmp_path, blocks=1, cells={"single": 1.0, "ddp/mpi": 1.1}, weight_decay=0.0)
     variants = "[variants.free]\nweight_decay = 0\n"
