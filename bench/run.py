@@ -98,9 +98,9 @@ def _end_facts(rig: Rig, log: RunLog, facts: Facts) -> Facts:
 
 def _log_evidence(log: RunLog, backend: Backend, loop: Loop) -> list[dict[str, float]]:
     """What each rank's framework says of a step; each exchange goes to the log by itself."""
-    told = backend.gather(loop.session.evidence(loop.steps))
-    log.write("exchanges", ranks=[[asdict(x) for x in evidence.exchanges] for evidence in told])
-    return [dict(evidence.seconds) for evidence in told]
+    of_ranks = backend.gather(loop.session.evidence(loop.steps))
+    log.write("exchanges", ranks=[[asdict(x) for x in evidence.exchanges] for evidence in of_ranks])
+    return [dict(evidence.seconds) for evidence in of_ranks]
 
 
 def _counts(samples: Input, loop: Loop | None) -> Callable[[], tuple[int, int]]:

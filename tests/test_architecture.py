@@ -190,13 +190,13 @@ def test_a_module_opens_with_a_sentence_on_its_job(path: Path) -> None:
 # names that hold a reader up: a noun of the field says what is in them
 NO_NAMES = {"found", "told", "said", "own", "there", "here", "ours", "theirs", "mine", "whose"}
 NO_NAMES |= {"what", "asked", "given"}
-# the rooms where this holds so far
-NAMES_ARE_NOUNS: tuple[str, ...] = ("plots/", "slurm/")
-NAMES_ARE_NOUNS += ("bench/backends/", "bench/config/", "bench/data/", "bench/instrument/")
-NAMES_ARE_NOUNS += ("bench/launch/", "bench/models/", "bench/record/", "bench/train/")
-OF_BENCH = ["__init__", "__main__", "called", "command", "factory", "missing", "progress"]
-OF_BENCH += ["serve", "shell", "streams"]
-NAMES_ARE_NOUNS += tuple(f"bench/{module}.py" for module in OF_BENCH)
+# modules where this does not hold yet
+NOT_YET: tuple[str, ...] = (
+    "bench/study/",
+    "bench/tools/collectives/command",
+    "bench/tools/doctor/options",
+)
+NOT_YET += ("bench/tools/timeline.py",)
 KEYS_OF_THE_LOG = {"bench/record/events.py": {"said"}}
 
 
@@ -216,7 +216,7 @@ def bindings(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", sources(), ids=name)
 def test_names_are_nouns_of_the_field(path: Path) -> None:
-    if name(path).startswith(NAMES_ARE_NOUNS):
+    if not name(path).startswith(NOT_YET):
         no_names = NO_NAMES - KEYS_OF_THE_LOG.get(name(path), set())
         assert not bindings(ast.parse(path.read_text())) & no_names
 

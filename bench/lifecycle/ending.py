@@ -256,8 +256,8 @@ def describe(error: BaseException) -> str:
         else:
             lines = str(error).strip().splitlines() or [""]
             line = lines[0]
-            if found := _IN_LOADER.match(line):
-                return f"{lines[-1]} (in {found[1]})"  # torch puts the process's own error last
+            if in_loader := _IN_LOADER.match(line):
+                return f"{lines[-1]} (in {in_loader[1]})"  # torch puts the process's own error last
     except BaseException:
         line = "an error without words"
     if isinstance(error, UsageError):
@@ -272,6 +272,6 @@ def _raised_at(error: BaseException) -> str:
 
 def _identity(path: Path | None) -> Any:
     try:
-        return None if path is None else ((found := path.stat()).st_dev, found.st_ino)
+        return None if path is None else ((status := path.stat()).st_dev, status.st_ino)
     except OSError:
         return "gone"

@@ -31,8 +31,8 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
 
 def state(pid: int) -> str:
     """What a process of this host is doing, in words."""
-    found = _stat(pid)
-    return ENDED if found is None else _STATES.get(found[1], "is in an unknown state")
+    stat = _stat(pid)
+    return ENDED if stat is None else _STATES.get(stat[1], "is in an unknown state")
 
 
 class Launcher:
@@ -40,15 +40,15 @@ class Launcher:
 
     def __init__(self) -> None:
         self._chain = [os.getpid(), os.getppid()]
-        while (found := _stat(self._chain[-1])) is not None and found[0] in _SHELLS:
-            self._chain.append(found[2])
+        while (stat := _stat(self._chain[-1])) is not None and stat[0] in _SHELLS:
+            self._chain.append(stat[2])
 
     def gone(self) -> bool:
         """True once one of these processes is no longer the parent of the one below it."""
         if os.getppid() != self._chain[1]:
             return True
         above = zip(self._chain[1:], self._chain[2:], strict=False)
-        return any((found := _stat(child)) is None or found[2] != parent for child, parent in above)
+        return any((stat := _stat(child)) is None or stat[2] != parent for child, parent in above)
 
 
 def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
@@ -60,14 +60,15 @@ def ranks_of(log: Path | None) -> list[Mapping[str, Any]]:
 def vanished(log: Path | None, rank: int, as_lowest: bool) -> list[tuple[int, str]]:
     """Ranks of this host that ended unrecorded; `as_lowest`: only for the lowest that runs here."""
     host = socket.gethostname()
-    here = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
-    ended = [r for r in here if state(r["pid"]) == ENDED]
-    if _events(log, "end") or (as_lowest and any(r["rank"] < rank for r in here if r not in ended)):
+    local = [r for r in ranks_of(log) if r["hostname"] == host and r["rank"] != rank]
+    ended = [r for r in local if state(r["pid"]) == ENDED]
+    lower = [r for r in local if r["rank"] < rank and r not in ended]
+    if _events(log, "end") or (as_lowest and lower):
         return []
-    told = {event.get("rank") for event in _events(log, "error")}
-    untold = {r["rank"]: r["pid"] for r in ended if r["rank"] not in told}
+    recorded = {event.get("rank") for event in _events(log, "error")}
+    unrecorded = {r["rank"]: r["pid"] for r in ended if r["rank"] not in recorded}
     how = f"on {host} is gone: killed, or ended by code that tells nobody"
-    return [(rank, f"its process {pid} {how}") for rank, pid in untold.items()]
+    return [(rank, f"its process {pid} {how}") for rank, pid in unrecorded.items()]
 
 
 def _events(log: Path | None, name: str) -> list[dict[str, Any]]:

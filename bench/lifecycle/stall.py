@@ -151,7 +151,7 @@ def explain(
             causes.append((rank, f"no sign of life for {silent_s:.0f} s ({state}){meanwhile}"))
     if causes:
         return causes
-    what = "all ranks wait for each other, so what carries the exchange has stopped"
+    stop = "all ranks wait for each other, so what carries the exchange has stopped"
     if not shared:
-        what = "what the other ranks do is not known, as no folder is shared with them"
-    return [(min(reports), f"no progress for {silent_s:.0f} s, {what}: {waiting}")]
+        stop = "what the other ranks do is not known, as no folder is shared with them"
+    return [(min(reports), f"no progress for {silent_s:.0f} s, {stop}: {waiting}")]

@@ -124,9 +124,9 @@ class Table:
 
     def _require_one_namespace(self) -> None:
         """Process ids mean the same to all worlds only in one namespace."""
-        own = Path("/proc/self/ns/pid").stat().st_ino
-        self._numbers[self._namespace] = self._numbers[self._namespace] or own
-        if self._numbers[self._namespace] != own:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+        self._numbers[self._namespace] = self._numbers[self._namespace] or namespace
+        if self._numbers[self._namespace] != namespace:
             wrong = "runs that take turns were started in different process-id namespaces"
             raise UsageError(f"{wrong}, as containers have: none could wake another; {WAY_OUT}")
 
@@ -160,8 +160,8 @@ class Table:
         self._numbers[self._broken] = self._numbers[self._broken] or world + 1
         self.forget_name()
         for _ in range(_WAKES):
-            here = (p.pid for world in range(self.worlds) for p in self.processes(world))
-            signal_others(here, signal.SIGCONT)
+            pids = (p.pid for world in range(self.worlds) for p in self.processes(world))
+            signal_others(pids, signal.SIGCONT)
             time.sleep(_WAKES_APART_S)
 
     def register(self, world: int, local_rank: int, local_size: int, serves: bool) -> int:

@@ -36,8 +36,8 @@ class Waker:
     def __init__(self, period_s: int) -> None:
         self._period_s = period_s
         self._timer = ctypes.c_void_p()
-        own = ctypes.CDLL(None, use_errno=True)
-        self._library = own if hasattr(own, "timer_create") else ctypes.CDLL("librt.so.1")
+        loaded = ctypes.CDLL(None, use_errno=True)
+        self._library = loaded if hasattr(loaded, "timer_create") else ctypes.CDLL("librt.so.1")
         event = _Event(None, signal.SIGCONT, _SIGEV_SIGNAL, b"")
         _require(
             self._library.timer_create(

@@ -44,8 +44,8 @@ def parse(argv: list[str]) -> RunConfig:
 
 def _opening(config: RunConfig) -> str:
     ranks, images = config.world_size, config.samples_per_rank
-    what = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
-    return f"parity of {config.cell}: {what}, one step {STEPS} times; loading torch ..."
+    work = f"{config.model} at {config.image_size} px, {images} images on each of {ranks} rank(s)"
+    return f"parity of {config.cell}: {work}, one step {STEPS} times; loading torch ..."
 
 
 def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse) -> bool:
@@ -103,15 +103,15 @@ _TOLD = (
 def _result(facts: dict[str, Any]) -> str:
     """The worst step in words, and what is not the same twice."""
     worst = max(facts["steps"], key=lambda step: step["relative_difference"])
-    found = f"max|difference| / max|gradient| {worst['relative_difference']:.1e}"
+    difference = f"max|difference| / max|gradient| {worst['relative_difference']:.1e}"
     if worst["tensor"]:
-        found += f" in {worst['tensor']} of step {worst['step']}"
-    agrees = "equal bit for bit" if not worst["relative_difference"] else found
+        difference += f" in {worst['tensor']} of step {worst['step']}"
+    agrees = "equal bit for bit" if not worst["relative_difference"] else difference
     line = f"parity {'holds' if facts['holds'] else 'DOES NOT HOLD'}: {agrees}"
     line += f" (allowed {worst['allowed']:.1e}), {worst['elements']} elements"
     noisy = sorted({name for step in facts["steps"] for name in step["not_deterministic"]})
-    for what, names in (("gradients", noisy), ("exchange", facts["exchange_not_deterministic"])):
+    for noise, names in (("gradients", noisy), ("exchange", facts["exchange_not_deterministic"])):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            line += f"; {what} not deterministic: {names[0]}{more}"
+            line += f"; {noise} not deterministic: {names[0]}{more}"
     return line

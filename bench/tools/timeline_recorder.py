@@ -40,7 +40,7 @@ class _Recorder(Observer):
     """Marks on the device's own clock: events in the stream where the device is a GPU."""
 
     def __init__(self, network: torch.nn.Module, watch: Stopwatch) -> None:
-        self._watch, self._what = watch, list[str]()
+        self._watch, self._points = watch, list[str]()
         self._names = [name for name, p in network.named_parameters() if p.requires_grad]
         self.forward: list[float] = []
         self.backward: list[float] = []
@@ -53,9 +53,9 @@ class _Recorder(Observer):
                     lambda _, name=name: self._mark(f"gradient {name}")
                 )
 
-    def _mark(self, what: str) -> None:
+    def _mark(self, point: str) -> None:
         self._watch.mark()
-        self._what.append(what)
+        self._points.append(point)
 
     def forward_done(self) -> None:
         self._mark(_LOSS)
@@ -70,8 +70,8 @@ class _Recorder(Observer):
         """The one wait for the device stands between two steps, where nothing is timed."""
         self._mark(_DONE)
         self._watch.now()
-        at = dict(zip(self._what, accumulate(self._watch.laps(), initial=0.0), strict=True))
-        self._what.clear()
+        at = dict(zip(self._points, accumulate(self._watch.laps(), initial=0.0), strict=True))
+        self._points.clear()
         begun = at[_LOSS]
         self.forward.append(begun - at[_FORWARD])
         self.backward.append(at[_BACKWARD] - begun)

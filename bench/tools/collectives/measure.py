@@ -42,10 +42,10 @@ def time_one(
     elements = -(-size // 4 // ranks) * ranks  # the same part for every rank
     # small whole numbers, whose sums are exact; no period of theirs is a part's
     pattern = (torch.arange(elements, device=place.torch_device) % 251 + 1).float()
-    given, right = _known(kind, pattern, rank, ranks)
-    tensor, seconds, wrong = given.clone(), [], 0
+    sent, right = _known(kind, pattern, rank, ranks)
+    tensor, seconds, wrong = sent.clone(), [], 0
     for repetition in range(_WARM_UP + repetitions):
-        tensor.copy_(given)
+        tensor.copy_(sent)
         watch.now()
         backend.barrier()
         started = watch.now()
@@ -55,10 +55,10 @@ def time_one(
             seconds.append(took)
             wrong += not torch.equal(result, right)
         result.zero_()  # so that the next one cannot pass for it
-    told = backend.gather((seconds, wrong))
-    of_ranks = [of_rank for of_rank, _ in told]
+    counted = backend.gather((seconds, wrong))
+    of_ranks = [of_rank for of_rank, _ in counted]
     return Outcome(
-        kind=kind, bytes=4 * elements, seconds=of_ranks, wrong=sum(wrong for _, wrong in told)
+        kind=kind, bytes=4 * elements, seconds=of_ranks, wrong=sum(wrong for _, wrong in counted)
     )
 
 
@@ -67,12 +67,12 @@ def _known(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What a rank gives, and what it must get: rank r holds the pattern r + 1 times."""
     part = slice(rank * len(pattern) // ranks, (rank + 1) * len(pattern) // ranks)
-    mine, total = pattern * (rank + 1), ranks * (ranks + 1) // 2
+    scaled, total = pattern * (rank + 1), ranks * (ranks + 1) // 2
     if kind == "all_gather":
         factors = torch.arange(1, ranks + 1, device=pattern.device)
-        return mine[part].clone(), (pattern.view(ranks, -1) * factors[:, None]).view(-1)
+        return scaled[part].clone(), (pattern.view(ranks, -1) * factors[:, None]).view(-1)
     if kind == "broadcast":
-        return mine, pattern
+        return scaled, pattern
     if kind == "reduce_scatter":
-        return mine, pattern[part] * total
-    return mine, pattern * total
+        return scaled, pattern[part] * total
+    return scaled, pattern * total

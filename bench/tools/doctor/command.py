@@ -60,9 +60,9 @@ class _Answer:
         levels = [finding.level for finding in self.findings]
         status = int("failure" in levels)
         if self._json:
-            said = {"schema": SCHEMA, "launch": launch and launch.record(), "status": status}
-            found = [asdict(finding) for finding in self.findings]
-            print(json.dumps({**said, "findings": found}, indent=2), flush=True)
+            record = {"schema": SCHEMA, "launch": launch and launch.record(), "status": status}
+            findings = [asdict(finding) for finding in self.findings]
+            print(json.dumps({**record, "findings": findings}, indent=2), flush=True)
         else:
             counts = (f"{levels.count(level)} {level}" for level in ("ok", "warning", "failure"))
             print(f"-- {', '.join(counts)}", flush=True)
@@ -120,29 +120,29 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
     watch = Watch()
     probe = process.python("bench.tools.doctor.probe")
     answers, problem = process.run(probe, os.environ, options.limit_s)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if answers:
         seen = answers[0]
-        found += [*machine.libraries(seen), *machine.torchvision_pair(seen)]
-        found += [*machine.horovod_build(machine.build_record(), seen), *machine.devices(seen)]
+        findings += [*machine.libraries(seen), *machine.torchvision_pair(seen)]
+        findings += [*machine.horovod_build(machine.build_record(), seen), *machine.devices(seen)]
     else:
         seen = {}
         text, cure = f"importing them {problem}", f"see what it prints: {' '.join(probe)}"
-        found.append(failure("libraries", text, cure))
+        findings.append(failure("libraries", text, cure))
     if "mpi" in seen and launch.source != "none":
-        found.append(ranks.library(launch, seen["mpi"], os.environ))
+        findings.append(ranks.library(launch, seen["mpi"], os.environ))
     try:
         require_unmodified(os.environ)
     except UsageError as error:
-        found.append(refused("environment", error))
-    here = [name for _, name in socket.if_nameindex()]
-    found += machine.interfaces(os.environ, here, several_hosts=launch.local_size < launch.size)
-    found.append(machine.own_name(socket.gethostname()))
-    found.append(machine.data(options.config.dataset, options.config.data_dir))
+        findings.append(refused("environment", error))
+    local = [name for _, name in socket.if_nameindex()]
+    findings += machine.interfaces(os.environ, local, several_hosts=launch.local_size < launch.size)
+    findings.append(machine.own_name(socket.gethostname()))
+    findings.append(machine.data(options.config.dataset, options.config.data_dir))
     try:
-        found.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
+        findings.append(machine.folder(meeting_folder(launch, options.config.rendezvous_dir, None)))
     except UsageError as error:
-        found.append(refused("folder", error))
+        findings.append(refused("folder", error))
     others = watch.others()
     threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     return {
@@ -152,7 +152,7 @@ def _look(options: Options, launch: Launch) -> dict[str, Any]:
         "mpi": seen.get("mpi"),
         "seat": uuid.uuid4().hex,
         "others": others and others._asdict(),
-        "findings": [asdict(finding) for finding in found],
+        "findings": [asdict(finding) for finding in findings],
     }
 
 
@@ -168,8 +168,8 @@ def _alone(options: Options, launch: Launch, answer: _Answer) -> None:
     path = shutil.which("mpirun")
     answer.add([ranks.mpirun(path, _version(path) if path else "", facts["mpi"])])
     two = {"local_size": exchange.ALONE_RANKS, "size": exchange.ALONE_RANKS}
-    there = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
-    answer.add(ranks.cores(there, options.config.threads) + ranks.quiet(there))
+    pair = [{**facts, **two, "rank": n, "local_rank": n} for n in range(exchange.ALONE_RANKS)]
+    answer.add(ranks.cores(pair, options.config.threads) + ranks.quiet(pair))
     cells = exchange.cells(launch, options.cells, len(facts["devices"]))
     answer.add(exchange.alone(cells, options, path is not None, answer.say))
 
@@ -186,22 +186,22 @@ def _version(mpirun: str) -> str:
 def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
     """Rank 0 of a launch: hear all, compare, decide what is tried, judge it."""
     answer.say(f"looking at {launch.size} rank(s)")
-    mine = _look(options, launch)
+    lead = _look(options, launch)
     try:
         meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
     except (UsageError, OSError):  # there is no folder for it, as `_look` has found as well
-        answer.add(_findings(mine))
+        answer.add(_findings(lead))
         return
     with closing(meeting):
-        there = {0: mine, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
-        everybody = [there[rank] for rank in sorted(there)]
-        answer.add(merge({rank: _findings(facts) for rank, facts in there.items()}))
-        one_world = ranks.absent(there, launch.size, options.limit_s, os.environ)
+        present = {0: lead, **meeting.hear("facts", range(1, launch.size), options.limit_s)}
+        everybody = [present[rank] for rank in sorted(present)]
+        answer.add(merge({rank: _findings(facts) for rank, facts in present.items()}))
+        one_world = ranks.absent(present, launch.size, options.limit_s, os.environ)
         one_world += ranks.compare(everybody)
         answer.add(one_world)
         answer.add(ranks.cores(everybody, options.config.threads) + ranks.quiet(everybody))
         answer.add(ranks.devices(everybody))
-        cells = exchange.cells(launch, options.cells, len(mine["devices"]))
+        cells = exchange.cells(launch, options.cells, len(lead["devices"]))
         if any(finding.name == "ranks" and finding.level == "failure" for finding in one_world):
             text = f"{', '.join(cells)} not tried: the ranks are not one world"
             answer.add([warning("transports", text, "see above")])
@@ -212,10 +212,10 @@ def _lead(options: Options, launch: Launch, answer: _Answer) -> None:
             answer.say(f"trying {' and '.join(group)} (at most {options.limit_s * len(group):g} s)")
             exchange.take_part(group, launch, options, meeting)
             for cell in group:
-                told = meeting.hear(f"trial.{cell}", range(launch.size), options.limit_s)
-                answer.add([exchange.judge(cell, told, launch.size)])
+                answers = meeting.hear(f"trial.{cell}", range(launch.size), options.limit_s)
+                answer.add([exchange.judge(cell, answers, launch.size)])
         # the plan must not go before everybody has read it
-        meeting.hear("left", set(there) - {0}, _LEAVE_S)
+        meeting.hear("left", set(present) - {0}, _LEAVE_S)
 
 
 def _follow(options: Options, launch: Launch) -> None:
@@ -226,8 +226,8 @@ def _follow(options: Options, launch: Launch) -> None:
         meeting = Meeting(meeting_folder(launch, options.config.rendezvous_dir, None), launch)
         meeting.tell("facts", facts)
         # a plan that does not know this rank is an earlier launch's
-        mine, limit_s = facts["seat"], 2 * options.limit_s
-        plans = meeting.hear("plan", [0], limit_s, lambda plan: mine in plan["seats"])
+        seat, limit_s = facts["seat"], 2 * options.limit_s
+        plans = meeting.hear("plan", [0], limit_s, lambda plan: seat in plan["seats"])
         for group in plans[0]["groups"] if plans else []:
             exchange.take_part(group, launch, options, meeting)
         meeting.tell("left", True)

@@ -22,10 +22,10 @@ _CURE = "run python -m bench with this --backend and --transport to see all it p
 _TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", str(ALONE_RANKS), "-m")
 
 
-def cells(launch: Launch, asked: list[str] | None, gpus: int) -> list[str]:
+def cells(launch: Launch, chosen: list[str] | None, gpus: int) -> list[str]:
     """Framework/transport pairs to try."""
-    if asked is not None:
-        return asked
+    if chosen is not None:
+        return chosen
     transports = ["gloo"] if launch.source in NO_MPI else ["mpi", "gloo"]
     # NCCL refuses two ranks on one GPU
     local = ALONE_RANKS if launch.source == "none" else launch.local_size

@@ -75,8 +75,8 @@ def main(fields: dict[str, Any], cells: list[str], limit_s: float) -> None:
         except UsageError as error:
             answer |= {"error": error.text, "cure": error.cure}
         except Exception as error:
-            said = f"{type(error).__name__}: {process.first_line(error)}"
-            process.answer(answer | {"error": said, "cure": ""})
+            line = f"{type(error).__name__}: {process.first_line(error)}"
+            process.answer(answer | {"error": line, "cure": ""})
             return  # what it left behind in this process would spoil the next cell
         process.answer(answer)
 

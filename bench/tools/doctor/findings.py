@@ -45,8 +45,8 @@ def refused(name: str, error: UsageError) -> Finding:
 def merge(by_rank: Mapping[int, Sequence[Finding]]) -> list[Finding]:
     """One list for all ranks: what all of them find is said once, what some find names them."""
     ranks: dict[str, dict[Finding, list[int]]] = {}  # name -> finding -> who has it
-    for rank, found in sorted(by_rank.items()):
-        for finding in found:
+    for rank, findings in sorted(by_rank.items()):
+        for finding in findings:
             ranks.setdefault(finding.name, {}).setdefault(finding, []).append(rank)
     merged: list[Finding] = []
     for name, same in ranks.items():

@@ -83,12 +83,14 @@ def devices(facts: Mapping[str, Any]) -> Iterator[Finding]:
     if "error" in facts["nccl"]:
         yield failure("NCCL", facts["nccl"]["error"], facts["nccl"]["cure"])
         return
-    ours, theirs = (_nccl(facts["nccl"][name]) for name in ("ddp", "horovod"))
-    if ours == theirs:
-        yield ok("NCCL", f"{gpus}, in both frameworks {ours}")
+    of_ddp, of_horovod = (_nccl(facts["nccl"][name]) for name in ("ddp", "horovod"))
+    if of_ddp == of_horovod:
+        yield ok("NCCL", f"{gpus}, in both frameworks {of_ddp}")
     else:
         cure = "build Horovod against torch's NCCL: HOROVOD_NCCL_HOME, HOROVOD_NCCL_LINK=SHARED"
-        yield failure("NCCL", f"torch calls {ours}, Horovod {theirs}: two exchanges, not one", cure)
+        yield failure(
+            "NCCL", f"torch calls {of_ddp}, Horovod {of_horovod}: two exchanges, not one", cure
+        )
 
 
 def _nccl(library: Mapping[str, str]) -> str:
@@ -99,25 +101,25 @@ def interfaces(
     env: Mapping[str, str], existing: Sequence[str], several_hosts: bool
 ) -> list[Finding]:
     """Interfaces that variables name must exist, lead to the other ranks, and agree."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     of_gloo = interface_variables()
     named = {name: env[name] for name in (*of_gloo, "NCCL_SOCKET_IFNAME") if env.get(name)}
     for name, value in named.items():
         if not _exists(name, value, existing):
             cure = f"unset it, or name one of {', '.join(existing)}"
             text = f"{name}={value!r} names no interface of this host"
-            found.append(failure("interface", text, cure))
+            findings.append(failure("interface", text, cure))
         elif several_hosts and value.lstrip("=") == "lo":
             cure = f"unset it, or name one of {', '.join(n for n in existing if n != 'lo')}"
             text = f"{name}='lo' does not leave this host, and ranks are on several"
-            found.append(failure("interface", text, cure))
+            findings.append(failure("interface", text, cure))
     first, *others = [name for name in of_gloo if name in named] or [""]
     for name in others:
         if named[name] != named[first]:
             text = f"{first}={named[first]!r} but {name}={named[name]!r}: the frameworks would use "
-            found.append(failure("interface", f"{text}different wires", "unset one of them"))
+            findings.append(failure("interface", f"{text}different wires", "unset one of them"))
     names = ", ".join(f"{name}={value}" for name, value in named.items()) or "none named"
-    return found or [ok("interface", f"{names}; here are {', '.join(existing)}")]
+    return findings or [ok("interface", f"{names}; here are {', '.join(existing)}")]
 
 
 def _exists(name: str, value: str, existing: Sequence[str]) -> bool:

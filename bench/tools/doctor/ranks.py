@@ -24,17 +24,17 @@ _FAMILIES = {"Open MPI": "Open MPI", "OpenRTE": "Open MPI", "HYDRA": "MPICH"}
 _FAMILIES |= {"Intel": "Intel", "MVAPICH": "MVAPICH"}
 
 
-def world(launch: Launch, asked: int | None) -> Finding:
-    """What the launcher's variables say, against what was asked for."""
+def world(launch: Launch, ranks: int | None) -> Finding:
+    """What the launcher's variables say, against the number that was asked for."""
     alone = launch.source == "none"
     text = f"{launch.source}: {launch.size} rank(s)"
     text = "no launcher: this process is alone" if alone else text
-    if asked is None or asked == launch.size:
+    if ranks is None or ranks == launch.size:
         return ok("launcher", text)
-    cure = f"use --world-size {launch.size} or start {asked} ranks"
+    cure = f"use --world-size {launch.size} or start {ranks} ranks"
     if alone:
-        cure = f"start it as: mpirun -n {asked} --bind-to none python -m bench doctor ..."
-    return failure("launcher", f"world_size={asked} was asked for, but {text}", cure)
+        cure = f"start it as: mpirun -n {ranks} --bind-to none python -m bench doctor ..."
+    return failure("launcher", f"world_size={ranks} was asked for, but {text}", cure)
 
 
 def library(launch: Launch, mpi: str, env: Mapping[str, str]) -> Finding:
@@ -70,15 +70,15 @@ def mpirun(path: str | None, version: str, mpi: str | None) -> Finding:
 
 
 def absent(
-    there: Mapping[int, Facts], size: int, limit_s: float, env: Mapping[str, str]
+    present: Mapping[int, Facts], size: int, limit_s: float, env: Mapping[str, str]
 ) -> list[Finding]:
     """Ranks that did not report, and under Slurm the hosts to look for them on."""
-    missing = ", ".join(str(rank) for rank in range(size) if rank not in there)
+    missing = ", ".join(str(rank) for rank in range(size) if rank not in present)
     if not missing:
         return []
     text = f"rank {missing} of {size} did not report within {limit_s:g} s"
     if hosts := env.get("SLURM_STEP_NODELIST"):
-        heard = sorted({str(facts["hostname"]) for facts in there.values()})
+        heard = sorted({str(facts["hostname"]) for facts in present.values()})
         text += f"; the step has {hosts}, heard were {', '.join(heard)}"
     cure = "did they start, and do they see the folder? use --rendezvous-dir or a longer --limit-s"
     return [failure("ranks", text, cure)]
@@ -114,11 +114,11 @@ def _unlike(ranks: Sequence[Facts]) -> Iterator[Finding]:
 
 def _differ(ranks: Sequence[Facts], of: Callable[[Facts], dict[str, Any]]) -> str:
     """In what the first rank that differs from rank 0 does; empty where all are alike."""
-    mine = of(ranks[0])
-    other = next((r for r in ranks if of(r) != mine), ranks[0])
-    theirs = of(other)
-    keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
-    one, two = ({key: table.get(key) for key in keys} for table in (mine, theirs))
+    first = of(ranks[0])
+    other = next((r for r in ranks if of(r) != first), ranks[0])
+    second = of(other)
+    keys = [key for key in {**first, **second} if first.get(key) != second.get(key)]
+    one, two = ({key: table.get(key) for key in keys} for table in (first, second))
     return f"rank {ranks[0]['rank']} has {one}, rank {other['rank']} has {two}" if keys else ""
 
 
@@ -127,25 +127,25 @@ def cores(ranks: Sequence[Facts], threads: int) -> list[Finding]:
     by_host: dict[str, list[Facts]] = {}
     for r in ranks:
         by_host.setdefault(r["hostname"], []).append(r)
-    found = [f for host, here in by_host.items() for f in _host_cores(host, here, threads)]
+    findings = [f for host, local in by_host.items() for f in _host_cores(host, local, threads)]
     least = min(len(r["affinity"]) for r in ranks)
     text = f"{threads} thread(s) and a spare core for each rank, which may use {least} or more"
-    return found or [ok("cores", text)]
+    return findings or [ok("cores", text)]
 
 
-def _host_cores(host: str, here: Sequence[Facts], threads: int) -> Iterator[Finding]:
-    usable = len({core for r in here for core in r["affinity"]})
-    what = f"{host}: {len(here)} rank(s) of {threads} thread(s) on {usable} core(s)"
-    bound = [r for r in here if len(r["affinity"]) < min(threads + 1, r["cpus_on_node"])]
-    if usable < len(here) * threads:
-        text = f"{what}: they take turns, and so does what is measured"
+def _host_cores(host: str, local: Sequence[Facts], threads: int) -> Iterator[Finding]:
+    usable = len({core for r in local for core in r["affinity"]})
+    load = f"{host}: {len(local)} rank(s) of {threads} thread(s) on {usable} core(s)"
+    bound = [r for r in local if len(r["affinity"]) < min(threads + 1, r["cpus_on_node"])]
+    if usable < len(local) * threads:
+        text = f"{load}: they take turns, and so does what is measured"
         yield failure("cores", text, "start fewer ranks, or bind wider: --bind-to none")
     elif bound:
         text = f"{host}: rank {bound[0]['rank']} is bound to {len(bound[0]['affinity'])} core(s) "
         text += f"for {threads} thread(s) and its exchange"
         yield warning("cores", text, "bind wider: mpirun --bind-to none, srun --cpus-per-task")
-    elif usable < len(here) * (threads + 1):
-        text = f"{what}: no spare core for each exchange, so a full machine is measured"
+    elif usable < len(local) * (threads + 1):
+        text = f"{load}: no spare core for each exchange, so a full machine is measured"
         yield warning("cores", text, "with fewer ranks or threads some would stay free")
 
 
