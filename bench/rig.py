@@ -30,23 +30,44 @@ from bench.train.loop import Loop
 from bench.train.torch_settings import TorchSettings
 
 
+@dataclass(frozen=True)
+class Workload:
+    """What is trained: data, and a model on this rank's device, or one that sleeps in its place.
+
+    `held_out` is None where nothing is trained to a target, `emulation` where nothing sleeps.
+    """
+
+    images: Images
+    held_out: Images | None
+    network: torch.nn.Module
+    emulation: Emulation | None
+
+    def facts(self, config: RunConfig) -> dict[str, Any]:
+        """What the log's start says of the workload, by name."""
+        trained = [p for p in self.network.parameters() if p.requires_grad]
+        return {
+            **data.describe(config, self.images),
+            "parameters": sum(p.numel() for p in trained),
+            "gradient_bytes": _bytes(trained),
+            **({} if self.emulation is None else self.emulation.facts),
+            **({} if self.held_out is None else {"held_out": self.held_out.samples}),
+        }
+
+
 @dataclass(kw_only=True)
 class Rig:
-    """One rank's parts. `loop` is None where batches are made and nothing is trained; `parity` and
-    `emulation` are None where nothing is compared and nothing sleeps.
+    """One rank's parts. `loop` is None where batches are made and nothing is trained, `parity`
+    where nothing is compared.
     """
 
     config: RunConfig
     launch: Launch
     place: Device
-    images: Images
-    held_out: Images | None
-    network: torch.nn.Module
+    workload: Workload
     backend: Backend
     samples: Input
     user_files: dict[str, bytes]  # by path: code of the user's that was loaded before the start
     settings: TorchSettings
-    emulation: Emulation | None
     parity: Parity | None
     observer: Observer
     loop: Loop | None
@@ -66,7 +87,7 @@ class Rig:
         """
         if kind is None:
             # they hold the wrapped model, which must be gone before its process group
-            del self.loop, self.parity, self.observer, self.emulation
+            del self.loop, self.parity, self.observer, self.workload
             self.backend.close()
 
 
@@ -89,73 +110,46 @@ def assemble(
     """
     torch.set_num_threads(config.threads)
     place = device.choose(config, launch)
-    pulse.enter("loading data")
-    images = data.load_images(config)
-    held_out = None if config.epochs is None else data.load_held_out(config, images)
-    pulse.enter("building the model")
-    network, emulation = _network(config, launch, place, images)
+    workload = _load(config, launch, place, pulse)
+    network = workload.network
     pulse.enter(f"starting {config.cell}")
     backend = backends.load(config, launch, place)
     # before anything is exchanged that fails, or trains two different things, where ranks differ
-    workload = _workload(config, images, held_out, network, emulation)
-    files = write_start(config, launch, log, backend, place, workload, turns)
+    files = write_start(config, launch, log, backend, place, workload.facts(config), turns)
     settings = torch_settings.require_alike(config, backend, network)
-    batches = batches_of(data.batches(config, launch.rank, images, pulse.tick))
+    batches = batches_of(data.batches(config, launch.rank, workload.images, pulse.tick))
     samples = Input(config, batches, place.torch_device)
     parity = None
-    if config.averages and emulation is None and not config.loader_only:
+    if config.averages and workload.emulation is None and not config.loader_only:
         parity = Parity(config, backend, network, parity_steps, parity_elements)
-    checkers = (one for one in (emulation, parity) if one is not None)
+    checkers = (one for one in (workload.emulation, parity) if one is not None)
     observer = Observers(*_observers(config, network, place), *checkers)
-    loop = None if config.loader_only else Loop(config, backend, network, samples, observer)
     return Rig(
         config=config,
         launch=launch,
         place=place,
-        images=images,
-        held_out=held_out,
-        network=network,
+        workload=workload,
         backend=backend,
         samples=samples,
         user_files=files,
         settings=settings,
-        emulation=emulation,
         parity=parity,
         observer=observer,
-        loop=loop,
+        loop=None if config.loader_only else Loop(config, backend, network, samples, observer),
     )
 
 
-def _network(
-    config: RunConfig, launch: Launch, place: Device, images: Images
-) -> tuple[torch.nn.Module, Emulation | None]:
-    """The model on its device; or one that sleeps in its place, with what makes it sleep."""
+def _load(config: RunConfig, launch: Launch, place: Device, pulse: Pulse) -> Workload:
+    pulse.enter("loading data")
+    images = data.load_images(config)
+    held_out = None if config.epochs is None else data.load_held_out(config, images)
+    pulse.enter("building the model")
     network = models.build_model(config, images.classes)
     models.prepare(network, config, images)
     machine.require_training_fit(config, launch, _bytes(network.parameters()))
     network = network.to(place.torch_device)
-    if config.emulate is None:
-        return network, None
-    emulation = Emulation(network, config, launch.rank)
-    return emulation.model, emulation
-
-
-def _workload(
-    config: RunConfig,
-    images: Images,
-    held_out: Images | None,
-    network: torch.nn.Module,
-    emulation: Emulation | None,
-) -> dict[str, Any]:
-    """What the log's start says of the work, by name."""
-    trained = [p for p in network.parameters() if p.requires_grad]
-    return {
-        **data.describe(config, images),
-        "parameters": sum(p.numel() for p in trained),
-        "gradient_bytes": _bytes(trained),
-        **({} if emulation is None else emulation.facts),
-        **({} if held_out is None else {"held_out": held_out.samples}),
-    }
+    emulation = None if config.emulate is None else Emulation(network, config, launch.rank)
+    return Workload(images, held_out, network if emulation is None else emulation.model, emulation)
 
 
 def _bytes(parameters: Iterable[torch.nn.Parameter]) -> int:

@@ -63,10 +63,9 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
     before = tcp_bytes()  # of launcher, rendezvous and start
     try:
         measure(rig, log, pulse.window, turns)
-        if rig.held_out is not None:
-            course = Course(
-                rig.config, rig.launch, rig.backend, rig.place, rig.images, rig.held_out
-            )
+        images, held_out = rig.workload.images, rig.workload.held_out
+        if held_out is not None:
+            course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
             checks = {"trainings_equal": train(course, log, pulse)}
     finally:
         pulse.close()
@@ -75,14 +74,16 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
 
 def _end_facts(rig: Rig, log: RunLog, facts: Facts) -> Facts:
     """What the log's end says of the training, its checks among it; needs every rank's call."""
-    config, backend = rig.config, rig.backend
+    config, backend, workload = rig.config, rig.backend, rig.workload
     results = [check_samples(rig.samples, backend, config), _imported_later(rig)]
     results.append(torch_settings.check_kept(rig.settings, backend))
-    if rig.emulation is not None:
-        results.append(check_emulation(rig.emulation, backend, config, rig.network))
+    if workload.emulation is not None:
+        results.append(check_emulation(workload.emulation, backend, config, workload.network))
     elif rig.loop is not None:
         results.append(
-            check_training(rig.loop, rig.parity, backend, config, rig.network, rig.images.classes)
+            check_training(
+                rig.loop, rig.parity, backend, config, workload.network, workload.images.classes
+            )
         )
     checks = {k: v for one in (*results, facts) for k, v in one.get("checks", {}).items()}
     facts = {k: v for one in (*results, facts) for k, v in one.items()} | {"checks": checks}

@@ -37,19 +37,10 @@ def write_start(
     user_code, packages = digests(files), sources.versions(config)
     versions = {**backend.versions, **packages}
     shared = {**provenance.shared(os.environ, versions), "user_code": user_code}
-    ranks = _compare(
-        config,
-        launch,
-        backend,
-        flat({**shared, "workload": workload}),
-        {
-            **provenance.describe_rank(launch, torch.get_num_threads()),
-            **place.describe(),
-            **backend.files,
-            **disturbance(turns),
-        },
-        packages,
-    )
+    rank_facts = provenance.describe_rank(launch, torch.get_num_threads()) | place.describe()
+    rank_facts |= {**backend.files, **disturbance(turns)}
+    alike = flat({**shared, "workload": workload})
+    ranks = _compare(config, launch, backend, alike, rank_facts, packages)
     _require_places(launch, ranks)
     device.require_own_gpus(ranks)
     if launch.rank == 0:

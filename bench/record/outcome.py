@@ -65,8 +65,7 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
     launcher_lines = list(launcher.get("said", ()))
     words = _words(errors, launcher_lines)
     code = f"exit code {launcher['code']}: " if "code" in launcher else ""
-    stop_text = f"stopped by {end['signal']}" if end.get("signal") else "stopped"
-    stopped = f"stopped: {end['reason']}" if end.get("reason") else stop_text
+    stopped = _stop(end)
     ended = launcher.get("timed_out") or launcher.get("interrupted")
     if (cause := next(_causes(errors, launcher_lines), None)) is not None:
         return RunOutcome(*cause, words)
@@ -80,9 +79,8 @@ def judge(events: Sequence[Event]) -> RunOutcome | None:
         return RunOutcome("timed out", f"timed out after {launcher.get('limit_s')} s", words)
     if launcher.get("interrupted") and status != "ok":
         return RunOutcome("interrupted", stopped)  # whatever ranks say while they are ended
-    if errors:  # the first is the cause: ranks that lose a peer complain after it
-        root_errors = (error for error in errors if error.get("type") != _BROKEN)
-        return RunOutcome("failed", code + _error(next(root_errors, errors[0])), words)
+    if errors:
+        return RunOutcome("failed", code + _error(_root(errors)), words)
     if status == "interrupted" and launcher.get("code") and "interrupted" in launcher:
         # the job was not stopped: when a rank dies, its launcher ends the others
         died = words[0] if words else f"{stopped} because another rank died"
@@ -112,6 +110,17 @@ def _causes(errors: Sequence[Event], launcher_lines: Sequence[str]) -> Iterator[
     # later ones may only miss a rank that has failed
     if errors and errors[0].get("type") == WrongWorld.__name__:
         yield "wrong world", _error(errors[0])
+
+
+def _stop(end: Event) -> str:
+    if end.get("reason"):
+        return f"stopped: {end['reason']}"
+    return f"stopped by {end['signal']}" if end.get("signal") else "stopped"
+
+
+def _root(errors: Sequence[Event]) -> Event:
+    """The first is the cause: ranks that lose a peer complain after it."""
+    return next((error for error in errors if error.get("type") != _BROKEN), errors[0])
 
 
 def _error(error: Event) -> str:
