@@ -14,7 +14,7 @@ from bench.config import RunConfig
 from bench.instrument import Observer
 from bench.models import build_model
 from bench.record import read_run
-from bench.train.checks import loss_bounded
+from bench.train.checks import check_samples, loss_bounded
 from bench.train.input import Input
 from bench.train.loop import Loop
 from tests.bench.ranks import bench
@@ -45,6 +45,23 @@ def test_the_last_window_decides() -> None:
     assert loss_bounded([2.3, 1e6, 2.3, 2.3], 2, 10), "what happened before has passed"
     assert not loss_bounded([2.3, 2.3, 2.3, 100.0], 2, 10)
     assert loss_bounded([2.3, 2.3, 2.3, 100.0], 2, 1000**2), "a guess among many classes loses more"
+
+
+@pytest.mark.parametrize(
+    ("batch_sizes", "complete"),
+    [([4] * 4, True), ([4, 4, 4, 3], False), ([4] * 3, False), ([8, 4, 4], False)],
+)
+def test_a_run_whose_samples_are_not_complete_is_not_ok(
+    batch_sizes: list[int], complete: bool
+) -> None:
+    steps: Any = {"warmup_steps": 3, "windows": 1, "steps_per_window": 1}
+    config = RunConfig(batch_per_rank=4, **steps)
+    batches = iter([(torch.ones(n, 3, 8, 8), torch.arange(n)) for n in batch_sizes])
+    samples = Input(config, batches, torch.device("cpu"))
+    for _ in batch_sizes:
+        samples.step()
+    facts = check_samples(samples, Backend(), config)
+    assert facts == {"checks": {"samples_per_step": complete}, "samples": sum(batch_sizes)}
 
 
 class Notes(Observer):
