@@ -47,7 +47,6 @@ class StepTimes:
     p95_seconds: Estimate | None  # None where a run has too few steps for it
     p99_seconds: Estimate | None
     steps_per_run: int
-    outlier_steps: int
     not_steady_runs: int
     judged_runs: int  # with steps enough to be flagged
 
@@ -207,7 +206,6 @@ def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
             p95_seconds=None if p95.hasnans else stats.median_estimate(p95.tolist()),
             p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
             steps_per_run=int(group["steps"].max()),
-            outlier_steps=int(group["outlier_steps"].sum()),
             not_steady_runs=int((~group["steady"].astype(bool)).sum()),
             judged_runs=int(group["judged"].sum()),
         )
