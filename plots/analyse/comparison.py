@@ -100,20 +100,17 @@ class Comparison:
         return self.candidate if self.paired.ratio > 1 else self.reference
 
 
-def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
+def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
-    missing: list[NotCompared] = []
+    ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
     for a, b in _pairs(table, study):
         pair = f"{describe(a)} against {b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
-            continue
-        ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
-        blocks, reasons = table.shared(a, b, ignore, pair)
-        missing += reasons
-        rows += [_comparison(table, a, b, blocks, swapped=True)] if blocks else []
-    return [*_decided(rows, study, _primary(rows, study)), *missing]
+        elif blocks := table.shared(a, b, ignore, pair, missing):
+            rows.append(_comparison(table, a, b, blocks, swapped=True))
+    return _decided(rows, study, _primary(rows, study))
 
 
 def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
@@ -248,9 +245,8 @@ def between(
         if p == q or not _meet(p, q, chosen):
             continue
         pair = f"{describe(q)} against {describe(p)}"
-        blocks, reasons = table.shared(p, q, tuple(ignore), pair)
-        missing += reasons
-        rows += [_named(_comparison(table, p, q, blocks), p, q)] if blocks else []
+        if blocks := table.shared(p, q, ignore, pair, missing):
+            rows.append(_named(_comparison(table, p, q, blocks), p, q))
     ordered = sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size))
     return _decided(ordered, study), missing
 

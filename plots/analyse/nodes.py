@@ -16,8 +16,8 @@ import numpy as np
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.points import NotCompared, Table
-from plots.analyse.scaling import Scaled, same_nodes
+from plots.analyse.points import NotCompared, PointRow, Table
+from plots.analyse.scaling import same_nodes
 from plots.read.calibrations import WHEN, Calibration
 
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
@@ -68,7 +68,7 @@ class Calibrated:
     nodes: list[Node]
     jobs: list[Drift]
     drift: Estimate | None  # over jobs
-    scaling: list[Scaled]  # against the same nodes
+    scaling: list[PointRow]  # against the same nodes
     missing: list[NotCompared]  # points of which that could not be said
 
     @property
@@ -89,14 +89,14 @@ def calibrate(calibrations: Sequence[Calibration], table: Table) -> Calibrated:
     checked = _set_mixed_aside(calibrations)
     good = [c for c in checked if c.usable]
     jobs = list(_drift(good))
-    scaled = list(same_nodes(good, table))
+    missing: list[NotCompared] = []
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
         nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.unit)),
         jobs=jobs,
         drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
-        scaling=[x for x in scaled if isinstance(x, Scaled)],
-        missing=[x for x in scaled if isinstance(x, NotCompared)],
+        scaling=list(same_nodes(good, table, missing)),
+        missing=missing,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,6 +54,20 @@ class Point(NamedTuple):
     def series(self, curve: str) -> tuple[object, ...]:
         """What the points of one line have in common; sorts `single` before other cells."""
         return self.variant, self.fixed(curve), self.cell != "single", self.cell
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A point and what is known of it, by the names of the columns in report/tables.py."""
+
+    point: Point
+    values: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +147,9 @@ class Table:
         return stats.paired_ratio(numerator=over[1], denominator=over[0])
 
     def shared(
-        self, a: Point, b: Point, ignore: tuple[str, ...], pair: str
-    ) -> tuple[list[Block], list[NotCompared]]:
-        """The blocks in which two points did equal work, and why they are not compared in others.
+        self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
+    ) -> list[Block]:
+        """The blocks in which two points did equal work; why not in others is added to `missing`.
 
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
@@ -146,10 +160,10 @@ class Table:
             if block in means_b
         }
         reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
-        missing = [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
+        missing += [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
         if not differ and not reasons:
-            missing = [NotCompared(pair, "no block holds both")]
-        return [block for block, why in differ.items() if not why], missing
+            missing.append(NotCompared(pair, "no block holds both"))
+        return [block for block, why in differ.items() if not why]
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
