@@ -10,23 +10,13 @@ from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, sessions
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import NotCompared, Point, describe
+from plots.analyse.points import NotCompared, Point, PointRow, describe
 from plots.analyse.study import Analysis
 
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
 # how long was measured, not what
 _DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """One point in two studies: images/s of the later over the earlier."""
-
-    point: Point
-    before: Estimate  # images/s
-    after: Estimate
-    ratio: Estimate  # unpaired: other days, other blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +29,10 @@ class Both:
     not_pooled: str  # why
 
 
-def changes(before: Analysis, after: Analysis) -> Iterator[Change | NotCompared]:
-    """Every point that either has; Welch's interval on logs of block means."""
+def changes(before: Analysis, after: Analysis) -> Iterator[PointRow | NotCompared]:
+    """Every point that either has, in images/s; the ratio is unpaired, as other days are other
+    blocks: Welch's interval on logs of block means.
+    """
     for point in sorted(before.table.blocks.keys() | after.table.blocks.keys()):
         if lacking := [a for a in (before, after) if point not in a.table.blocks]:
             which = "earlier" if lacking[0] is before else "later"
@@ -55,7 +47,7 @@ def changes(before: Analysis, after: Analysis) -> Iterator[Change | NotCompared]
         ]
         rates = [stats.geometric_mean([point.samples_per_step / s for s in of]) for of in seconds]
         ratio = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
-        yield Change(point=point, before=rates[0], after=rates[1], ratio=ratio)
+        yield PointRow(point, {"before": rates[0], "after": rates[1], "ratio": ratio})
 
 
 def _work(a: Analysis, point: Point) -> list[comparability.Facts]:

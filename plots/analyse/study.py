@@ -32,7 +32,7 @@ from plots.analyse.nodes import Calibrated, calibrate
 from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
-from plots.analyse.trainings import Trained, summarise
+from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
 
@@ -78,7 +78,7 @@ class Analysis:
     calibrated: Calibrated | None
     exchange: Exchange | None
     bounds: list[PointRow]
-    trained: list[Trained]
+    trained: list[PointRow]
     served: list[PointRow]
 
     @property
@@ -170,7 +170,7 @@ def analyse(
     )
 
 
-def _single_first(row: PointRow | Trained) -> tuple[object, ...]:
+def _single_first(row: PointRow) -> tuple[object, ...]:
     return row.point.cell != "single", row.point
 
 

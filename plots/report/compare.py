@@ -11,10 +11,10 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import across
-from plots.analyse.across import Both, Change
+from plots.analyse.across import Both
 from plots.analyse.aligned import aligned
 from plots.analyse.comparison import Choice, between
-from plots.analyse.points import NotCompared
+from plots.analyse.points import NotCompared, PointRow
 from plots.analyse.study import Analysis, machine
 from plots.analyse.usable import NothingUsable
 from plots.report import quality, tables
@@ -59,7 +59,7 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
     first, last = studies[0], studies[-1]
     changes = list(across.changes(first, last))
     judged = [] if below is None else list(judge(first, last, changes, below))
-    changed = [x for x in changes if isinstance(x, Change)]
+    changed = [x for x in changes if isinstance(x, PointRow)]
     missing = [x for x in changes if isinstance(x, NotCompared)]
     data = {
         "schema": SCHEMA,
@@ -153,7 +153,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Change
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    changed = [x for x in changes if isinstance(x, Change)]
+    changed = [x for x in changes if isinstance(x, PointRow)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
     yield from _left_out([x for x in changes if isinstance(x, NotCompared)])
 

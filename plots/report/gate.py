@@ -8,13 +8,12 @@ from typing import Literal
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import coverage
-from plots.analyse.across import Change
-from plots.analyse.points import NotCompared, Point, describe
+from plots.analyse.points import NotCompared, Point, PointRow, describe
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
 State = Literal["holds", "slower", "not settled", "missing", "not comparable", "new"]
-Changes = Sequence[Change | NotCompared]
+Changes = Sequence[PointRow | NotCompared]
 EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
 
 
@@ -25,7 +24,7 @@ class Judged:
     point: Point
     state: State
     reason: str
-    change: Change | None = None
+    change: PointRow | None = None
 
     @property
     def line(self) -> str:
@@ -57,8 +56,8 @@ def all_missing(before: Analysis, reason: str) -> list[Judged]:
     return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
 
 
-def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: float) -> Judged:
-    if isinstance(one, Change):
+def _of(before: Analysis, after: Analysis, one: PointRow | NotCompared, below: float) -> Judged:
+    if isinstance(one, PointRow):
         return _judged(one, below)
     assert one.absent is not None  # of two studies
     if one.absent not in after.table.blocks:
@@ -67,7 +66,7 @@ def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: flo
     return Judged(one.absent, state, one.reason)
 
 
-def _judged(change: Change, below: float) -> Judged:
+def _judged(change: PointRow, below: float) -> Judged:
     """By the interval alone: a value without one may be chance."""
     text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:

@@ -15,6 +15,7 @@ import pytest
 from plots.__main__ import main
 from plots.analyse import across
 from plots.analyse.aligned import aligned
+from plots.analyse.points import PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from tests.plots import logs
@@ -59,9 +60,9 @@ def test_changes_are_of_each_point(studies: tuple[Path, Path]) -> None:
     found = list(across.changes(before, after))
     assert len(found) == len(before.table.blocks)
     for change in found:
-        assert isinstance(change, across.Change)
+        assert isinstance(change, PointRow)
         assert change.ratio.value == pytest.approx(change.after.value / change.before.value)
-        assert change.ratio.low < change.ratio.value < change.ratio.high  # type: ignore[operator]
+        assert change.ratio.low < change.ratio.value < change.ratio.high
 
 
 def test_blocks_are_pooled_on_one_machine_alone(studies: tuple[Path, Path]) -> None:
