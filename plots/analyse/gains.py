@@ -22,7 +22,8 @@ def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[Po
         if (plain := point._replace(cell=arms[point.cell])) in table.blocks:
             pair = f"{describe(point)} against {plain.cell}"
             if blocks := table.shared(plain, point, ignore, pair, missing):
-                fields = comparability.own_fields(table.facts(point, blocks))
+                facts = table.facts(point, blocks)
+                fields = comparability.by_intent(facts, comparability.OF_THE_ARM)
                 ratio = table.paired(plain, point, blocks).estimate
                 yield PointRow(point, _over(plain) | {"ratio": ratio, "of_the_arm": fields})
     siblings: dict[Point, list[Point]] = defaultdict(list)

@@ -22,11 +22,6 @@ from plots.analyse.comparability import Block
 from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
-_OF_A_RUN = (
-    *("block", "allocation", "session", "position", "step_seconds_mean", "step_seconds_median"),
-    *("first_step_over_rest", "facts", "hosts"),
-    *("busy_share", "input_share", "parts"),
-)
 
 
 class Point(NamedTuple):
@@ -183,7 +178,7 @@ def tabulate(runs: pd.DataFrame) -> Table:
     for point, rows in by_point(runs):
         curves[point] = frozenset().union(*rows["curves"])
         repeats: dict[Block, list[Mapping[str, Any]]] = defaultdict(list)
-        records: Any = rows[list(_OF_A_RUN)].to_dict("records")  # frames of blocks would cost more
+        records: Any = rows.to_dict("records")  # frames of blocks would cost more
         for row in records:
             repeats[Block(int(row["block"]), row["allocation"])].append(row)
         blocks[point] = {block: _block_mean(repeats[block]) for block in sorted(repeats)}

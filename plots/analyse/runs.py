@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, RunConfig, fields_with
+from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record.archive import size_bytes
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
@@ -220,3 +220,30 @@ def _mixed(runs: pd.DataFrame) -> dict[str, str]:
         others = zip(group["log"], comparability.against_most(shared), strict=True)
         aside |= {log: f"differs from its point's other runs: {d}" for log, d in others if d}
     return aside
+
+
+class NothingUsable(UsageError):
+    """Logs are there, and none gives a number."""
+
+
+def require(loaded: Loaded, folder: Path) -> None:
+    """Raises NothingUsable where no run of the folder is a training's."""
+    if loaded.runs.empty:
+        raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
+
+
+def _nothing_trained(loaded: Loaded) -> str:
+    kinds = {
+        "of loader_only": loaded.pipelines,
+        "of observed runs": loaded.observed,
+        "of runs that their framework watched": loaded.framework,
+    }
+    usable = " and ".join(kind for kind, frame in kinds.items() if not frame.empty)
+    only = f"only logs {usable} are usable; put training runs beside them"
+    if usable and not loaded.unusable:
+        return only
+    counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
+    most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
+    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
+    none = f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
+    return f"{only} (of the others, {none})" if usable else none

@@ -12,11 +12,10 @@ from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import across
 from plots.analyse.across import Both
-from plots.analyse.aligned import aligned
 from plots.analyse.comparison import Choice, between
 from plots.analyse.points import NotCompared, PointRow
+from plots.analyse.runs import NothingUsable
 from plots.analyse.study import Analysis, machine
-from plots.analyse.usable import NothingUsable
 from plots.report import quality, tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
@@ -55,7 +54,7 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs, which would count twice")
-    studies = list(aligned(studies))
+    studies = list(across.aligned(studies))
     first, last = studies[0], studies[-1]
     changes = list(across.changes(first, last))
     judged = [] if below is None else list(judge(first, last, changes, below))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from plots.analyse.comparison import compare
 from plots.analyse.points import ranks, tabulate
-from plots.analyse.runs import load
-from plots.analyse.usable import require
+from plots.analyse.runs import load, require
 from plots.report.verdicts import line, prospect
 
 

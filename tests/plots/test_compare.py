@@ -14,7 +14,6 @@ import pytest
 
 from plots.__main__ import main
 from plots.analyse import across
-from plots.analyse.aligned import aligned
 from plots.analyse.points import PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
@@ -398,7 +397,7 @@ def test_variants_of_a_knob_stay_apart_between_two_studies(tmp_path: Path) -> No
                 run = logs.config("handwritten/mpi", 2, block=block, seed=block, **fields)
                 logs.write(folder / f"{block}-{variant}.jsonl", run, seconds)
         analyses.append(analyse(load(folder)))
-    for a in aligned(analyses):
+    for a in across.aligned(analyses):
         of_points = a.table.blocks.items()
         names = [(*p.words, [m.step_seconds for m in b.values()]) for p, b in of_points]
         assert names == [

@@ -193,10 +193,9 @@ def test_a_long_reading_says_how_far_it_is(
 ) -> None:
     assert list(runs.track(range(5), "logs read", 5)) == list(range(5))
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(runs, "SILENT_S", 0.0)
     monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
     assert list(runs.track(range(3), "logs read", 3)) == [0, 1, 2]
-    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
+    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2)]
 
 
 def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:
@@ -510,8 +509,8 @@ def test_an_environment_of_one_backend_by_intent_is_told_apart_from_one_by_accid
     assert comparability.differences(ddp, [intent], own) == []
     assert comparability.differences(of_all, [intent], own) == []
     assert comparability.differences([accident], [intent]) == ["backend_env.MV2_X: 1, unset"]
-    assert comparability.own_env([intent]) == ("MV2_X=1",)
-    assert comparability.own_env([accident]) == ()
+    assert comparability.by_intent([intent], comparability.OWN_ENV) == ("MV2_X=1",)
+    assert comparability.by_intent([accident], comparability.OWN_ENV) == ()
 
 
 def test_runs_of_a_point_with_another_environment_of_their_own_are_set_aside(
