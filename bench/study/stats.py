@@ -213,12 +213,11 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     n = min(len(x) for x in logs)
     if n < 2:
         return Estimate(value=math.exp(mean), low=None, high=None, n=n)
-    v = [float(x.var(ddof=1)) / len(x) for x in logs]
-    half = 0.0
-    if sum(v) > 0:
-        df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
-        half = float(stats.t.ppf(1 - ALPHA / 2, df)) * math.sqrt(sum(v))
-    low, high = math.exp(mean - half), math.exp(mean + half)
+    ends = mean, mean
+    if any(x.var() > 0 for x in logs):
+        test = stats.ttest_ind(logs[1], logs[0], equal_var=False)
+        ends = test.confidence_interval(1 - ALPHA)
+    low, high = map(math.exp, ends)
     return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 

@@ -30,18 +30,19 @@ class Both:
     not_pooled: str  # why
 
 
-def changes(before: Analysis, after: Analysis) -> Iterator[PointRow | NotCompared]:
+def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[PointRow]:
     """Every point that either has, in images/s; the ratio is unpaired, as other days are other
     blocks: Welch's interval on logs of block means.
     """
     for point in sorted(before.table.blocks.keys() | after.table.blocks.keys()):
         if lacking := [a for a in (before, after) if point not in a.table.blocks]:
             which = "earlier" if lacking[0] is before else "later"
-            yield NotCompared(describe(point), f"not in the {which} study", point)
+            missing.append(NotCompared(describe(point), f"not in the {which} study", point))
             continue
         was, now = _work(before, point), _work(after, point)
         if other := comparability.differences(was, now, _DESIGN):
-            yield NotCompared(describe(point), f"other work: {'; '.join(other)}", point)
+            reason = f"other work: {'; '.join(other)}"
+            missing.append(NotCompared(describe(point), reason, point))
             continue
         seconds = [
             [m.step_seconds for m in a.table.blocks[point].values()] for a in (before, after)

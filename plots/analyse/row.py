@@ -53,14 +53,7 @@ def row_of(run: Run, study: Study) -> Row:
         **_measured(run, steps),
         "turns": run.exit.get("apart") or facts["turns"],
         "took_turns_in": run.host.get("turns", {}).get("launch", ""),
-        "exit_code": run.exit.get("code"),
-        "began_s": _began_s(run),
-        "wall_s": run.exit.get("wall_s", math.nan),
-        "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
-        "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "cpu": _names(run, "cpu"),
-        "gpu": _names(run, "gpu"),
-        "started": _started(run),
+        **_origin(run),
         "emulated": config.emulate is not None,
         "timeline": _timeline(facts),
         "facts": facts,
@@ -76,9 +69,24 @@ def row_of(run: Run, study: Study) -> Row:
     }
 
 
+def _origin(run: Run) -> Row:
+    """When and on what it ran, and how it ended."""
+    return {
+        "exit_code": run.exit.get("code"),
+        "began_s": _began_s(run),
+        "wall_s": run.exit.get("wall_s", math.nan),
+        "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
+        "parameters_sha256": run.end.get("parameters_sha256", ""),
+        "cpu": _names(run, "cpu"),
+        "gpu": _names(run, "gpu"),
+        "started": _started(run),
+    }
+
+
 def _measured(run: Run, steps: np.ndarray) -> Row:
     """Speed, and what may disturb it; `steps` are seconds of the job, timed."""
     p95, p99 = stats.percentiles(steps, (95, 99))
+    first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
     return {
         "images_per_s": run.images_per_s,
         "step_seconds_mean": run.seconds_per_step,
@@ -87,7 +95,7 @@ def _measured(run: Run, steps: np.ndarray) -> Row:
         "step_seconds_p99": p99,
         "steps": len(steps),
         "windows": len(run.windows),
-        "last_over_first": _last_over_first(run),
+        "last_over_first": last / first,
         **_beginnings(run),
         "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
         **asdict(steady_state.judge(steps)),
@@ -102,12 +110,6 @@ def _recorded(host: Mapping[str, Any]) -> dict[str, str]:
     parts = ("versions", "git", "env")
     named = {f"{part}.{k}": str(v) for part in parts for k, v in host.get(part, {}).items()}
     return named | ({"platform": str(host["platform"])} if "platform" in host else {})
-
-
-def _last_over_first(run: Run) -> float:
-    """Seconds of a step in the last window over those in the first."""
-    first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
-    return float(last / first)
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:

@@ -20,7 +20,7 @@ from plots.report import quality, tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
-from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, verdict
+from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
 from plots.report.html import bare_page
 from plots.report.markdown import escaped
 from plots.report.verdicts import over
@@ -56,10 +56,9 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         raise UsageError("two of the studies hold the same runs, which would count twice")
     studies = list(across.aligned(studies))
     first, last = studies[0], studies[-1]
-    changes = list(across.changes(first, last))
-    judged = [] if below is None else list(judge(first, last, changes, below))
-    changed = [x for x in changes if isinstance(x, PointRow)]
-    missing = [x for x in changes if isinstance(x, NotCompared)]
+    missing: list[NotCompared] = []
+    changed = list(across.changes(first, last, missing))
+    judged = [] if below is None else list(judge(first, last, changed, missing, below))
     data = {
         "schema": SCHEMA,
         "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
@@ -67,7 +66,8 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "points": records(tables.marked(first, _CHANGES), changed),
         "not_compared": records(quality.NOT_COMPARED, missing),
     }
-    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changes)))
+    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changed)))
+    text = "\n\n".join([text, *_left_out(escaped(missing))])
     return Compared(text, data | _gate(judged, below), judged)
 
 
@@ -127,7 +127,9 @@ def write(compared: Compared, out: Path) -> Path:
     return write_whole(out, _FORMS[out.suffix](compared))
 
 
-def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Changes) -> Iterator[str]:
+def _texts(
+    folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[PointRow]
+) -> Iterator[str]:
     names = [escape(str(folder)) for folder in folders]
     yield f"# {' and '.join(names)}"
     rows = [
@@ -152,9 +154,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Change
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    changed = [x for x in changes if isinstance(x, PointRow)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
-    yield from _left_out([x for x in changes if isinstance(x, NotCompared)])
 
 
 def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:

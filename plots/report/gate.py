@@ -13,7 +13,6 @@ from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
 State = Literal["holds", "slower", "not settled", "missing", "not comparable", "new"]
-Changes = Sequence[PointRow | NotCompared]
 EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
 
 
@@ -37,9 +36,17 @@ def verdict(judged: Iterable[Judged]) -> str:
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
 
 
-def judge(before: Analysis, after: Analysis, changes: Changes, below: float) -> Iterator[Judged]:
+def judge(
+    before: Analysis,
+    after: Analysis,
+    changes: Sequence[PointRow],
+    not_compared: Sequence[NotCompared],
+    below: float,
+) -> Iterator[Judged]:
     """Every point of both studies, and every planned one of which the later has no usable run."""
-    judged = [_of(before, after, one, below) for one in changes]
+    judged = [_judged(change, below) for change in changes]
+    judged += [_not_judged(before, after, one) for one in not_compared]
+    judged.sort(key=lambda one: one.point)
     yield from judged
     missing = [one.point for one in judged if one.state == "missing"]
     for study in (before.loaded.study, after.loaded.study):
@@ -56,9 +63,7 @@ def all_missing(before: Analysis, reason: str) -> list[Judged]:
     return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
 
 
-def _of(before: Analysis, after: Analysis, one: PointRow | NotCompared, below: float) -> Judged:
-    if isinstance(one, PointRow):
-        return _judged(one, below)
+def _not_judged(before: Analysis, after: Analysis, one: NotCompared) -> Judged:
     assert one.absent is not None  # of two studies
     if one.absent not in after.table.blocks:
         return Judged(one.absent, "missing", one.reason)
