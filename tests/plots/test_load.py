@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -115,7 +116,14 @@ def test_shipped_logs_are_usable_and_say_what_the_shipped_summary_says(
     assert a.loaded.unusable == ()
     kept = json.loads((folder / "summary.json").read_text())
     fresh, shipped = map(flat, (json.loads(json.dumps(summary(a, kept["figures"]))), kept))
-    assert fresh == pytest.approx(shipped, rel=1e-12, nan_ok=True)  # another machine's last bits
+    assert fresh.keys() == shipped.keys()
+    assert {k: v for k, v in fresh.items() if not alike(v, shipped[k])} == {}
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Equal, but for another machine's last bits."""
+    both_float = isinstance(a, float) and isinstance(b, float)
+    return math.isclose(a, b, rel_tol=1e-12) if both_float else bool(a == b)
 
 
 def flat(value: Any, place: str = "") -> dict[str, Any]:
