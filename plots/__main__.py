@@ -175,8 +175,8 @@ def collectives(
 @app.command()
 def export(
     form: Annotated[
-        Literal["mllog", "extra-p", "latex"],
-        typer.Argument(metavar="FORMAT", help="mllog (MLPerf), extra-p, or latex: a table"),
+        Literal["extra-p", "latex"],
+        typer.Argument(metavar="FORMAT", help="extra-p, or latex: a table"),
     ],
     folder: Annotated[Path, _FOLDER],
     out: Annotated[Path, typer.Option("--out", "-o", help="file to write")],

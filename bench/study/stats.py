@@ -116,10 +116,8 @@ def t_interval(values: Sequence[float], level: float = 1 - ALPHA) -> tuple[float
     """Student t interval of a mean (Student 1908; Hoefler & Belli 2015, rule 5); None of one."""
     if len(values) < 2:
         return None
-    mean, half = (
-        float(np.mean(values)),
-        half_of_t(float(np.std(values, ddof=1)), len(values), level),
-    )
+    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
+    half = half_of_t(sd, len(values), level)
     return mean - half, mean + half
 
 
@@ -164,15 +162,16 @@ def paired_ratio(
         return Paired(ratio=math.exp(float(d.mean())), n=n, ratios=ratios)
     if not 2 <= was_first.sum() <= n - 2:
         mean, sd = float(d.mean()), float(d.std(ddof=1))
-        return _paired(ratios, mean, sd, sd / math.sqrt(n), n - 1)
+        plain = Paired(ratio=math.exp(mean), n=n, ratios=ratios, sd_log=sd)
+        return replace(plain, error_log=sd / math.sqrt(n), freedom=n - 1)
     groups = d[was_first], d[~was_first]
     means = [float(group.mean()) for group in groups]
     sd = pooled_sd([group.tolist() for group in groups]) or 0.0
     error = sd * math.sqrt(sum(1 / len(group) for group in groups)) / 2
-    found = _paired(ratios, sum(means) / 2, sd, error, n - 2)
-    half = (means[0] - means[1]) / 2
-    role = replace(found, ratio=math.exp(half)).estimate
-    return replace(found, role=replace(role, blocks=()))
+    both = Paired(ratio=math.exp(sum(means) / 2), n=n, ratios=ratios, sd_log=sd)
+    both = replace(both, error_log=error, freedom=n - 2)
+    role = replace(both, ratio=math.exp((means[0] - means[1]) / 2)).estimate
+    return replace(both, role=replace(role, blocks=()))
 
 
 def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
@@ -190,19 +189,6 @@ def over_sessions(paired: Paired, sessions: Sequence[str]) -> Paired:
     error = float(np.std(means, ddof=1)) / math.sqrt(len(means))
     ratio = math.exp(float(np.mean(means)))
     return replace(paired, ratio=ratio, error_log=error, freedom=len(means) - 1)
-
-
-def _paired(
-    ratios: tuple[float, ...], mean: float, sd: float, error: float, freedom: int
-) -> Paired:
-    return Paired(
-        ratio=math.exp(mean),
-        n=len(ratios),
-        ratios=ratios,
-        sd_log=sd,
-        error_log=error,
-        freedom=freedom,
-    )
 
 
 def _exp(ends: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -227,12 +213,11 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     n = min(len(x) for x in logs)
     if n < 2:
         return Estimate(value=math.exp(mean), low=None, high=None, n=n)
-    v = [float(x.var(ddof=1)) / len(x) for x in logs]
-    half = 0.0
-    if sum(v) > 0:
-        df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
-        half = float(stats.t.ppf(1 - ALPHA / 2, df)) * math.sqrt(sum(v))
-    low, high = math.exp(mean - half), math.exp(mean + half)
+    ends = mean, mean
+    if any(x.var() > 0 for x in logs):
+        test = stats.ttest_ind(logs[1], logs[0], equal_var=False)
+        ends = test.confidence_interval(1 - ALPHA)
+    low, high = map(math.exp, ends)
     return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 

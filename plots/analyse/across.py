@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, sessions
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import NotCompared, Point, describe
+from plots.analyse.points import NotCompared, Point, PointRow, Table, describe
 from plots.analyse.study import Analysis
+from plots.analyse.variants import beside, entry, in_order
 
 _HOSTS = "hostnames"
 _OF_SIZES = (_HOSTS, "affinity", *comparability.COUNTED, comparability.TUNED)
 # how long was measured, not what
 _DESIGN = ("warmup_steps", "windows", "lead_in_steps", "steps_per_window")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """One point in two studies: images/s of the later over the earlier."""
-
-    point: Point
-    before: Estimate  # images/s
-    after: Estimate
-    ratio: Estimate  # unpaired: other days, other blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,23 +30,26 @@ class Both:
     not_pooled: str  # why
 
 
-def changes(before: Analysis, after: Analysis) -> Iterator[Change | NotCompared]:
-    """Every point that either has; Welch's interval on logs of block means."""
+def changes(before: Analysis, after: Analysis, missing: list[NotCompared]) -> Iterator[PointRow]:
+    """Every point that either has, in images/s; the ratio is unpaired, as other days are other
+    blocks: Welch's interval on logs of block means.
+    """
     for point in sorted(before.table.blocks.keys() | after.table.blocks.keys()):
         if lacking := [a for a in (before, after) if point not in a.table.blocks]:
             which = "earlier" if lacking[0] is before else "later"
-            yield NotCompared(describe(point), f"not in the {which} study", point)
+            missing.append(NotCompared(describe(point), f"not in the {which} study", point))
             continue
         was, now = _work(before, point), _work(after, point)
         if other := comparability.differences(was, now, _DESIGN):
-            yield NotCompared(describe(point), f"other work: {'; '.join(other)}", point)
+            reason = f"other work: {'; '.join(other)}"
+            missing.append(NotCompared(describe(point), reason, point))
             continue
         seconds = [
             [m.step_seconds for m in a.table.blocks[point].values()] for a in (before, after)
         ]
         rates = [stats.geometric_mean([point.samples_per_step / s for s in of]) for of in seconds]
         ratio = stats.welch_ratio(numerator=seconds[0], denominator=seconds[1])
-        yield Change(point=point, before=rates[0], after=rates[1], ratio=ratio)
+        yield PointRow(point, {"before": rates[0], "after": rates[1], "ratio": ratio})
 
 
 def _work(a: Analysis, point: Point) -> list[comparability.Facts]:
@@ -165,3 +159,28 @@ def _facts(a: Analysis) -> Mapping[str, str]:
     return {_HOSTS: ", ".join(sorted(hosts))} | {
         name: ", ".join(sorted(values)) for name, values in by_name.items()
     }
+
+
+def aligned(studies: Sequence[Analysis]) -> Iterator[Analysis]:
+    """Points of several studies under the same names: a study that lacks a variant names none of
+    it, and gets the fields in every point's variant that any of the studies has in one.
+    """
+    fields = in_order({name for a in studies for p in a.table.blocks for name, _ in p.variant})
+    for a in studies:
+        names = {
+            point: _named(point, next(iter(means.values())).facts[0], fields)
+            for point, means in a.table.blocks.items()
+        }
+        blocks = {names[point]: means for point, means in a.table.blocks.items()}
+        curves = {names[point]: of for point, of in a.table.curves.items()}
+        compared = [replace(c, variant=names[c.points[0]].variant) for c in a.comparisons]
+        yield replace(a, table=Table(blocks, curves), comparisons=compared)
+
+
+def _named(point: Point, facts: comparability.Facts, fields: Sequence[str]) -> Point:
+    """A field that the study does not vary has the value of the point's runs."""
+    kinds = ("", comparability.TUNED)
+    values = dict(entry(k, facts[x + k]) for k in fields for x in kinds if x + k in facts)
+    values |= dict(point.variant)
+    variant = tuple((k, values[k]) for k in fields if k in values)
+    return point._replace(variant=beside(point.cell, variant))

@@ -151,17 +151,8 @@ def _host_facts(host: Mapping[str, Any]) -> dict[str, str]:
     return {k: str(v) for k, v in host_facts.items() if v is not None}
 
 
-def own_env(facts: Iterable[Facts]) -> tuple[str, ...]:
-    """The variables that were set for these runs' backend alone, each as 'NAME=value'."""
-    return _by_intent(facts, OWN_ENV)
-
-
-def own_fields(facts: Iterable[Facts]) -> tuple[str, ...]:
-    """The fields that were set for these runs' arm alone, each as 'name=value'."""
-    return _by_intent(facts, OF_THE_ARM)
-
-
-def _by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
+def by_intent(facts: Iterable[Facts], kind: str) -> tuple[str, ...]:
+    """What was set for these runs' backend (OWN_ENV) or arm (OF_THE_ARM) alone, as 'name=value'."""
     facts_of_kind = {item for one in facts for item in one.items() if item[0].startswith(kind)}
     return tuple(sorted(f"{name.removeprefix(kind)}={value}" for name, value in facts_of_kind))
 
@@ -217,11 +208,8 @@ def of_a_point(facts: Facts, scheduled: bool) -> Facts:
     """What all runs of one point must share, over all blocks: `scheduled`, so far as a scheduler
     that chooses nodes and cores for each job lets them.
     """
-    shared = {k: v for k, v in facts.items() if k not in PER_BLOCK}
-    if scheduled:
-        for name in _PER_JOB:
-            shared.pop(name, None)
-    return shared
+    apart = (*PER_BLOCK, *(_PER_JOB if scheduled else ()))
+    return {k: v for k, v in facts.items() if k not in apart}
 
 
 def work_of(facts: Facts) -> Facts:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.backends.catalogue import cells, parts
 from bench.study import looks, power, stats
 from bench.study.definition import Primary, Study, pairs
 from bench.study.stats import Estimate, Paired, Verdict
 from plots.analyse import comparability, variants
-from plots.analyse.comparability import Block
+from plots.analyse.comparability import Block, Facts
 from plots.analyse.points import CURVES, NotCompared, Point, Table, describe
 from plots.analyse.sessions import another_day
 from plots.analyse.variants import Variant
@@ -100,20 +100,17 @@ class Comparison:
         return self.candidate if self.paired.ratio > 1 else self.reference
 
 
-def compare(table: Table, study: Study) -> list[Comparison | NotCompared]:
+def compare(table: Table, study: Study, missing: list[NotCompared]) -> list[Comparison]:
     """Every point that either side of the study has, paired by block, with its verdict."""
     rows: list[Comparison] = []
-    missing: list[NotCompared] = []
+    ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
     for a, b in _pairs(table, study):
         pair = f"{describe(a)} against {b.cell}"
         if lacking := [p for p in (a, b) if p not in table.blocks]:
             missing.append(NotCompared(pair, f"no usable run of {lacking[0].cell}", lacking[0]))
-            continue
-        ignore = (comparability.TUNED, comparability.OWN_ENV, comparability.OF_THE_ARM)
-        blocks, reasons = table.shared(a, b, ignore, pair)
-        missing += reasons
-        rows += [_comparison(table, a, b, blocks, swapped=True)] if blocks else []
-    return [*_decided(rows, study, _primary(rows, study)), *missing]
+        elif blocks := table.shared(a, b, ignore, pair, missing):
+            rows.append(_comparison(table, a, b, blocks, swapped=True))
+    return _decided(rows, study, _primary(rows, study))
 
 
 def _primary(rows: Sequence[Comparison], study: Study) -> Comparison | None:
@@ -175,22 +172,30 @@ def _judged(row: Comparison, study: Study, level: float, primary: bool) -> Compa
     """With the verdict at this level, and what may lead to one."""
     needs = study.looks[0] if study.looks else stats.MIN_BLOCKS
     paired = stats.over_sessions(row.paired, row.sessions)
-    ends, verdict = paired.interval(level), row.verdict
-    if ends is not None and paired.n >= needs:
-        verdict = stats.decide(ends, study.margin)
-    row = replace(row, paired=paired, margin=study.margin, primary=primary, verdict=verdict)
-    day = another_day(paired, row.sessions, level, emulated=row.emulated)
-    decides = not 0 < study.blocks < stats.MIN_BLOCKS or paired.n >= needs
-    row = replace(row, level=level, needs=needs, max_blocks=study.max_blocks, another_day=day)
-    row = replace(row, decides=decides)
-    if verdict != "not settled" or paired.n < stats.MIN_BLOCKS:
-        return row
-    last = max(study.max_blocks, paired.n)
+    ends, enough = paired.interval(level), paired.n >= needs
+    verdict = stats.decide(ends, study.margin) if ends and enough else row.verdict
+    may_settle = verdict == "not settled" and paired.n >= stats.MIN_BLOCKS
     return replace(
         row,
-        blocks_to_settle=power.blocks_to_settle(paired, study.margin, level),
-        chance=power.chance(paired, study.margin, last, level),
+        paired=paired,
+        margin=study.margin,
+        primary=primary,
+        verdict=verdict,
+        level=level,
+        needs=needs,
+        max_blocks=study.max_blocks,
+        another_day=another_day(paired, row.sessions, level, emulated=row.emulated),
+        decides=not 0 < study.blocks < stats.MIN_BLOCKS or enough,
+        **(_prospect(paired, study, level) if may_settle else {}),
     )
+
+
+def _prospect(paired: Paired, study: Study, level: float) -> dict[str, Any]:
+    last = max(study.max_blocks, paired.n)
+    return {
+        "blocks_to_settle": power.blocks_to_settle(paired, study.margin, level),
+        "chance": power.chance(paired, study.margin, last, level),
+    }
 
 
 def _comparison(
@@ -209,15 +214,15 @@ def _comparison(
         first_steps=table.first_steps(a, b, blocks),
         sessions=tuple(table.sessions(a, blocks)),
         emulated=any(comparability.is_emulated(one) for _, side in facts for one in side),
-        unequal=_of_one([(c, comparability.own_env(f)) for c, f in facts]),
-        of_one_arm=_of_one([(c, comparability.own_fields(f)) for c, f in facts]),
+        unequal=_of_one(facts, comparability.OWN_ENV),
+        of_one_arm=_of_one(facts, comparability.OF_THE_ARM),
     )
 
 
-def _of_one(sides: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, ...]:
+def _of_one(sides: Sequence[tuple[str, Sequence[Facts]]], kind: str) -> tuple[str, ...]:
     """What one of two cells alone had, in words."""
-    (a, own_a), (b, own_b) = sides
-    alone = [(a, [v for v in own_a if v not in own_b]), (b, [v for v in own_b if v not in own_a])]
+    (a, of_a), (b, of_b) = ((cell, comparability.by_intent(facts, kind)) for cell, facts in sides)
+    alone = [(a, [v for v in of_a if v not in of_b]), (b, [v for v in of_b if v not in of_a])]
     return tuple(f"{c} alone ran with {', '.join(had)}" for c, had in alone if had)
 
 
@@ -248,9 +253,8 @@ def between(
         if p == q or not _meet(p, q, chosen):
             continue
         pair = f"{describe(q)} against {describe(p)}"
-        blocks, reasons = table.shared(p, q, tuple(ignore), pair)
-        missing += reasons
-        rows += [_named(_comparison(table, p, q, blocks), p, q)] if blocks else []
+        if blocks := table.shared(p, q, ignore, pair, missing):
+            rows.append(_named(_comparison(table, p, q, blocks), p, q))
     ordered = sorted(rows, key=lambda r: (r.variant, r.samples_per_rank, r.world_size))
     return _decided(ordered, study), missing
 

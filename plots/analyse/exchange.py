@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,150 +12,108 @@ from bench.record.events import PARTS
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, variants
-from plots.analyse.points import BlockMean, NotCompared, Point, Table, by_point, describe
+from plots.analyse.points import (
+    BlockMean,
+    NotCompared,
+    Point,
+    PointRow,
+    Table,
+    by_point,
+    describe,
+)
 
 SHOWN = ("input", "forward", "backward", "waiting", "reducing", "optimiser")  # parts, in order
+_MAY_DIFFER = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
 _OTHER_WORK = (*comparability.VARIED, "bucket_mib", "exchange_bytes")  # in which twins may differ
-
-
-@dataclass(frozen=True, kw_only=True)
-class Breakdown:
-    """Where the time of a step goes at one point, in runs whose steps were observed."""
-
-    point: Point
-    step_seconds: Estimate  # the sum of the parts
-    input_seconds: Estimate
-    forward_seconds: Estimate
-    backward_seconds: Estimate
-    waiting_seconds: Estimate  # exposed: till the slowest rank had its last gradient
-    reducing_seconds: Estimate  # exposed: and from then till all gradients were reduced
-    optimiser_seconds: Estimate
-    undisturbed_seconds: Estimate | None  # of a step in runs that were not observed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Three numbers for one exchange; None where the runs for it are not there."""
-
-    point: Point
-    exposed_seconds: Estimate | None
-    inflation_seconds: Estimate | None  # backward pass: with the exchange minus without
-    difference_seconds: Estimate | None  # step: with the exchange minus without, not observed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overlap:
-    """A step whose exchange overlaps the backward pass, and one whose exchange follows it."""
-
-    point: Point
-    overlapped_seconds: Estimate
-    blocking_seconds: Estimate
-    ratio: Estimate  # blocking over overlapped, paired by block
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a framework's own instruments say of a step, by its own words: evidence beside ours."""
-
-    point: Point
-    seconds: Mapping[str, Estimate]
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """All of it; any may be empty."""
+    """All of it; any may be empty. A row's estimates are in seconds of a step."""
 
-    breakdowns: list[Breakdown]
-    costs: list[Cost]
-    overlaps: list[Overlap]
-    evidence: list[Evidence]
+    breakdowns: list[PointRow]  # the parts of observed steps, and steps that were not observed
+    costs: list[PointRow]  # three numbers for one exchange; None where the runs are not there
+    overlaps: list[PointRow]  # with the exchange beside the backward pass, and after it
+    evidence: list[PointRow]  # what a framework's own instruments say, by its own words
 
 
 def examine(
-    table: Table, observed: Table, framework: pd.DataFrame
-) -> tuple[Exchange | None, list[NotCompared]]:
+    table: Table, observed: Table, framework: pd.DataFrame, missing: list[NotCompared]
+) -> Exchange | None:
     """From the points of undisturbed and of observed runs; None where a folder has no such runs."""
-    rows = [*_breakdowns(table, observed), *_costs(table, observed), *_overlaps(table)]
-    missing = [x for x in rows if isinstance(x, NotCompared)]
     exchange = Exchange(
-        breakdowns=[x for x in rows if isinstance(x, Breakdown)],
-        costs=[x for x in rows if isinstance(x, Cost)],
-        overlaps=[x for x in rows if isinstance(x, Overlap)],
+        breakdowns=list(_breakdowns(table, observed, missing)),
+        costs=list(_costs(table, observed, missing)),
+        overlaps=list(_overlaps(table, missing)),
         evidence=list(_evidence(framework)),
     )
-    return exchange if any(vars(exchange).values()) else None, missing
+    return exchange if any(vars(exchange).values()) else None
 
 
-def _breakdowns(table: Table, observed: Table) -> Iterator[Breakdown | NotCompared]:
+def _breakdowns(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+    """`waiting` is exposed till the slowest rank had its last gradient, `reducing` from then on."""
     for point in sorted(observed.blocks):
         means = observed.blocks[point].values()
         plain = table.blocks.get(point, {})
-        facts = table.facts(point, plain) if plain else []
-        may_differ = ("observe", "hostnames", "affinity", *comparability.PER_BLOCK)
         watched = observed.facts(point, observed.blocks[point])
-        if other := comparability.differences(watched, facts, may_differ):
+        facts = table.facts(point, plain) if plain else []
+        if other := comparability.differences(watched, facts, _MAY_DIFFER):
             pair = f"{describe(point)}, observed, against the same undisturbed"
-            yield NotCompared(pair, "; ".join(other))
+            missing.append(NotCompared(pair, "; ".join(other)))
             plain = {}
         undisturbed = [mean.step_seconds for mean in plain.values()]
-        seconds = {
+        seconds: dict[str, Estimate | None] = {
             f"{name}_seconds": stats.arithmetic_mean([mean.parts[name] for mean in means])
             for name in SHOWN
         }
-        yield Breakdown(
-            point=point,
-            step_seconds=stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means]),
-            undisturbed_seconds=stats.geometric_mean(undisturbed) if undisturbed else None,
-            **seconds,
-        )
+        whole = stats.arithmetic_mean([sum(m.parts[p] for p in PARTS) for m in means])
+        alone = stats.geometric_mean(undisturbed) if undisturbed else None
+        yield PointRow(point, seconds | {"step_seconds": whole, "undisturbed_seconds": alone})
 
 
-def _costs(table: Table, observed: Table) -> Iterator[Cost | NotCompared]:
+def _costs(table: Table, observed: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+    """`inflation` of the backward pass, and `difference` of steps that were not observed: with the
+    exchange minus without.
+    """
     for point in sorted(table.blocks.keys() | observed.blocks.keys()):
         without = _twin(point, "exchange")
         if point.cell == "single" or ("exchange", "off") in point.variant:
             continue
         exposed = [mean.parts["exposed"] for mean in observed.blocks.get(point, {}).values()]
-        estimates: list[Estimate | None] = []
-        for of, seconds in ((observed, _backward), (table, _step)):
-            values, missing = _differences(of, point, without, seconds)
-            estimates.append(stats.arithmetic_mean(values) if values else None)
-            yield from missing
-        if exposed or any(estimates):
-            yield Cost(
-                point=point,
-                exposed_seconds=stats.arithmetic_mean(exposed) if exposed else None,
-                inflation_seconds=estimates[0],
-                difference_seconds=estimates[1],
-            )
+        seconds = {
+            "exposed_seconds": exposed,
+            "inflation_seconds": _differences(observed, point, without, _backward, missing),
+            "difference_seconds": _differences(table, point, without, _step, missing),
+        }
+        if any(seconds.values()):
+            each = {k: stats.arithmetic_mean(v) if v else None for k, v in seconds.items()}
+            yield PointRow(point, each)
 
 
-def _overlaps(table: Table) -> Iterator[Overlap | NotCompared]:
+def _overlaps(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
+    """`ratio` is blocking over overlapped, paired by block."""
     for point in sorted(table.blocks):
         blocking = _twin(point, "overlap")
         if blocking is None or blocking not in table.blocks:
             continue
         pair = f"{describe(point)} against {describe(blocking)}"
-        blocks, missing = table.shared(point, blocking, _OTHER_WORK, pair)
-        yield from missing
-        if blocks:
-            yield Overlap(
-                point=point,
-                overlapped_seconds=stats.geometric_mean(table.seconds(point, blocks)),
-                blocking_seconds=stats.geometric_mean(table.seconds(blocking, blocks)),
-                ratio=table.paired(blocking, point, blocks).estimate,
-            )
+        if blocks := table.shared(point, blocking, _OTHER_WORK, pair, missing):
+            seconds = {
+                "overlapped_seconds": stats.geometric_mean(table.seconds(point, blocks)),
+                "blocking_seconds": stats.geometric_mean(table.seconds(blocking, blocks)),
+                "ratio": table.paired(blocking, point, blocks).estimate,
+            }
+            yield PointRow(point, seconds)
 
 
-def _evidence(framework: pd.DataFrame) -> Iterator[Evidence]:
+def _evidence(framework: pd.DataFrame) -> Iterator[PointRow]:
     for point, rows in by_point(framework):
         by_name: dict[str, list[float]] = defaultdict(list)
         for evidence in rows["evidence"]:
             for name, seconds in evidence.items():
                 by_name[name].append(seconds)
-        yield Evidence(
-            point=point, seconds={k: stats.arithmetic_mean(v) for k, v in by_name.items()}
-        )
+        means = {name: stats.arithmetic_mean(values) for name, values in by_name.items()}
+        yield PointRow(point, {"seconds": means})
 
 
 def _twin(point: Point, field: str) -> Point | None:
@@ -165,15 +123,18 @@ def _twin(point: Point, field: str) -> Point | None:
 
 
 def _differences(
-    table: Table, a: Point, b: Point | None, seconds: Callable[[BlockMean], float]
-) -> tuple[list[float], list[NotCompared]]:
+    table: Table,
+    a: Point,
+    b: Point | None,
+    seconds: Callable[[BlockMean], float],
+    missing: list[NotCompared],
+) -> list[float]:
     """Of `a` minus those of `b`, by block, where their work differs in nothing but the exchange."""
     if b is None or a not in table.blocks or b not in table.blocks:
-        return [], []
+        return []
     pair = f"{describe(a)} against {describe(b)}"
-    blocks, missing = table.shared(a, b, _OTHER_WORK, pair)
-    of_a, of_b = table.blocks[a], table.blocks[b]
-    return [seconds(of_a[block]) - seconds(of_b[block]) for block in blocks], missing
+    blocks = table.shared(a, b, _OTHER_WORK, pair, missing)
+    return [seconds(table.blocks[a][x]) - seconds(table.blocks[b][x]) for x in blocks]
 
 
 def _backward(mean: BlockMean) -> float:

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bench.study.definition import Study
-from bench.study.stats import Estimate
 from plots.analyse import comparability, variants
-from plots.analyse.points import NotCompared, Point, Table, describe
+from plots.analyse.points import NotCompared, Point, PointRow, Table, describe
+
+_BUCKETS = ("bucket_mib", "exchange_bytes")
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Images/s of `point` over those of `baseline`, which differs from it in its variant alone, or
-    is the cell that it is an arm of.
-    """
-
-    point: Point
-    baseline: Point
-    ratio: Estimate
-    of_the_arm: tuple[str, ...] = ()  # fields that the arm has of its own
-
-    @property
-    def over(self) -> str:
-        """What the baseline is, in the words that tell it apart."""
-        return ", ".join(self.baseline.words) or self.baseline.cell
-
-
-def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
+def gains(table: Table, study: Study, missing: list[NotCompared]) -> Iterator[PointRow]:
     """Every variant against the plainest of its siblings, and every arm beside the comparison
-    against its own cell; no verdict, as none was asked for.
+    against its own cell; no verdict, as none was asked for. `ratio` is of images/s.
     """
-    yield from _arms_over_cells(table, study)
+    arms = {arm: plain for plain, arm in study.beside}
+    ignore = {*comparability.VARIED, comparability.OF_THE_ARM, *_BUCKETS}
+    for point in (p for p in table.blocks if p.cell in arms):
+        if (plain := point._replace(cell=arms[point.cell])) in table.blocks:
+            pair = f"{describe(point)} against {plain.cell}"
+            if blocks := table.shared(plain, point, ignore, pair, missing):
+                facts = table.facts(point, blocks)
+                fields = comparability.by_intent(facts, comparability.OF_THE_ARM)
+                ratio = table.paired(plain, point, blocks).estimate
+                yield PointRow(point, _over(plain) | {"ratio": ratio, "of_the_arm": fields})
     siblings: dict[Point, list[Point]] = defaultdict(list)
     for point in table.blocks:
         siblings[point._replace(variant=())].append(point)
@@ -44,23 +36,11 @@ def gains(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
             # but for the timeline: compute that slept gains nothing over compute
             names = (name for name, _ in (*point.variant, *plainest.variant))
             varied = {*comparability.VARIED, *names} - {comparability.EMULATE}
-            ignore = (*varied, "bucket_mib", "exchange_bytes")
-            blocks, missing = table.shared(plainest, point, ignore, pair)
-            yield from missing
-            if blocks:
-                yield Gain(point, plainest, table.paired(plainest, point, blocks).estimate)
+            if blocks := table.shared(plainest, point, {*varied, *_BUCKETS}, pair, missing):
+                ratio = table.paired(plainest, point, blocks).estimate
+                yield PointRow(point, _over(plainest) | {"ratio": ratio, "of_the_arm": ()})
 
 
-def _arms_over_cells(table: Table, study: Study) -> Iterator[Gain | NotCompared]:
-    arms = {arm: plain for plain, arm in study.beside}
-    ignore = (*comparability.VARIED, comparability.OF_THE_ARM, "bucket_mib", "exchange_bytes")
-    for point in (p for p in table.blocks if p.cell in arms):
-        plain = point._replace(cell=arms[point.cell])
-        if plain not in table.blocks:
-            continue
-        pair = f"{describe(point)} against {plain.cell}"
-        blocks, missing = table.shared(plain, point, ignore, pair)
-        yield from missing
-        if blocks:
-            arm_fields = comparability.own_fields(table.facts(point, blocks))
-            yield Gain(point, plain, table.paired(plain, point, blocks).estimate, arm_fields)
+def _over(baseline: Point) -> dict[str, object]:
+    """The baseline, and what it is in the words that tell it apart."""
+    return {"baseline": baseline, "over": ", ".join(baseline.words) or baseline.cell}

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability
-from plots.analyse.points import NotCompared, Table
-from plots.analyse.scaling import Scaled, same_nodes
+from plots.analyse.points import NotCompared, PointRow, Table
+from plots.analyse.scaling import same_nodes
 from plots.read.calibrations import WHEN, Calibration
 
 # Equal GPUs differ by 8 % on average in large systems (Sinha et al., SC'22, arXiv 2208.11035), so a
@@ -31,7 +30,6 @@ MAX_SCORE = 3.5  # modified z-score, 0.6745 x deviation / MAD (Iglewicz & Hoagli
 # and in 0.3 % of those of three; the first two alone in 5 to 7 %, and in 2 to 4 %.
 MOST = 0.75
 MIN_NODES = 4  # the spread of fewer says nothing: with three it is the smaller of two gaps
-_NO_NOISE = 1e-9  # of log ratios: what rounding leaves where all are equal
 DRIFT_LIMIT = 0.02  # as for a run's own level, see steady_state.py
 
 
@@ -59,8 +57,7 @@ class Drift:
     ratio: float  # geometric mean over them
     most_node: str  # that changed most
     most_ratio: float
-    most_p: float | None  # that it did not change, over the job's nodes; None: noise not known
-    warn: bool
+    warn: bool | None  # whether that is beyond FLOOR and noise; None: noise not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +68,7 @@ class Calibrated:
     nodes: list[Node]
     jobs: list[Drift]
     drift: Estimate | None  # over jobs
-    scaling: list[Scaled]  # against the same nodes
+    scaling: list[PointRow]  # against the same nodes
     missing: list[NotCompared]  # points of which that could not be said
 
     @property
@@ -92,14 +89,14 @@ def calibrate(calibrations: Sequence[Calibration], table: Table) -> Calibrated:
     checked = _set_mixed_aside(calibrations)
     good = [c for c in checked if c.usable]
     jobs = list(_drift(good))
-    scaled = list(same_nodes(good, table))
+    missing: list[NotCompared] = []
     return Calibrated(
         all=(*checked, *_absent(checked, table)),
         nodes=sorted(_nodes(good), key=lambda n: (n.samples_per_step, n.relative, n.unit)),
         jobs=jobs,
         drift=stats.geometric_mean([d.ratio for d in jobs]) if jobs else None,
-        scaling=[x for x in scaled if isinstance(x, Scaled)],
-        missing=[x for x in scaled if isinstance(x, NotCompared)],
+        scaling=list(same_nodes(good, table, missing)),
+        missing=missing,
     )
 
 
@@ -160,23 +157,19 @@ def _nodes(good: Iterable[Calibration]) -> Iterator[Node]:
 
 def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
     """Nodes of a job share what changes around them, so a job is one observation."""
-    rates: dict[tuple[str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    rates: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     for c in good:
-        rates[c.job, c.allocation][c.when, c.unit] = c.images_per_s
+        rates.setdefault((c.job, c.allocation), {}).setdefault(c.unit, {})[c.when] = c.images_per_s
     jobs = {
-        place: {
-            node: math.log(job_rates["end", node] / job_rates["start", node])
-            for when, node in job_rates
-            if when == "start" and ("end", node) in job_rates
-        }
-        for place, job_rates in rates.items()
+        place: {x: math.log(r["end"] / r["start"]) for x, r in units.items() if len(r) == len(WHEN)}
+        for place, units in rates.items()
     }
     for (job, allocation), logs in jobs.items():
         if not logs:
             continue
         most = max(logs, key=lambda node: abs(logs[node]))
         others = [list(x.values()) for place, x in jobs.items() if place != (job, allocation)]
-        p = change_p(logs[most], [x for node, x in logs.items() if node != most], others)
+        limit = change_limit([x for node, x in logs.items() if node != most], others)
         ratio = math.exp(logs[most])
         yield Drift(
             job=job,
@@ -185,28 +178,19 @@ def _drift(good: Iterable[Calibration]) -> Iterator[Drift]:
             ratio=math.exp(float(np.mean(list(logs.values())))),
             most_node=most,
             most_ratio=ratio,
-            most_p=p,
-            warn=p is not None and p <= stats.ALPHA and _off(ratio, FLOOR),
+            warn=None if limit is None else abs(logs[most]) >= limit and _off(ratio, FLOOR),
         )
 
 
-def change_p(
-    most: float, beside: Sequence[float], other_jobs: Sequence[Sequence[float]]
-) -> float | None:
-    """p that no node of a job changed, from the log ratio of the one that did `most`.
+def change_limit(beside: Sequence[float], other_jobs: Sequence[Sequence[float]]) -> float | None:
+    """The log ratio that the node of a job that changed most reaches by noise in ALPHA of jobs.
 
-    Student's t against the noise of all other nodes, around the mean of each one's job; Bonferroni
-    over the job's nodes, as the largest of many is large by chance. None without two other nodes
-    in one job.
+    By Student's t on all other nodes, around the mean of each one's job, at a level over the job's
+    nodes, as the largest of many is large by chance. None without two other nodes in one job.
     """
     groups = [beside, *other_jobs]
     sd, freedom = stats.pooled_sd(groups), sum(max(0, len(group) - 1) for group in groups)
-    if sd is None:
-        return None
-    if sd < _NO_NOISE:
-        return float(abs(most) < _NO_NOISE)
-    one = 2 * float(t.sf(abs(most) / sd, freedom))
-    return min(1.0, (1 + len(beside)) * one)
+    return None if sd is None else sd * stats.quantile(stats.ALPHA / (1 + len(beside)), freedom)
 
 
 def _off(ratio: float, limit: float) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,11 +22,6 @@ from plots.analyse.comparability import Block
 from plots.analyse.variants import Variant
 
 CURVES = ("weak", "strong", "batch")
-_OF_A_RUN = (
-    *("block", "allocation", "session", "position", "step_seconds_mean", "step_seconds_median"),
-    *("first_step_over_rest", "facts", "hosts"),
-    *("busy_share", "input_share", "parts"),
-)
 
 
 class Point(NamedTuple):
@@ -54,6 +49,20 @@ class Point(NamedTuple):
     def series(self, curve: str) -> tuple[object, ...]:
         """What the points of one line have in common; sorts `single` before other cells."""
         return self.variant, self.fixed(curve), self.cell != "single", self.cell
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A point and what is known of it, by the names of the columns in report/tables.py."""
+
+    point: Point
+    values: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +142,9 @@ class Table:
         return stats.paired_ratio(numerator=over[1], denominator=over[0])
 
     def shared(
-        self, a: Point, b: Point, ignore: tuple[str, ...], pair: str
-    ) -> tuple[list[Block], list[NotCompared]]:
-        """The blocks in which two points did equal work, and why they are not compared in others.
+        self, a: Point, b: Point, ignore: Collection[str], pair: str, missing: list[NotCompared]
+    ) -> list[Block]:
+        """The blocks in which two points did equal work; why not in others is added to `missing`.
 
         Another allocation is another block: other nodes, or the same ones in other conditions.
         """
@@ -146,10 +155,10 @@ class Table:
             if block in means_b
         }
         reasons = {x: why for x, why in differ.items() if why} | _held_apart(means_a, means_b)
-        missing = [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
+        missing += [NotCompared(f"{pair}, {block.name}", why) for block, why in reasons.items()]
         if not differ and not reasons:
-            missing = [NotCompared(pair, "no block holds both")]
-        return [block for block, why in differ.items() if not why], missing
+            missing.append(NotCompared(pair, "no block holds both"))
+        return [block for block, why in differ.items() if not why]
 
 
 def by_point(runs: pd.DataFrame) -> Iterator[tuple[Point, pd.DataFrame]]:
@@ -169,7 +178,7 @@ def tabulate(runs: pd.DataFrame) -> Table:
     for point, rows in by_point(runs):
         curves[point] = frozenset().union(*rows["curves"])
         repeats: dict[Block, list[Mapping[str, Any]]] = defaultdict(list)
-        records: Any = rows[list(_OF_A_RUN)].to_dict("records")  # frames of blocks would cost more
+        records: Any = rows.to_dict("records")  # frames of blocks would cost more
         for row in records:
             repeats[Block(int(row["block"]), row["allocation"])].append(row)
         blocks[point] = {block: _block_mean(repeats[block]) for block in sorted(repeats)}

@@ -23,6 +23,7 @@ from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 Row = dict[str, Any]
 _OF_THE_CONFIG = (
     *("cell", "backend", "transport", "settings", "world_size", "seed", "position", "study"),
+    "study_sha256",
     *("model", "dataset", "precision", "samples_per_rank", "samples_per_step"),
     *("warmup_steps", "lead_in_steps", *fields_with(Role.APART)),
 )
@@ -36,12 +37,12 @@ def row_of(run: Run, study: Study) -> Row:
         np.concatenate([np.empty(0), *map(_of_the_job, run.steps(phase))])
         for phase in ("window", "warmup")
     )
-    p95, p99 = stats.percentiles(steps, (95, 99))
     of_the_arm = study.arms.get(config.arm or "", ())
     of_variants = variants.fields_of(study)
     facts = comparability.facts(config, run.host, run.end, run.workload, of_the_arm, of_variants)
     # a run by hand names no curve: a batch per rank is weak scaling, a global batch strong
     by_hand = ("weak",) if config.batch_per_rank is not None else ("strong",)
+    written = config.log_path
     return {
         "log": run.path.name,
         **{name: getattr(config, name) for name in _OF_THE_CONFIG},
@@ -49,30 +50,10 @@ def row_of(run: Run, study: Study) -> Row:
         "block": NO_BLOCK if config.block is None else config.block,
         "allocation": run.allocation,
         "hosts": run.hosts,
-        "images_per_s": run.images_per_s,
-        "step_seconds_mean": run.seconds_per_step,
-        "step_seconds_median": float(np.median(steps)),
-        "step_seconds_p95": p95,
-        "step_seconds_p99": p99,
-        "steps": len(steps),
-        "windows": len(run.windows),
-        "last_over_first": _last_over_first(run),
-        **_beginnings(run),
-        "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
-        **asdict(steady_state.judge(steps)),
-        "input_share": _input_share(run),
-        "others_share": others_share(run),
-        "busy_share": _busy_share(run),
+        **_measured(run, steps),
         "turns": run.exit.get("apart") or facts["turns"],
         "took_turns_in": run.host.get("turns", {}).get("launch", ""),
-        "exit_code": run.exit.get("code"),
-        "began_s": _began_s(run),
-        "wall_s": run.exit.get("wall_s", math.nan),
-        "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
-        "parameters_sha256": run.end.get("parameters_sha256", ""),
-        "cpu": _names(run, "cpu"),
-        "gpu": _names(run, "gpu"),
-        "started": _started(run),
+        **_origin(run),
         "emulated": config.emulate is not None,
         "timeline": _timeline(facts),
         "facts": facts,
@@ -83,6 +64,44 @@ def row_of(run: Run, study: Study) -> Row:
         "evidence": breakdown.evidence_of(run),
         "trainings": trainings.of_run(run),
         "served": served.of_run(run),
+        "processes": run.processes,
+        "renamed": written is None or written.name != run.path.name,
+    }
+
+
+def _origin(run: Run) -> Row:
+    """When and on what it ran, and how it ended."""
+    return {
+        "exit_code": run.exit.get("code"),
+        "began_s": _began_s(run),
+        "wall_s": run.exit.get("wall_s", math.nan),
+        "gradient_bytes": run.workload.get("gradient_bytes", math.nan),
+        "parameters_sha256": run.end.get("parameters_sha256", ""),
+        "cpu": _names(run, "cpu"),
+        "gpu": _names(run, "gpu"),
+        "started": _started(run),
+    }
+
+
+def _measured(run: Run, steps: np.ndarray) -> Row:
+    """Speed, and what may disturb it; `steps` are seconds of the job, timed."""
+    p95, p99 = stats.percentiles(steps, (95, 99))
+    first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
+    return {
+        "images_per_s": run.images_per_s,
+        "step_seconds_mean": run.seconds_per_step,
+        "step_seconds_median": float(np.median(steps)),
+        "step_seconds_p95": p95,
+        "step_seconds_p99": p99,
+        "steps": len(steps),
+        "windows": len(run.windows),
+        "last_over_first": last / first,
+        **_beginnings(run),
+        "judged": len(steps) >= ENOUGH_STEPS and len(run.windows) >= ENOUGH_WINDOWS,
+        **asdict(steady_state.judge(steps)),
+        "input_share": _input_share(run),
+        "others_share": others_share(run),
+        "busy_share": _busy_share(run),
     }
 
 
@@ -91,12 +110,6 @@ def _recorded(host: Mapping[str, Any]) -> dict[str, str]:
     parts = ("versions", "git", "env")
     named = {f"{part}.{k}": str(v) for part in parts for k, v in host.get(part, {}).items()}
     return named | ({"platform": str(host["platform"])} if "platform" in host else {})
-
-
-def _last_over_first(run: Run) -> float:
-    """Seconds of a step in the last window over those in the first."""
-    first, last = (run.windows[i]["seconds"] / run.windows[i]["steps"] for i in (0, -1))
-    return float(last / first)
 
 
 def _of_the_job(window: Sequence[Sequence[float]]) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from bench.config import Role, RunConfig, fields_with
+from bench.config import Role, RunConfig, UsageError, fields_with
 from bench.record.archive import size_bytes
 from bench.study.definition import Study
 from bench.study.folder import SHIPPED
@@ -37,7 +37,8 @@ CLOCK = ("began_s", "wall_s")  # of a run: seconds since 1970, and seconds with 
 # columns for the analysis alone, or the same for all runs that count
 OF_THE_ANALYSIS = (
     *("recorded", "sequence", "parts", "evidence", "trainings", "served"),
-    *("renamed", "took_turns_in", *CLOCK, *fields_with(Role.APART)),
+    *("renamed", "study_sha256", "processes", "took_turns_in"),
+    *(*CLOCK, *fields_with(Role.APART)),
 )
 _TEXTS = ("facts", "recorded")
 _WORTH_BYTES = 50_000_000  # of logs: below this other processes take longer to start than to read
@@ -66,51 +67,29 @@ def load(folder: Path) -> Loaded:
     paths, superseded = find_logs(folder)
     study, notes = find_study(folder)
     rows: list[Row] = []
-    measured: dict[object, list[tuple[bool, str]]] = defaultdict(list)
     unusable: list[Unusable] = []
     widest: Mapping[str, Any] = {}
-    carried: list[str | None] = []
     for one in track(_read_all(paths, study), "run logs read", len(paths)):
         if isinstance(one, Unusable):
             unusable.append(one)
-        else:
-            # processes do not share texts: without this, thousands of runs hold the same ones
-            rows.append({**one.row, **{name: _interned(one.row[name]) for name in _TEXTS}})
-            carried.append(one.study_sha256)
-            if one.processes is not None:
-                measured[one.processes].append((one.row["renamed"], one.row["log"]))
-            widest = max(widest, one.host, key=lambda host: len(host.get("ranks", ())))
-    aside = _copies(measured.values())
-    rows = [row for row in rows if row["log"] not in aside]
-    columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
-    for row, session in zip(rows, sessions.named(*columns), strict=True):
-        row["session"] = session
-    pipelines = [row for row in rows if row["loader_only"]]  # nothing was trained: never averaged
-    rows = [row for row in rows if not row["loader_only"]]  # with those that were observed
-    _name_variants(rows, variants.fields_of(study, trained=True))
-    _name_variants(pipelines, variants.fields_of(study))
-    framework = [row for row in rows if row["observe"] == "framework"]
-    observed = [row for row in rows if row["observe"] == "breakdown"]
-    rows = [row for row in rows if row["observe"] == "nothing"]
-    for frame in (rows, observed, framework, pipelines):
-        aside |= _doubled(frame)
-        aside |= _mixed([row for row in frame if row["log"] not in aside])
+            continue
+        row, host = one
+        # processes do not share texts: without this, thousands of runs hold the same ones
+        rows.append({**row, **{name: _interned(row[name]) for name in _TEXTS}})
+        widest = max(widest, host, key=lambda host: len(host.get("ranks", ())))
+    carried = [row["study_sha256"] for row in rows]
     kept = (folder / "study.toml").exists()
-    changed = changed_study(study, carried) if kept else ""
+    frames, aside = _by_kind(rows, study)
     cell_of = {row["log"]: row["cell"] for row in rows}
-
-    def counted(rows: Sequence[Row]) -> pd.DataFrame:
-        return pd.DataFrame([row for row in rows if row["log"] not in aside])
-
     return Loaded(
         shipped=(folder / SHIPPED).exists(),
         study=as_planned(study, carried),
         fixed=kept and any(carried),
-        changed=changed,
-        runs=counted(rows),
-        pipelines=counted(pipelines),
-        observed=counted(observed),
-        framework=counted(framework),
+        changed=changed_study(study, carried) if kept else "",
+        runs=frames["nothing"],
+        pipelines=frames["loader_only"],
+        observed=frames["breakdown"],
+        framework=frames["framework"],
         unusable=(*unusable, *(Unusable(log, "ok", reason) for log, reason in aside.items())),
         # one that said nothing of itself is of the cell of the run that was done again
         superseded=tuple(
@@ -122,24 +101,37 @@ def load(folder: Path) -> Loaded:
     )
 
 
-def _name_variants(rows: Sequence[Row], planned: Sequence[str]) -> None:
-    cells, facts = [row["cell"] for row in rows], [row["facts"] for row in rows]
-    for row, variant in zip(rows, variants.of_runs(cells, facts, planned), strict=True):
-        row["variant"] = variant
+def _by_kind(rows: list[Row], study: Study) -> tuple[dict[str, pd.DataFrame], dict[str, str]]:
+    """The runs that count, by what watched them, and why others do not count.
+
+    Where nothing was trained (`loader_only`), nothing is averaged with those that were.
+    """
+    aside = _copies(rows)
+    rows = [row for row in rows if row["log"] not in aside]
+    columns = ([row[name] for row in rows] for name in ("allocation", "hosts", "began_s"))
+    for row, session in zip(rows, sessions.named(*columns), strict=True):
+        row["session"] = session
+    for alone in (False, True):
+        some = [row for row in rows if row["loader_only"] == alone]
+        cells, facts = [row["cell"] for row in some], [row["facts"] for row in some]
+        named = variants.of_runs(cells, facts, variants.fields_of(study, trained=not alone))
+        for row, variant in zip(some, named, strict=True):
+            row["variant"] = variant
+    frames = {}
+    for kind in ("nothing", "breakdown", "framework", "loader_only"):
+        of_kind = [r for r in rows if kind == ("loader_only" if r["loader_only"] else r["observe"])]
+        for why in (_doubled, _mixed):
+            aside |= why(pd.DataFrame([row for row in of_kind if row["log"] not in aside]))
+        frames[kind] = pd.DataFrame([row for row in of_kind if row["log"] not in aside])
+    return frames, aside
 
 
 def _interned(texts: Mapping[str, str]) -> dict[str, str]:
     return {intern(k): intern(v) for k, v in texts.items()}
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What is kept of a usable log: all steps of all logs do not fit into memory."""
-
-    row: Row
-    study_sha256: str | None
-    processes: tuple[object, ...] | None
-    host: Mapping[str, Any]
+# what is kept of a usable log, and where it ran: all steps of all logs do not fit into memory
+_Read = tuple[Row, Mapping[str, Any]]
 
 
 def _read_all(paths: Sequence[Path], study: Study) -> Iterator[_Read | Unusable]:
@@ -160,14 +152,7 @@ def _read_one(path: Path, study: Study) -> _Read | Unusable:
     assert run.config is not None
     if other := _other_variant(run.config, study):
         return Unusable(path.name, "ok", other, cell=run.config.cell)
-    written = run.config.log_path
-    renamed = written is None or written.name != path.name
-    return _Read(
-        row={**row_of(run, study), "renamed": renamed},
-        study_sha256=run.config.study_sha256,
-        processes=run.processes,
-        host=run.host,
-    )
+    return row_of(run, study), run.host
 
 
 def _other_variant(config: RunConfig, study: Study) -> str:
@@ -197,21 +182,24 @@ def tidy(loaded: Loaded) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(", ".join) for name in lists})
 
 
-def _copies(measured: Iterable[list[tuple[bool, str]]]) -> dict[str, str]:
-    """Logs by the same processes are one measurement: of (renamed, log) the first one counts."""
+def _copies(rows: Iterable[Row]) -> dict[str, str]:
+    """Logs by the same processes are one measurement: that under its own name counts, or one."""
+    same: dict[object, list[tuple[bool, str]]] = defaultdict(list)
+    for row in rows:
+        if row["processes"] is not None:
+            same[row["processes"]].append((row["renamed"], row["log"]))
     aside: dict[str, str] = {}
-    for logs in measured:
-        (_, original), *others = sorted(logs)
+    for (_, original), *others in map(sorted, same.values()):
         reason = "by the same processes, started at the same moment"
         aside |= {log: f"the same measurement as {original}: {reason}" for _, log in others}
     return aside
 
 
-def _doubled(rows: list[Row]) -> dict[str, str]:
+def _doubled(runs: pd.DataFrame) -> dict[str, str]:
     """A study plans one run of each point in a block: a copy from elsewhere must not count too."""
     aside: dict[str, str] = {}
-    planned = [row for row in rows if row["position"] is not None]
-    for _, group in by_point(pd.DataFrame(planned)) if planned else ():
+    planned = runs if runs.empty else runs[runs["position"].notna()]
+    for _, group in by_point(planned):
         for block, same in group.groupby("block"):
             names = same[~same["renamed"]] if len(same) > 1 else same
             kept = names["log"].iloc[0] if len(names) == 1 else None
@@ -221,10 +209,10 @@ def _doubled(rows: list[Row]) -> dict[str, str]:
     return aside
 
 
-def _mixed(rows: list[Row]) -> dict[str, str]:
+def _mixed(runs: pd.DataFrame) -> dict[str, str]:
     """Runs of one point are averaged, so their work and conditions must agree; why some do not."""
     aside: dict[str, str] = {}
-    for _, group in by_point(pd.DataFrame(rows)) if rows else ():
+    for _, group in by_point(runs):
         shared = [
             comparability.of_a_point(facts, scheduled=allocation.startswith("job "))
             for facts, allocation in zip(group["facts"], group["allocation"], strict=True)
@@ -232,3 +220,30 @@ def _mixed(rows: list[Row]) -> dict[str, str]:
         others = zip(group["log"], comparability.against_most(shared), strict=True)
         aside |= {log: f"differs from its point's other runs: {d}" for log, d in others if d}
     return aside
+
+
+class NothingUsable(UsageError):
+    """Logs are there, and none gives a number."""
+
+
+def require(loaded: Loaded, folder: Path) -> None:
+    """Raises NothingUsable where no run of the folder is a training's."""
+    if loaded.runs.empty:
+        raise NothingUsable(f"{folder}: {_nothing_trained(loaded)}")
+
+
+def _nothing_trained(loaded: Loaded) -> str:
+    kinds = {
+        "of loader_only": loaded.pipelines,
+        "of observed runs": loaded.observed,
+        "of runs that their framework watched": loaded.framework,
+    }
+    usable = " and ".join(kind for kind, frame in kinds.items() if not frame.empty)
+    only = f"only logs {usable} are usable; put training runs beside them"
+    if usable and not loaded.unusable:
+        return only
+    counts = Counter(u.reason.splitlines()[0][:120] for u in loaded.unusable)
+    most = [f"{n} x {reason}" for reason, n in counts.most_common(3)]
+    most += [f"and {len(counts) - 3} other reasons"] if len(counts) > 3 else []
+    none = f"none of {len(loaded.unusable)} logs is usable: {'; '.join(most)}"
+    return f"{only} (of the others, {none})" if usable else none

@@ -5,52 +5,21 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bench.study import stats
 from bench.study.stats import Estimate
 from plots.analyse import comparability, variants
-from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, Table, describe
+from plots.analyse.points import CURVES, BlockMean, NotCompared, Point, PointRow, Table, describe
 from plots.read.calibrations import Calibration
 
 # nodes of a job may be of several kinds: a calibration is of the same ones
 _SAME_NODES_MAY_DIFFER = (*comparability.OF_THE_POINT, *comparability.EXCHANGE, "cpu")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Throughput:
-    """One point of one curve: geometric means over blocks with their t intervals."""
-
-    curve: str
-    point: Point
-    images_per_s: Estimate
-    step_seconds: Estimate
-    runs: int
-    flags: tuple[str, ...]
-    input_share: float
-    busy_share: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scaled:
-    """One point against a one-rank baseline."""
-
-    curve: str
-    point: Point
-    kind: str  # common: a plain process; own: the cell's one rank; same nodes: their calibration
-    baseline: Point
-    baseline_images_per_s: Estimate
-    efficiency: Estimate  # T(p0)/T(p) for weak scaling, that over p for strong
-    speedup: Estimate  # efficiency times p
-    step_overhead_seconds: float | None  # T(p) - T(p0); has a meaning for weak scaling only
-    paired: bool  # by block
-    flags: tuple[str, ...]
-
-
-def throughput(table: Table) -> Iterator[Throughput]:
-    """Every point of every curve, rising along each series."""
+def throughput(table: Table) -> Iterator[PointRow]:
+    """Every point of every curve, rising along each series: geometric means over blocks."""
     falls = "fewer images/s than the next smaller point"
     for curve in CURVES:
         smaller: dict[object, float] = {}  # images/s of a series' point before
@@ -59,16 +28,16 @@ def throughput(table: Table) -> Iterator[Throughput]:
             seconds = [m.step_seconds for m in means]
             rate = stats.geometric_mean([point.samples_per_step / s for s in seconds])
             busy = float(np.mean([m.busy_share for m in means]))
-            yield Throughput(
-                curve=curve,
-                point=point,
-                images_per_s=rate,
-                step_seconds=stats.geometric_mean(seconds),
-                runs=sum(m.runs for m in means),
-                flags=(falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
-                input_share=float(np.mean([m.input_share for m in means])),
-                busy_share=None if math.isnan(busy) else busy,
-            )
+            values = {
+                "curve": curve,
+                "images_per_s": rate,
+                "step_seconds": stats.geometric_mean(seconds),
+                "runs": sum(m.runs for m in means),
+                "flags": (falls,) if rate.value < smaller.get(point.series(curve), 0.0) else (),
+                "input_share": float(np.mean([m.input_share for m in means])),
+                "busy_share": None if math.isnan(busy) else busy,
+            }
+            yield PointRow(point, values)
             smaller[point.series(curve)] = rate.value
 
 
@@ -77,13 +46,13 @@ def size(curve: str, point: Point) -> int:
     return point.samples_per_rank if curve == "batch" else point.world_size
 
 
-def efficiency(table: Table) -> Iterator[Scaled | NotCompared]:
+def efficiency(table: Table, missing: list[NotCompared]) -> Iterator[PointRow]:
     """Every distributed point against the common and its own one-rank baseline."""
     for curve, point, plain in distributed(table):
         one_rank = point._replace(world_size=1, samples_per_rank=point.fixed(curve))
         for kind, baseline in (("common", plain), ("own", one_rank)):
             if baseline != point:
-                yield from _against(table, curve, point, kind, baseline)
+                yield from _against(table, curve, point, kind, baseline, missing)
 
 
 def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
@@ -96,12 +65,17 @@ def distributed(table: Table) -> Iterator[tuple[str, Point, Point]]:
 
 
 def _against(
-    table: Table, curve: str, point: Point, kind: str, baseline: Point
-) -> Iterator[Scaled | NotCompared]:
+    table: Table,
+    curve: str,
+    point: Point,
+    kind: str,
+    baseline: Point,
+    missing: list[NotCompared],
+) -> Iterator[PointRow]:
     pair = f"{curve}: {describe(point)} against {describe(baseline)}"
     if baseline not in table.blocks:
         reason = "the baseline was not run, or no run of it is usable"
-        yield NotCompared(pair, reason, baseline)
+        missing.append(NotCompared(pair, reason, baseline))
         return
     ignore = (*comparability.OF_THE_POINT, *(comparability.EXCHANGE if kind == "common" else ()))
     point_blocks, baseline_blocks = table.blocks[point].keys(), table.blocks[baseline].keys()
@@ -110,23 +84,22 @@ def _against(
     # Fewer, such as one that was done again, must not stand for all: the others were on other
     # nodes, and the two points are then compared as they are.
     if 0 < shared == min(n, len(baseline_blocks)) or (shared > 1 and 2 * shared >= n):
-        blocks, missing = table.shared(baseline, point, ignore, pair)
-        yield from missing
-        if blocks:
+        if blocks := table.shared(baseline, point, ignore, pair, missing):
             before, after = table.seconds(baseline, blocks), table.seconds(point, blocks)
             yield _scaled(curve, point, kind, baseline, before, after)
         return
     facts = table.facts(baseline, baseline_blocks), table.facts(point, point_blocks)
     if other := comparability.differences(*facts, (*ignore, *comparability.PER_BLOCK)):
-        yield NotCompared(f"{pair}, all blocks", "; ".join(other))
+        missing.append(NotCompared(f"{pair}, all blocks", "; ".join(other)))
         return
     before, after = table.seconds(baseline, baseline_blocks), table.seconds(point, point_blocks)
-    row = _scaled(curve, point, kind, baseline, before, after, paired=False)
     few = "1 shared block" if shared == 1 else f"{shared or 'no'} shared blocks"
-    yield replace(row, flags=(*row.flags, f"Welch's interval: {few}"))
+    yield _scaled(curve, point, kind, baseline, before, after, few)
 
 
-def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | NotCompared]:
+def same_nodes(
+    good: Iterable[Calibration], table: Table, missing: list[NotCompared]
+) -> Iterator[PointRow]:
     """Every distributed point against the plain processes that calibrated its nodes in its job.
 
     Each block is divided by the calibration of its own allocation before blocks meet, so that the
@@ -143,7 +116,7 @@ def same_nodes(good: Iterable[Calibration], table: Table) -> Iterator[Scaled | N
             batch = plain.samples_per_step
             alone = _alone(calibrations.get((block.allocation, batch), ()), batch, mean)
             if isinstance(alone, str):
-                yield NotCompared(f"{pair}, {block.name}", alone)
+                missing.append(NotCompared(f"{pair}, {block.name}", alone))
             else:
                 before.append(alone)
                 after.append(mean.step_seconds)
@@ -171,25 +144,35 @@ def _scaled(
     baseline: Point,
     before: Sequence[float],
     after: Sequence[float],
-    paired: bool = True,
-) -> Scaled:
-    """From step seconds of the baseline and the point; paired, they are of the same blocks."""
+    unpaired: str = "",
+) -> PointRow:
+    """From step seconds of the baseline and the point, of the same blocks unless they are
+    `unpaired`, and why.
+
+    `kind` is common (a plain process), own (the cell's one rank), or same nodes (their
+    calibration). The efficiency is T(p0)/T(p) for weak scaling and that over p for strong, the
+    speed-up p times it. The overhead T(p) - T(p0) has a meaning for weak scaling only.
+    """
     weak, p = curve == "weak", point.world_size
-    if paired:
-        ratio = stats.paired_ratio(numerator=before, denominator=after).estimate
-    else:
-        ratio = stats.welch_ratio(numerator=before, denominator=after)
-    gained = ratio if weak else ratio.times(1 / p)
+    ratio = stats.welch_ratio if unpaired else _paired
+    gained = ratio(numerator=before, denominator=after).times(1 if weak else 1 / p)
+    flags = ["above 100 %"] if gained.value > 1 else []
+    flags += [f"Welch's interval: {unpaired}"] if unpaired else []
     overhead = float(np.exp(np.mean(np.log(after))) - np.exp(np.mean(np.log(before))))
-    return Scaled(
-        curve=curve,
-        point=point,
-        kind=kind,
-        baseline=baseline,
-        baseline_images_per_s=stats.geometric_mean([baseline.samples_per_step / s for s in before]),
-        efficiency=gained,
-        speedup=gained.times(p),
-        step_overhead_seconds=overhead if weak else None,
-        paired=paired,
-        flags=("above 100 %",) if gained.value > 1 else (),
-    )
+    rates = stats.geometric_mean([baseline.samples_per_step / s for s in before])
+    values = {
+        "curve": curve,
+        "kind": kind,
+        "baseline": baseline,
+        "baseline_images_per_s": rates,
+        "efficiency": gained,
+        "speedup": gained.times(p),
+        "step_overhead_seconds": overhead if weak else None,
+        "paired": not unpaired,
+        "flags": tuple(flags),
+    }
+    return PointRow(point, values)
+
+
+def _paired(*, numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
+    return stats.paired_ratio(numerator=numerator, denominator=denominator).estimate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from typing import Any
 
@@ -12,33 +11,7 @@ import pandas as pd
 
 from bench.record import Run
 from bench.study import stats
-from bench.study.stats import Estimate
-from plots.analyse.points import Point, by_point
-
-
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """All runs of one point that had servers."""
-
-    point: Point
-    servers: int
-    staleness: tuple[int, ...]  # updates, by how many others came between
-    slowest: Estimate  # images/s of each run's slowest worker, by its own steps
-    mean: Estimate  # of its workers
-    least: Estimate | None  # share of held-out samples that each training's worst worker had right
-    right: Estimate | None  # that its workers had
-
-    @property
-    def updates(self) -> int:
-        return sum(self.staleness)
-
-    @property
-    def mean_staleness(self) -> float:
-        return float(np.average(range(len(self.staleness)), weights=self.staleness))
-
-    @property
-    def most_stale(self) -> int:
-        return len(self.staleness) - 1
+from plots.analyse.points import PointRow, by_point
 
 
 def of_run(run: Run) -> dict[str, Any]:
@@ -60,22 +33,32 @@ def of_run(run: Run) -> dict[str, Any]:
     }
 
 
-def summarise(runs: pd.DataFrame) -> Iterator[Served]:
-    """Point by point; runs without servers are left out."""
+def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
+    """Point by point; runs without servers are left out.
+
+    `staleness` counts updates by how many others came between. `slowest` is of each run's slowest
+    worker, in images/s by its own steps, `mean` of its workers; `least` and `right` are the shares
+    of held-out samples that each training's worst worker and its workers had right.
+    """
     for point, rows in by_point(runs):
         records = [one for one in rows["served"] if one]
         if not records:
             continue
         right = [shares for one in records for shares in one["right"]]
-        yield Served(
-            point=point,
-            servers=records[0]["servers"],
-            staleness=tuple(_sum([one["staleness"] for one in records])),
-            slowest=stats.arithmetic_mean([min(one["images_per_s"]) for one in records]),
-            mean=stats.arithmetic_mean([float(np.mean(one["images_per_s"])) for one in records]),
-            least=stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
-            right=stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
-        )
+        staleness = tuple(_sum([one["staleness"] for one in records]))
+        rates = [one["images_per_s"] for one in records]
+        values = {
+            "servers": records[0]["servers"],
+            "staleness": staleness,
+            "updates": sum(staleness),
+            "mean_staleness": float(np.average(range(len(staleness)), weights=staleness)),
+            "most_stale": len(staleness) - 1,
+            "slowest": stats.arithmetic_mean([min(each) for each in rates]),
+            "mean": stats.arithmetic_mean([float(np.mean(each)) for each in rates]),
+            "least": stats.arithmetic_mean([float(min(s)) for s in right]) if right else None,
+            "right": stats.arithmetic_mean([float(np.mean(s)) for s in right]) if right else None,
+        }
+        yield PointRow(point, values)
 
 
 def _sum(rows: list[list[int]]) -> list[int]:

@@ -25,31 +25,16 @@ from plots.analyse import (
     served,
     variants,
 )
-from plots.analyse.bound import Bound, bounds
+from plots.analyse.bound import bounds
 from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.exchange import Exchange, examine
 from plots.analyse.nodes import Calibrated, calibrate
-from plots.analyse.points import NotCompared, Point, Table, by_point, tabulate
+from plots.analyse.points import NotCompared, Point, PointRow, Table, by_point, tabulate
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import Trend, trends
-from plots.analyse.trainings import Trained, summarise
+from plots.analyse.trainings import summarise
 from plots.analyse.variants import Variant
 from plots.read.calibrations import Calibration
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepTimes:
-    """Step time of the job at one point: medians over runs of each run's percentiles."""
-
-    point: Point
-    runs: int
-    median_seconds: Estimate
-    p95_seconds: Estimate | None  # None where a run has too few steps for it
-    p99_seconds: Estimate | None
-    steps_per_run: int
-    outlier_steps: int
-    not_steady_runs: int
-    judged_runs: int  # with steps enough to be flagged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +62,12 @@ class Analysis:
     table: Table
     reference: str  # cells or backends, as the study names them
     candidate: str
-    throughput: list[scaling.Throughput]
-    efficiency: list[scaling.Scaled]
+    throughput: list[PointRow]
+    efficiency: list[PointRow]
     comparisons: list[comparison.Comparison]
-    gains: list[gains.Gain]
+    gains: list[PointRow]
     not_compared: list[NotCompared]
-    step_times: list[StepTimes]
+    step_times: list[PointRow]
     trends: list[Trend]
     digests: list[comparability.DigestCheck]
     varying: list[str]  # facts that differ though no point asks for it
@@ -92,9 +77,9 @@ class Analysis:
     pauses: list[pauses.Pause]
     calibrated: Calibrated | None
     exchange: Exchange | None
-    bounds: list[Bound]
-    trained: list[Trained]
-    served: list[served.Served]
+    bounds: list[PointRow]
+    trained: list[PointRow]
+    served: list[PointRow]
 
     @property
     def blocks(self) -> int:
@@ -154,63 +139,62 @@ def analyse(
     collectives: Sequence[Measured] = (),
 ) -> Analysis:
     """All numbers of a study with a usable run; `calibrations` None: no jobs ran it."""
-    study, table = loaded.study, tabulate(loaded.runs)
-    planned = coverage.planned(study)
-    rows = [
-        *comparison.compare(table, study),
-        *gains.gains(table, study),
-        *scaling.efficiency(table),
-        *bounds(table, loaded.runs, collectives),
-    ]
+    study, runs, table = loaded.study, loaded.runs, tabulate(loaded.runs)
+    planned, missing = coverage.planned(study), list[NotCompared]()
     varied = (*comparability.VARIED, *variants.fields_of(study), comparability.OF_THE_ARM)
     factors = (*comparability.OF_THE_POINT, "seed", *varied)
-    facts = loaded.runs["facts"].tolist()
-    exchange, not_twins = examine(table, tabulate(loaded.observed), loaded.framework)
-    gained = [x for x in rows if isinstance(x, gains.Gain)]
-    compared = [x for x in rows if isinstance(x, comparison.Comparison)]
+    facts = runs["facts"].tolist()
     return Analysis(
         loaded=loaded,
         table=table,
         reference=study.reference,
         candidate=study.candidate,
         throughput=list(scaling.throughput(table)),
-        efficiency=[x for x in rows if isinstance(x, scaling.Scaled)],
-        comparisons=compared,
-        gains=sorted(gained, key=lambda g: (g.point.cell != "single", g.point)),
-        not_compared=[*(x for x in rows if isinstance(x, NotCompared)), *not_twins],
-        step_times=list(_step_times(loaded.runs)),
-        trends=trends(loaded.runs),
-        digests=list(comparability.compare_digests(loaded.runs)),
+        comparisons=comparison.compare(table, study, missing),
+        gains=sorted(gains.gains(table, study, missing), key=_single_first),
+        efficiency=list(scaling.efficiency(table, missing)),
+        bounds=list(bounds(table, runs, collectives, missing)),
+        exchange=examine(table, tabulate(loaded.observed), loaded.framework, missing),
+        not_compared=missing,
+        step_times=list(_step_times(runs)),
+        trends=trends(runs),
+        digests=list(comparability.compare_digests(runs)),
         varying=comparability.differences(facts, (), factors) + comparability.compute_env(facts),
         pipelines=list(_pipelines(loaded.pipelines)),
         planned=planned,
         gaps=list(coverage.find(study.blocks, planned, table)),
-        pauses=list(pauses.find(loaded.runs)),
+        pauses=list(pauses.find(runs)),
         calibrated=None if calibrations is None else calibrate(calibrations, table),
-        exchange=exchange,
-        bounds=[x for x in rows if isinstance(x, Bound)],
-        trained=sorted(summarise(loaded.runs), key=lambda t: (t.point.cell != "single", t.point)),
-        served=sorted(served.summarise(loaded.runs), key=lambda s: s.point),
+        trained=sorted(summarise(runs), key=_single_first),
+        served=sorted(served.summarise(runs), key=lambda s: s.point),
     )
 
 
-def _step_times(runs: pd.DataFrame) -> Iterator[StepTimes]:
+def _single_first(row: PointRow) -> tuple[object, ...]:
+    return row.point.cell != "single", row.point
+
+
+def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
+    """Step time of the job at each point: medians over runs of each run's percentiles.
+
+    p95 and p99 are None where a run has too few steps; `judged_runs` have enough to be flagged.
+    """
+
     def order(p: Point) -> tuple[object, ...]:
         return p.variant, p.world_size, p.samples_per_rank, p.cell != "single", p
 
     for point, group in sorted(by_point(runs), key=lambda entry: order(entry[0])):
         p95, p99 = (group[f"step_seconds_{q}"].astype(float) for q in ("p95", "p99"))
-        yield StepTimes(
-            point=point,
-            runs=len(group),
-            median_seconds=stats.median_estimate(group["step_seconds_median"].tolist()),
-            p95_seconds=None if p95.hasnans else stats.median_estimate(p95.tolist()),
-            p99_seconds=None if p99.hasnans else stats.median_estimate(p99.tolist()),
-            steps_per_run=int(group["steps"].max()),
-            outlier_steps=int(group["outlier_steps"].sum()),
-            not_steady_runs=int((~group["steady"].astype(bool)).sum()),
-            judged_runs=int(group["judged"].sum()),
-        )
+        values = {
+            "runs": len(group),
+            "median_seconds": stats.median_estimate(group["step_seconds_median"].tolist()),
+            "p95_seconds": None if p95.hasnans else stats.median_estimate(p95.tolist()),
+            "p99_seconds": None if p99.hasnans else stats.median_estimate(p99.tolist()),
+            "steps_per_run": int(group["steps"].max()),
+            "not_steady_runs": int((~group["steady"].astype(bool)).sum()),
+            "judged_runs": int(group["judged"].sum()),
+        }
+        yield PointRow(point, values)
 
 
 def _pipelines(runs: pd.DataFrame) -> Iterator[Pipeline]:

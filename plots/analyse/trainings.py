@@ -13,8 +13,7 @@ import pandas as pd
 
 from bench.record import Run
 from bench.study import stats
-from bench.study.stats import Estimate
-from plots.analyse.points import Point, by_point
+from plots.analyse.points import PointRow, by_point
 
 _FEWEST_OLYMPIC = 3  # of fewer, nothing is left between the fastest and the slowest
 
@@ -30,71 +29,6 @@ class Training:
     accuracies: tuple[float, ...]  # shares of the held-out samples
     losses: tuple[float, ...]  # means of the epochs' steps
     reached: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """All trainings at one point. Seconds and epochs are of those that reached the target."""
-
-    point: Point
-    target: float | None
-    trainings: tuple[Training, ...]
-    seconds: Estimate | None  # median
-    epochs: Estimate | None  # median
-    accuracy: Estimate  # mean of the last epochs
-
-    @property
-    def reached(self) -> int | None:
-        """How many reached the target; None where there is none."""
-        return None if self.target is None else len(self._seconds)
-
-    @property
-    def fastest(self) -> float | None:
-        return min(self._seconds, default=None)
-
-    @property
-    def slowest(self) -> float | None:
-        return max(self._seconds, default=None)
-
-    @property
-    def mean(self) -> float | None:
-        return float(np.mean(self._seconds)) if self._seconds else None
-
-    @property
-    def olympic(self) -> float | None:
-        """One that failed counts as the slowest, as in MLPerf; of several there is none."""
-        failed = [math.inf] * (len(self.trainings) - len(self._seconds))
-        return olympic_mean([*self._seconds, *failed]) if len(failed) <= 1 else None
-
-    @property
-    def lowest(self) -> float:
-        return min(t.accuracies[-1] for t in self.trainings)
-
-    @property
-    def highest(self) -> float:
-        return max(t.accuracies[-1] for t in self.trainings)
-
-    @property
-    def means(self) -> list[float]:
-        """Mean accuracy after each epoch; none where a target ends some trainings before others, as
-        the mean of those that are left would be of other trainings.
-        """
-        if self.target is not None:
-            return []
-        of_each = zip(*(t.accuracies for t in self.trainings), strict=True)
-        return [float(np.mean(shares)) for shares in of_each]
-
-    @property
-    def usual(self) -> Training:
-        """The one that took the median time (the lower of two) to its end, if it can be among
-        those that reached the target.
-        """
-        trainings = [t for t in self.trainings if t.reached] or list(self.trainings)
-        return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
-
-    @property
-    def _seconds(self) -> list[float]:
-        return [t.seconds[-1] for t in self.trainings if t.reached]
 
 
 def olympic_mean(values: Sequence[float]) -> float | None:
@@ -128,8 +62,11 @@ def _training(run: Run, index: int, epochs: Sequence[Any]) -> Training:
     )
 
 
-def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
-    """Point by point; runs that were not asked for trainings are left out."""
+def summarise(runs: pd.DataFrame) -> Iterator[PointRow]:
+    """Point by point; runs that were not asked for trainings are left out.
+
+    Seconds and epochs are of those that reached the target, accuracies of all at their last epoch.
+    """
     for point, rows in by_point(runs):
         # one of the same seed is the same training: counted twice, n would be too large
         of_seed = {(t.seed, t.index): t for group in rows["trainings"][::-1] for t in group}
@@ -137,18 +74,44 @@ def summarise(runs: pd.DataFrame) -> Iterator[Trained]:
         if not trainings:
             continue
         done = [t for t in trainings if t.reached]
-        target = rows["facts"].iloc[0].get("target", "None")
-        yield Trained(
-            point=point,
-            target=None if target == "None" else float(target),
-            trainings=trainings,
-            seconds=stats.median_estimate([t.seconds[-1] for t in done]) if done else None,
-            epochs=stats.median_estimate([len(t.seconds) for t in done]) if done else None,
-            accuracy=stats.arithmetic_mean([t.accuracies[-1] for t in trainings]),
-        )
+        seconds, last = [t.seconds[-1] for t in done], [t.accuracies[-1] for t in trainings]
+        text = rows["facts"].iloc[0].get("target", "None")
+        target = None if text == "None" else float(text)
+        # one that failed counts as the slowest, as in MLPerf; of several there is none
+        failed = [math.inf] * (len(trainings) - len(done))
+        values = {
+            "target": target,
+            "trainings": trainings,
+            "reached": None if target is None else len(done),
+            "seconds": stats.median_estimate(seconds) if done else None,
+            "epochs": stats.median_estimate([len(t.seconds) for t in done]) if done else None,
+            "fastest": min(seconds, default=None),
+            "slowest": max(seconds, default=None),
+            "mean": float(np.mean(seconds)) if done else None,
+            "olympic": olympic_mean([*seconds, *failed]) if len(failed) <= 1 else None,
+            "accuracy": stats.arithmetic_mean(last),
+            "lowest": min(last),
+            "highest": max(last),
+            "means": _means(trainings) if target is None else [],
+            "usual": _usual(done or trainings),
+        }
+        yield PointRow(point, values)
 
 
-def by_epoch(trained: Sequence[Trained]) -> pd.DataFrame:
+def _means(trainings: Sequence[Training]) -> list[float]:
+    """Mean accuracy after each epoch. There is none with a target, which ends some trainings before
+    others: the mean of those that are left would be of other trainings.
+    """
+    of_each = zip(*(t.accuracies for t in trainings), strict=True)
+    return [float(np.mean(shares)) for shares in of_each]
+
+
+def _usual(trainings: Sequence[Training]) -> Training:
+    """The one that took the median time (the lower of two) to its end."""
+    return sorted(trainings, key=lambda t: t.seconds[-1])[(len(trainings) - 1) // 2]
+
+
+def by_epoch(trained: Sequence[PointRow]) -> pd.DataFrame:
     """A row an epoch of every training, unrounded."""
     rows = [
         {

@@ -10,8 +10,7 @@ from pathlib import Path
 from bench.backends.catalogue import TRANSPORTS
 from plots.analyse.comparability import EMULATE
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import CURVES, ranks
-from plots.analyse.scaling import Scaled
+from plots.analyse.points import CURVES, PointRow, ranks
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, changes_exchange, words
 from plots.report import learned
@@ -218,7 +217,7 @@ def lines(a: Analysis) -> list[str]:
 
 def _scaling(a: Analysis) -> list[str]:
     """For each curve, variant and batch the largest point against one process."""
-    series: dict[tuple[str, Variant, int], list[Scaled]] = defaultdict(list)
+    series: dict[tuple[str, Variant, int], list[PointRow]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
             p = s.point

@@ -11,17 +11,16 @@ from typing import Any
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse import across
-from plots.analyse.across import Both, Change
-from plots.analyse.aligned import aligned
+from plots.analyse.across import Both
 from plots.analyse.comparison import Choice, between
-from plots.analyse.points import NotCompared
+from plots.analyse.points import NotCompared, PointRow
+from plots.analyse.runs import NothingUsable
 from plots.analyse.study import Analysis, machine
-from plots.analyse.usable import NothingUsable
 from plots.report import quality, tables
 from plots.report.answer import emulation
 from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
-from plots.report.gate import EXIT_CODES, Changes, Judged, all_missing, judge, verdict
+from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
 from plots.report.html import bare_page
 from plots.report.markdown import escaped
 from plots.report.verdicts import over
@@ -55,12 +54,11 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         return _nothing_there(folders, studies[0], str(error), below)
     if across.shared_runs(studies):
         raise UsageError("two of the studies hold the same runs, which would count twice")
-    studies = list(aligned(studies))
+    studies = list(across.aligned(studies))
     first, last = studies[0], studies[-1]
-    changes = list(across.changes(first, last))
-    judged = [] if below is None else list(judge(first, last, changes, below))
-    changed = [x for x in changes if isinstance(x, Change)]
-    missing = [x for x in changes if isinstance(x, NotCompared)]
+    missing: list[NotCompared] = []
+    changed = list(across.changes(first, last, missing))
+    judged = [] if below is None else list(judge(first, last, changed, missing, below))
     data = {
         "schema": SCHEMA,
         "studies": [_study(folder, a) for folder, a in zip(folders, studies, strict=True)],
@@ -68,7 +66,8 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "points": records(tables.marked(first, _CHANGES), changed),
         "not_compared": records(quality.NOT_COMPARED, missing),
     }
-    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changes)))
+    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changed)))
+    text = "\n\n".join([text, *_left_out(escaped(missing))])
     return Compared(text, data | _gate(judged, below), judged)
 
 
@@ -128,7 +127,9 @@ def write(compared: Compared, out: Path) -> Path:
     return write_whole(out, _FORMS[out.suffix](compared))
 
 
-def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Changes) -> Iterator[str]:
+def _texts(
+    folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[PointRow]
+) -> Iterator[str]:
     names = [escape(str(folder)) for folder in folders]
     yield f"# {' and '.join(names)}"
     rows = [
@@ -153,9 +154,7 @@ def _texts(folders: Sequence[Path], studies: Sequence[Analysis], changes: Change
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
     )
-    changed = [x for x in changes if isinstance(x, Change)]
     yield markdown_table(_CHANGES, changed) if changed else "No point is in both."
-    yield from _left_out([x for x in changes if isinstance(x, NotCompared)])
 
 
 def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:

@@ -1,81 +1,21 @@
-"""Measured numbers for others: MLPerf's log lines, Extra-P's text format, a table in LaTeX."""
+"""Measured numbers for others: Extra-P's text format, a table in LaTeX."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, ranks
 from plots.analyse.study import Analysis, machine, workload
-from plots.analyse.variants import words
 from plots.report.answer import by_weight, emulation
-from plots.report.format import clean, count, interval, ratio
+from plots.report.format import clean, interval, ratio
 from plots.report.verdicts import over, sentence, sides
 
-_MS = 1000
 _TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 _TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"}
-
-
-def mllog(a: Analysis) -> tuple[str, list[str]]:
-    """One line an event of every run, by time, in the form of mlperf_logging's mllog.
-
-    Runs without a recorded start are left out, and counted beside the text. `tracked_stats` is
-    MLPerf's key for throughput. An emulated run says so in its platform, and each of its lines in
-    its metadata. Raises UsageError where no run has a start.
-    """
-    known = a.loaded.runs["began_s"].notna()
-    if not known.any():
-        raise UsageError("no run's log records when it started, which every line of mllog names")
-    runs: Any = a.loaded.runs[known].to_dict("records")
-    lines = [line for run in runs for line in _events(run)]
-    ordered = sorted(lines, key=lambda event: event["time_ms"])
-    left = [f"left out: {count(int((~known).sum()), 'run')} without a recorded start"]
-    return "".join(
-        f":::MLLOG {json.dumps(event)}\n" for event in ordered
-    ), [] if known.all() else left
-
-
-def _events(run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    start = round(_MS * run["began_s"])
-    seconds = run["wall_s"] if not math.isnan(run["wall_s"]) else 0.0
-    end = start + round(_MS * seconds)
-    facts = {
-        "submission_benchmark": run["model"],
-        "submission_platform": run["cell"] + " (emulated)" * run["emulated"],
-        "global_batch_size": run["samples_per_step"],
-        "seed": run["seed"],
-        "number_of_ranks": run["world_size"],
-    }
-    yield _event("INTERVAL_START", "run_start", None, start, run)
-    for key, value in facts.items():
-        yield _event("POINT_IN_TIME", key, value, start, run)
-    stats = {"throughput": run["images_per_s"], "unit": "images/s"}
-    yield _event("POINT_IN_TIME", "tracked_stats", stats, end, run)
-    yield _event("INTERVAL_END", "run_stop", None, end, run, status="success")
-
-
-def _event(
-    kind: str, key: str, value: Any, time_ms: int, run: dict[str, Any], **more: str
-) -> dict[str, Any]:
-    slept = {"emulated": run["timeline"]} if run["emulated"] else {}
-    told_apart = {"settings": run["settings"], "variant": ", ".join(words(run["variant"]))}
-    where = {"file": run["log"], "lineno": 1, **told_apart, **slept, **more}
-    return {
-        "namespace": "",
-        "time_ms": time_ms,
-        "event_type": kind,
-        "key": key,
-        "value": value,
-        "metadata": where,
-    }
 
 
 def extra_p(a: Analysis, curve: str) -> tuple[str, list[str]]:
@@ -171,12 +111,6 @@ def _tex(text: str) -> str:
 
 def write(a: Analysis, form: str, curve: str, path: Path) -> list[str]:
     """One of the formats; returns what to tell of it."""
-    text, left = extra_p(a, curve) if form == "extra-p" else _WHOLE[form](a)
+    text, left = extra_p(a, curve) if form == "extra-p" else (latex(a), [])
     write_whole(path, text)
     return [*left, str(path)]
-
-
-_WHOLE: Mapping[str, Callable[[Analysis], tuple[str, list[str]]]] = {
-    "mllog": mllog,
-    "latex": lambda a: (latex(a), []),
-}

@@ -8,13 +8,11 @@ from typing import Literal
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse import coverage
-from plots.analyse.across import Change
-from plots.analyse.points import NotCompared, Point, describe
+from plots.analyse.points import NotCompared, Point, PointRow, describe
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ratio
 
 State = Literal["holds", "slower", "not settled", "missing", "not comparable", "new"]
-Changes = Sequence[Change | NotCompared]
 EXIT_CODES = {"holds": 0, "slower": 1, "cannot tell": 3}  # 2 is bad input, as everywhere
 
 
@@ -25,7 +23,7 @@ class Judged:
     point: Point
     state: State
     reason: str
-    change: Change | None = None
+    change: PointRow | None = None
 
     @property
     def line(self) -> str:
@@ -38,9 +36,17 @@ def verdict(judged: Iterable[Judged]) -> str:
     return "slower" if "slower" in states else "holds" if states == {"holds"} else "cannot tell"
 
 
-def judge(before: Analysis, after: Analysis, changes: Changes, below: float) -> Iterator[Judged]:
+def judge(
+    before: Analysis,
+    after: Analysis,
+    changes: Sequence[PointRow],
+    not_compared: Sequence[NotCompared],
+    below: float,
+) -> Iterator[Judged]:
     """Every point of both studies, and every planned one of which the later has no usable run."""
-    judged = [_of(before, after, one, below) for one in changes]
+    judged = [_judged(change, below) for change in changes]
+    judged += [_not_judged(before, after, one) for one in not_compared]
+    judged.sort(key=lambda one: one.point)
     yield from judged
     missing = [one.point for one in judged if one.state == "missing"]
     for study in (before.loaded.study, after.loaded.study):
@@ -57,9 +63,7 @@ def all_missing(before: Analysis, reason: str) -> list[Judged]:
     return [Judged(point, "missing", reason) for point in sorted(before.table.blocks)]
 
 
-def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: float) -> Judged:
-    if isinstance(one, Change):
-        return _judged(one, below)
+def _not_judged(before: Analysis, after: Analysis, one: NotCompared) -> Judged:
     assert one.absent is not None  # of two studies
     if one.absent not in after.table.blocks:
         return Judged(one.absent, "missing", one.reason)
@@ -67,7 +71,7 @@ def _of(before: Analysis, after: Analysis, one: Change | NotCompared, below: flo
     return Judged(one.absent, state, one.reason)
 
 
-def _judged(change: Change, below: float) -> Judged:
+def _judged(change: PointRow, below: float) -> Judged:
     """By the interval alone: a value without one may be chance."""
     text, shown = f"{interval(change.ratio, ratio)} of before", change.ratio.shown
     if shown is None:

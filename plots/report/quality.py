@@ -56,7 +56,6 @@ STEP_TIMES = (
     Column("median_seconds", "median ms", plain_median(ms)),
     Column("p95_seconds", "p95 ms", plain_median(ms)),
     Column("p99_seconds", "p99 ms", plain_median(ms)),
-    Column("outlier_steps", "outliers"),
     Column("not_steady_runs"),
     Column("judged_runs"),
     Column(lambda s: s.not_steady_runs if s.judged_runs else TOO_FEW, "not steady", key=""),
@@ -99,7 +98,7 @@ NODES = (
 
 
 def _drift(d: Drift) -> str:
-    return "drift" if d.warn else "-" if d.most_p is not None else "not judged"
+    return "not judged" if d.warn is None else "drift" if d.warn else "-"
 
 
 DRIFT = (
@@ -109,7 +108,6 @@ DRIFT = (
     Column("ratio", "end / start", ratio),
     Column("most_node", "node that changed most"),
     Column("most_ratio", "its end / start", ratio),
-    Column("most_p", "p", p_value),
     Column("warn"),
     Column(_drift, "flag", key=""),
 )

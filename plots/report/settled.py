@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plots.analyse.comparison import Comparison, compare
+from plots.analyse.comparison import compare
 from plots.analyse.points import ranks, tabulate
-from plots.analyse.runs import load
-from plots.analyse.usable import require
+from plots.analyse.runs import load, require
 from plots.report.verdicts import line, prospect
 
 
@@ -15,7 +14,7 @@ def settled(folder: Path) -> tuple[bool, str]:
     """Whether it is, and the line that says so. Raises UsageError where no log is usable."""
     loaded = load(folder)
     require(loaded, folder)
-    rows = [c for c in compare(tabulate(loaded.runs), loaded.study) if isinstance(c, Comparison)]
+    rows = compare(tabulate(loaded.runs), loaded.study, [])
     c = next((c for c in rows if c.primary), None)
     if c is None:
         return False, "Not settled: no launch holds both sides of the primary comparison"

@@ -10,9 +10,9 @@ from bench.study.stats import Estimate
 from plots.analyse.comparability import is_emulated
 from plots.analyse.comparison import Comparison
 from plots.analyse.exchange import SHOWN
+from plots.analyse.points import PointRow
 from plots.analyse.sessions import apart
 from plots.analyse.study import Analysis
-from plots.analyse.trainings import Trained
 from plots.read.calibrations import Calibration
 from plots.report.columns import Column
 from plots.report.format import interval, ms, p_value, percent, rate, ratio, rule, seconds, short
@@ -228,7 +228,7 @@ _FIRST_EPOCHS = 10
 _LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
 
-def by_epoch(trained: Sequence[Trained]) -> tuple[Column, ...]:
+def by_epoch(trained: Sequence[PointRow]) -> tuple[Column, ...]:
     """Mean accuracy after the first epochs and some later ones; empty where no point has any."""
     most = max((len(t.means) for t in trained), default=0)
     epochs = [*range(1, _FIRST_EPOCHS + 1), *_LATER_EPOCHS]
@@ -237,5 +237,5 @@ def by_epoch(trained: Sequence[Trained]) -> tuple[Column, ...]:
     return (*POINT, *BATCH, *after) if shown else ()
 
 
-def _after(epoch: int, trained: Trained) -> float | None:
+def _after(epoch: int, trained: PointRow) -> float | None:
     return trained.means[epoch - 1] if epoch <= len(trained.means) else None

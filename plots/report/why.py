@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bench.study.stats import Estimate
-from plots.analyse.exchange import Cost
+from plots.analyse.points import PointRow
 from plots.analyse.study import Analysis
 from plots.report.format import interval, ms
 from plots.report.verdicts import sides
@@ -21,7 +21,7 @@ def why(a: Analysis) -> str:
         zip(sides(c.reference, c.candidate), map(costs.__getitem__, c.points), strict=True)
     )
 
-    def both(estimate: Callable[[Cost], Estimate | None]) -> str:
+    def both(estimate: Callable[[PointRow], Estimate | None]) -> str:
         values = [(name, e) for name, cost in named if (e := estimate(cost)) is not None]
         each = [f"{interval(e, ms)} ms with {name}" for name, e in values]
         return " and ".join(each) if len(each) == len(named) else ""

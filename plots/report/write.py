@@ -18,10 +18,9 @@ from bench.study.disk import write_whole
 from plots.analyse import comparability
 from plots.analyse.exchange import Exchange
 from plots.analyse.nodes import Calibrated
-from plots.analyse.runs import OF_THE_ANALYSIS, load, tidy
+from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
-from plots.analyse.usable import require
 from plots.analyse.variants import words
 from plots.read import calibrations
 from plots.report import answer, figures, lead, quality, tables

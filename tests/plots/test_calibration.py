@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from plots.__main__ import main
 from plots.analyse import comparability
-from plots.analyse.nodes import Calibrated, change_p
+from plots.analyse.nodes import Calibrated, change_limit
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.read import calibrations
@@ -169,26 +169,26 @@ def test_a_job_without_drift_is_warned_of_in_at_most_five_of_a_hundred(
     for drawn in np.random.default_rng(5).normal(0, 0.02, (draws, others + 1, nodes, 2)):
         job, *rest = (drawn[..., 1] - drawn[..., 0]).tolist()
 
-        def p(ratios: list[float], rest: list[list[float]] = rest) -> float:
+        def beyond(ratios: list[float], rest: list[list[float]] = rest) -> bool:
             most, *beside = sorted(ratios, key=abs, reverse=True)
-            found = change_p(most, beside, rest)
-            assert found is not None
-            return found
+            limit = change_limit(beside, rest)
+            assert limit is not None
+            return abs(most) >= limit
 
-        wrong += p(job) <= 0.05
+        wrong += beyond(job)
         larger += max(map(abs, job)) > math.log(1.05)
-        planted += p([job[0] + 0.3, *job[1:]]) <= 0.05
+        planted += beyond([job[0] + 0.3, *job[1:]])
     assert wrong / draws < 0.05 + 4 * math.sqrt(0.05 * 0.95 / draws)
     assert nodes < 4 or larger / draws > 0.25, "what a fixed limit of 5 % would say"
     assert planted / draws > (0.7 if (nodes, others) == (4, 0) else 0.9), "of ten times the noise"
 
 
 def test_where_the_noise_is_not_known_no_job_is_judged() -> None:
-    assert change_p(0.3, [], []) is None
-    assert change_p(0.3, [0.0], [[0.1]]) is None
-    # by hand: sd .01 of four others around their mean, 3 degrees of freedom; t = 5, five nodes
+    assert change_limit([], []) is None
+    assert change_limit([0.0], [[0.1]]) is None
+    # by hand: sd .01 of four others around their mean, 3 degrees of freedom; t(.995, 3) = 5.84091
     beside = [0.01 * math.sqrt(0.75) * sign for sign in (1, -1, 1, -1)]
-    assert change_p(0.05, beside, []) == pytest.approx(5 * 0.0153928, rel=1e-4)
+    assert change_limit(beside, []) == pytest.approx(0.0584091, rel=1e-5)
 
 
 def across(folder: Path) -> Path:

@@ -166,14 +166,14 @@ def test_every_figure_says_so_in_every_preset(
 
 
 @pytest.mark.parametrize("slept", [True, False])
-@pytest.mark.parametrize("form", ["mllog", "extra-p", "latex"])
+@pytest.mark.parametrize("form", ["extra-p", "latex"])
 def test_every_export_says_so(
     both: dict[bool, Path], form: str, slept: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "out.txt"
     assert main(["export", form, str(both[slept]), "-o", str(path)]) == 0
     lines = path.read_text().splitlines()
-    of_numbers = {"mllog": ":::MLLOG", "extra-p": "REGION", "latex": "mpi &"}[form]
+    of_numbers = {"extra-p": "REGION", "latex": "mpi &"}[form]
     told = [line for line in lines if line.startswith(of_numbers)]
     assert told
     assert {"emulated" in line for line in told} == {slept}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -91,42 +90,6 @@ def test_a_folder_that_is_not_there_is_not_made(
     assert main(["export", "extra-p", str(study), "-o", str(out)]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert not out.parent.exists()
-
-
-def test_mllog_lines_are_mlperfs(study: Path, tmp_path: Path) -> None:
-    for i, path in enumerate(sorted((study / "runs").iterdir())):
-        started = f'"started": "2026-11-20T10:{i // 60:02d}:{i % 60:02d}+00:00", "ranks"'
-        logs.edit(path, '"ranks"', started, 1)
-    out = tmp_path / "mllog.txt"
-    assert main(["export", "mllog", str(study), "-o", str(out)]) == 0
-    lines = out.read_text().splitlines()
-    assert all(line.startswith(":::MLLOG {") for line in lines)
-    events = [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
-    runs = load(study).runs
-    assert sum(e["key"] == "run_start" for e in events) == len(runs)
-    stats = [e["value"]["throughput"] for e in events if e["key"] == "tracked_stats"]
-    assert sorted(stats) == sorted(runs["images_per_s"])
-    assert {e["event_type"] for e in events} == {"INTERVAL_START", "POINT_IN_TIME", "INTERVAL_END"}
-    assert [e["time_ms"] for e in events] == sorted(e["time_ms"] for e in events)
-
-
-def test_mllog_tells_variants_apart_and_counts_what_has_no_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["export", "mllog", str(tmp_path), "-o", str(tmp_path / "x.txt")]
-    for precision in ("float32", "bf16"):
-        for block in range(2):
-            run = logs.config("single", 1, 16, block, precision=precision)
-            logs.write(tmp_path / "runs" / f"{block}-{precision}.jsonl", run, 0.1)
-    assert main(words) == 2
-    assert "no run's log records when it started" in capsys.readouterr().err
-    for path in (tmp_path / "runs").glob("0-*"):
-        logs.edit(path, '"ranks"', '"started": "2026-11-20T10:00:00+00:00", "ranks"', 1)
-    assert main(words) == 0
-    assert "left out: 2 runs without a recorded start" in capsys.readouterr().out
-    lines = (tmp_path / "x.txt").read_text().splitlines()
-    variants = {json.loads(line.removeprefix(":::MLLOG "))["metadata"]["variant"] for line in lines}
-    assert variants == {"precision=float32", "precision=bf16"}
 
 
 def test_a_curve_that_is_not_there_is_refused(

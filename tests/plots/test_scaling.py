@@ -13,7 +13,7 @@ from scipy import stats as scipy_stats
 
 from bench.study import looks, stats
 from plots.analyse import comparison, scaling, sessions
-from plots.analyse.points import Point
+from plots.analyse.points import Point, PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import verdicts
@@ -45,7 +45,7 @@ def compared(
 
 def scaled(
     a: Analysis, cell: str, kind: str = "common", curve: str = "weak", world_size: int = 2
-) -> scaling.Scaled:
+) -> PointRow:
     (found,) = [
         s
         for s in a.efficiency

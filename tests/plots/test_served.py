@@ -10,8 +10,8 @@ import pytest
 
 from bench.record import CHECKS
 from bench.record.proof import OF_A_MEAN
+from plots.analyse.points import PointRow
 from plots.analyse.runs import load
-from plots.analyse.served import Served
 from plots.analyse.study import Analysis, analyse
 from plots.report.write import make
 from tests.plots import logs
@@ -61,7 +61,7 @@ def a(folder: Path) -> Analysis:
     return analyse(load(folder))
 
 
-def of(a: Analysis, cell: str) -> Served:
+def of(a: Analysis, cell: str) -> PointRow:
     (found,) = [one for one in a.served if one.point.cell == cell]
     return found
 

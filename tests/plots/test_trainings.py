@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from bench.record import CHECKS
+from plots.analyse.points import PointRow
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
-from plots.analyse.trainings import Trained, dawnbench, olympic_mean
+from plots.analyse.trainings import dawnbench, olympic_mean
 from plots.imports import dawnbench as imported
 from plots.imports.observation import Options
 from plots.imports.text import decode
@@ -64,7 +65,7 @@ def a(folder: Path) -> Analysis:
     return analyse(load(folder))
 
 
-def of(a: Analysis, cell: str) -> Trained:
+def of(a: Analysis, cell: str) -> PointRow:
     (found,) = [t for t in a.trained if t.point.cell == cell]
     return found
 

@@ -14,14 +14,13 @@ from matplotlib.figure import Figure
 
 from bench.study.disk import write_whole
 from plots.analyse.comparison import Comparison
-from plots.analyse.points import Point
+from plots.analyse.points import Point, PointRow
 from plots.analyse.scaling import size
 from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, beside
 from plots.report import answer
 from plots.report.figures import curves, exchange, nodes, presets, ratio, steps, trainings
-from plots.report.figures.curves import Row
 from plots.report.figures.style import STYLE
 from plots.report.format import file_names
 
@@ -136,10 +135,10 @@ def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> I
         yield Picture(name, (folder / f"{name}.svg").read_text(), alt, narrow)
 
 
-def _series(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+def _series(rows: Sequence[PointRow]) -> Iterator[tuple[str, list[PointRow]]]:
     """Rows by figure: of one curve, variant and fixed size; `single` joins every one."""
 
-    def key(r: Row) -> tuple[Variant, int]:
+    def key(r: PointRow) -> tuple[Variant, int]:
         return r.point.variant, r.point.fixed(r.curve)
 
     for curve in dict.fromkeys(r.curve for r in rows):

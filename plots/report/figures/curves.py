@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
-from typing import TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
-from plots.analyse.bound import Bound
-from plots.analyse.points import ranks
-from plots.analyse.scaling import Scaled, Throughput, size
+from plots.analyse.points import PointRow, ranks
+from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import Variant, words
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
 from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
 from plots.report.format import percent, rate, short
 
-Row = TypeVar("Row", Throughput, Scaled)
+Rows = Sequence[PointRow]
 _IMAGES_PER_S = attrgetter("images_per_s")
 _BOUND = (
     "Dotted: if none of an all-reduce as measured alone were hidden behind the backward pass; a "
@@ -28,7 +25,7 @@ _BOUND = (
 )
 
 
-def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
+def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
     """Images/s of every cell, and of as many single processes."""
     curve, batch = rows[0].curve, rows[0].curve == "batch"
     figure = Figure(figsize=(7.2, 3.9))
@@ -55,7 +52,7 @@ def throughput(a: Analysis, rows: list[Throughput]) -> Figure:
     return figure
 
 
-def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
+def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
     """Against the common baseline, and beside it each cell's own, which tells another story."""
     weak = rows[0].curve == "weak"
     y = attrgetter("efficiency" if weak else "speedup")
@@ -97,7 +94,7 @@ def scaling(a: Analysis, rows: list[Scaled]) -> Figure:
     return figure
 
 
-def _draw_bounds(ax: Axes, bounds: Sequence[Bound], rows: Sequence[Scaled]) -> None:
+def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
     """Dotted, in the colour of its cell: where a point were if none of its exchange overlapped."""
     cells = in_order(r.point.cell for r in rows)
     y = attrgetter("visible_efficiency" if rows[0].curve == "weak" else "visible_speedup")
@@ -118,14 +115,15 @@ def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> Non
     above.set_xlabel("images per rank", fontsize=7)
 
 
-def _anchors(rows: Sequence[Scaled]) -> list[Scaled]:
+def _anchors(rows: Rows) -> list[PointRow]:
     """Each cell against itself at one rank, 1 by definition: where its line is measured from."""
     one = Estimate(value=1.0, low=None, high=None, n=1)
     by_baseline = {r.baseline: r for r in rows if r.kind == "own"}
-    return [replace(r, point=p, efficiency=one, speedup=one) for p, r in by_baseline.items()]
+    values = {"efficiency": one, "speedup": one}
+    return [PointRow(p, {**r.values, **values}) for p, r in by_baseline.items()]
 
 
-def _baseline(row: Scaled) -> str:
+def _baseline(row: PointRow) -> str:
     b, speed = row.baseline, rate(row.baseline_images_per_s.value)
     where = f"{b.cell}, {ranks(b.world_size)}, {b.samples_per_step} images per step"
     return f"Common baseline: {where}: {speed} images/s."
@@ -138,7 +136,7 @@ def _frame(estimates: Estimates, log_y: bool, *others: float) -> Frame:
 
 
 def _draw_series(
-    ax: Axes, rows: Sequence[Row], every: Sequence[Row], frame: Frame, y: Callable[[Row], Estimate]
+    ax: Axes, rows: Rows, every: Rows, frame: Frame, y: Callable[[PointRow], Estimate]
 ) -> None:
     """One line for each cell of `every` that has rows; every mark at its true place."""
     cells = in_order(r.point.cell for r in every)
@@ -156,23 +154,21 @@ def _draw_ideal(ax: Axes, values: Sequence[int], one: float) -> None:
     ax.plot(at, [one * v for v in at], "--", label="ideal", **GUIDE)
 
 
-def _at_largest(
-    rows: Sequence[Row], y: Callable[[Row], Estimate]
-) -> tuple[str, dict[str, Estimate]]:
+def _at_largest(rows: Rows, y: Callable[[PointRow], Estimate]) -> tuple[str, dict[str, Estimate]]:
     """The largest point in words, and each cell's value there."""
     largest = max(size(r.curve, r.point) for r in rows)
     place = f"{largest} images per rank" if rows[0].curve == "batch" else ranks(largest)
     return place, {r.point.cell: y(r) for r in rows if size(r.curve, r.point) == largest}
 
 
-def _conditions(a: Analysis, rows: Sequence[Row]) -> str:
+def _conditions(a: Analysis, rows: Rows) -> str:
     curve, fixed = rows[0].curve, rows[0].point.fixed(rows[0].curve)
     per_rank, in_all = f"{fixed} images per rank", f"{fixed} images per step in all"
     constant = {"weak": per_rank, "strong": in_all, "batch": ranks(fixed)}[curve]
     return f"{constant}; {', '.join([workload(a), *words(_variant(rows))])}"
 
 
-def _variant(rows: Sequence[Row]) -> Variant:
+def _variant(rows: Rows) -> Variant:
     """The longest, as that of `single` says nothing of an exchange."""
     return max((r.point.variant for r in rows), key=len)
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.study.stats import Estimate
-from plots.analyse.exchange import SHOWN, Breakdown, Cost, Overlap
-from plots.analyse.points import Point, ranks
+from plots.analyse.exchange import SHOWN
+from plots.analyse.points import Point, PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import without
 from plots.report.axes import Frame, in_order, look, reach
@@ -37,7 +37,7 @@ _NOT_OBSERVED: dict[str, Any] = {
 }
 
 
-def breakdown(a: Analysis, rows: list[Breakdown], costs: list[Cost]) -> Figure:
+def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figure:
     """Stacked parts of observed steps, a diamond for undisturbed ones, the costs beside them."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
     figure = Figure(figsize=(8.4, 1.9 + 0.55 * len(rows)))
@@ -70,7 +70,7 @@ def breakdown(a: Analysis, rows: list[Breakdown], costs: list[Cost]) -> Figure:
     return figure
 
 
-def overlap(a: Analysis, rows: list[Overlap]) -> Figure:
+def overlap(a: Analysis, rows: list[PointRow]) -> Figure:
     """Two marks a cell: filled where the exchange overlaps, open where it follows."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
     figure = Figure(figsize=(7.6, 1.9 + 0.5 * len(rows)))
@@ -113,7 +113,7 @@ def _beside(ax: Axes, row: int, text: str) -> None:
     ax.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=7)
 
 
-def _numbers(cost: Cost) -> str:
+def _numbers(cost: PointRow) -> str:
     named = {
         "exposed": cost.exposed_seconds,
         "inflation": cost.inflation_seconds,

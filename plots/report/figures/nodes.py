@@ -55,7 +55,7 @@ def draw(a: Analysis, batch: int) -> Figure:
     )
     each = "one plain process on each node of a job, all at once"
     subtitle = f"{each}; {batch} images per step; {workload(a)}"
-    title, drifting = _title(judged), sum(job.warn for job in a.calibrated.jobs)
+    title, drifting = _title(judged), sum(bool(job.warn) for job in a.calibrated.jobs)
     if drifting:
         title += f"; a node drifts in {drifting} of {count(len(a.calibrated.jobs), 'job')}"
     slept = [((EMULATE, c.facts.get(EMULATE, usual(EMULATE))),) for c in good]

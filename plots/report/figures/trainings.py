@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from plots.analyse.points import ranks
+from plots.analyse.points import PointRow, ranks
 from plots.analyse.study import Analysis, workload
-from plots.analyse.trainings import Trained, Training
+from plots.analyse.trainings import Training
 from plots.report.axes import in_order, look
 from plots.report.figures.style import GUIDE, add_titles, legend
 from plots.report.format import rule, seconds
@@ -20,7 +20,7 @@ _FAINT = 0.25  # opacity: lines of trainings lie on one another
 _FAR = 60  # percent: an epoch below it is left of where trainings differ
 
 
-def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
+def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
     """Accuracy against epochs and seconds, with one training drawn bold, the same in every cell;
     where there is a target, the share of trainings that have reached it.
     """
@@ -77,7 +77,7 @@ def accuracy(a: Analysis, rows: Sequence[Trained]) -> Figure:
     return figure
 
 
-def _style(row: Trained, cells: Sequence[str]) -> dict[str, Any]:
+def _style(row: PointRow, cells: Sequence[str]) -> dict[str, Any]:
     whole = look(row.point.cell, cells)
     kept = ("color", "marker", "markersize", "markerfacecolor", "linestyle", "zorder")
     return {name: whole[name] for name in kept}
@@ -92,7 +92,7 @@ def _line(
     ax.plot(along, shares, **(shown if bold else faint))
 
 
-def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
+def _draw_done(ax: Axes, row: PointRow, style: dict[str, Any]) -> None:
     """Steps up at each training that is done; those that never were keep it below 100 %."""
     at = sorted(t.seconds[-1] for t in row.trainings if t.reached)
     shares = [100 * (i + 1) / len(row.trainings) for i in range(len(at))]
@@ -100,7 +100,7 @@ def _draw_done(ax: Axes, row: Trained, style: dict[str, Any]) -> None:
     ax.plot([0.0, *at], [0.0, *shares], drawstyle="steps-post", **small)
 
 
-def _reached(row: Trained) -> str:
+def _reached(row: PointRow) -> str:
     if row.target is None:
         return f"{len(row.trainings)} trainings"
     share = f"{row.reached} of {len(row.trainings)}"
