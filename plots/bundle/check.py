@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePath, PurePosixPath
+from typing import Any
 
 from bench.config import RunConfig
 from bench.record import Run, allocation
@@ -19,6 +21,8 @@ from plots.read.runs import ATTEMPT, changed_study
 Contents = Mapping[str, bytes]  # path below the folder -> what the file holds
 Logs = Mapping[str, Run]  # by path
 Configs = Mapping[str, RunConfig]  # by run id
+
+_DIFFERS = 1e-9  # relative: another machine's last bits
 
 
 def is_log(path: str) -> bool:
@@ -105,9 +109,32 @@ def _other_run(path: str, config: RunConfig, study: Study, planned: Configs) -> 
 
 def report_problems(kept: Contents, made: Contents) -> Iterator[str]:
     """Where the report that was `kept` contradicts the one `made`, or equal work ended apart."""
-    for check in json.loads(made["summary.json"])["equal_parameters"]:
+    fresh = json.loads(made["summary.json"])
+    for check in fresh["equal_parameters"]:
         for mismatch in check["mismatches"]:
             yield f"cells that did equal work ended with different parameters: {mismatch}"
-    for name in ("report.md", "summary.json"):
-        if kept.get(name, made[name]) != made[name]:
-            yield f"{name} is not what the logs say; make it again: python -m plots report"
+    again = "make it again: python -m plots report"
+    if kept.get("report.md", made["report.md"]) != made["report.md"]:
+        yield f"report.md is not what the logs say; {again}"
+    try:
+        where = _contradiction(json.loads(kept.get("summary.json", b"{}")), fresh)
+    except (ValueError, RecursionError):
+        where = "it is no JSON"
+    if where is not None:
+        yield f"summary.json is not what the logs say ({where or 'it is no table'}); {again}"
+
+
+def _contradiction(kept: Any, fresh: Any, where: str = "") -> str | None:
+    """Where two summaries differ, or None. A newer version may say more, and round otherwise."""
+    match kept, fresh:
+        case dict(), dict():
+            pairs = [(f"{where}.{key}", value, fresh.get(key)) for key, value in kept.items()]
+        case list(), list() if len(kept) == len(fresh):
+            both = zip(kept, fresh, strict=True)
+            pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(both)]
+        case float(), float() if math.isclose(kept, fresh, rel_tol=_DIFFERS):
+            return None
+        case _:
+            return None if kept == fresh else where.lstrip(".")
+    contradictions = (_contradiction(a, b, place) for place, a, b in pairs)
+    return next((place for place in contradictions if place is not None), None)

@@ -280,8 +280,11 @@ CHANGED += (
         (by_hand, "is of no run that study.toml plans; put it elsewhere"),
         (other_parameters, "ended with different parameters: block 0"),
         (change("report.md", "## Answer", "## The answer"), "; make it again: python -m plots"),
-        (change("summary.json", '"margin": 0.', '"margin": 1.'), "summary.json is not what the"),
-        (fill("summary.json", "{"), "summary.json is not what the logs say; make it again"),
+        (change("summary.json", '"margin": 0.', '"margin": 1.'), "the logs say (study.margin)"),
+        (fill("summary.json", "{"), "summary.json is not what the logs say (it is no JSON)"),
+        (fill("summary.json", "[" * 100_000), "what the logs say (it is no JSON)"),
+        (fill("summary.json", "[]"), "summary.json is not what the logs say (it is no table)"),
+        (fill("summary.json", "3"), "summary.json is not what the logs say (it is no table)"),
         (fill("jobs.jsonl", "[" * 100_000 + "\n"), "jobs.jsonl, line 1, is no record of a job"),
     ],
 )
@@ -468,6 +471,14 @@ def test_a_link_inside_the_folder_is_packed(folder: Path, tmp_path: Path) -> Non
         members(tmp_path / "small.tar.gz")["small/runs/x.out"]
         == (folder / "study.toml").read_bytes()
     )
+
+
+def test_a_newer_summary_may_say_more_and_round_otherwise(folder: Path) -> None:
+    values = json.loads((folder / "summary.json").read_text())
+    del values["pipelines"]
+    values["runs"][0]["images_per_s"] *= 1 + 1e-15
+    (folder / "summary.json").write_text(json.dumps(values))
+    assert main(["bundle", str(folder)]) == 0
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
