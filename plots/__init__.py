@@ -33,8 +33,8 @@ def load_runs(folder: Path | str) -> "pd.DataFrame":
       `not_steady_reason`, `mser_cut_steps`, `level_shift` (second half of the steps over the first,
       minus 1), `last_over_first` (seconds of a step, last window over first),
       `first_step_over_rest` and `lead_in_over_rest` (the same: a window's first step, and those
-      before it, over its others), `others_share` (of a node's processor time, by other processes
-      or stolen), `busy_share` (of the timed windows, cores of the busiest host at
+      before it, over its others), `outlier_steps`, `others_share` (of a node's processor time, by
+      other processes or stolen), `busy_share` (of the timed windows, cores of the busiest host at
       work), `turns` (taken, or why not), `exit_code`, `gradient_bytes`, `parameters_sha256` (at the
       end)
 

@@ -33,6 +33,7 @@ class Steadiness:
     not_steady_reason: str
     mser_cut_steps: int
     level_shift: float  # second half over the first, minus 1
+    outlier_steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,14 @@ def mser_cut(values: Floats, batch: int = 5) -> int:
     return int(np.argmin((variances / left)[::-1][: n - _KEEP + 1])) * batch
 
 
+def tukey_outliers(values: Floats) -> list[float]:
+    """Values beyond 1.5 interquartile ranges from the quartiles (Tukey 1977), in their order."""
+    sample = np.asarray(values, float)
+    q1, q3 = np.percentile(sample, [25, 75])
+    fence = 1.5 * (q3 - q1)
+    return list(sample[(sample < q1 - fence) | (sample > q3 + fence)].tolist())
+
+
 def judge(step_seconds: Floats) -> Steadiness:
     """Flag a run whose timed steps still warm up or drift; on the job's seconds of each.
 
@@ -103,7 +112,8 @@ def judge(step_seconds: Floats) -> Steadiness:
         reasons.append(
             f"without its first {cut} of {n} steps (MSER) the mean step is {100 * moved:+.1f} %"
         )
-    return Steadiness(not reasons, "; ".join(reasons), cut, shift)
+    outliers = len(tukey_outliers(step_seconds))
+    return Steadiness(not reasons, "; ".join(reasons), cut, shift, outliers)
 
 
 def _resolved(first: Logs, second: Logs, noise: float) -> bool:

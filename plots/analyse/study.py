@@ -191,6 +191,7 @@ def _step_times(runs: pd.DataFrame) -> Iterator[PointRow]:
             "p95_seconds": None if p95.hasnans else stats.median_estimate(p95.tolist()),
             "p99_seconds": None if p99.hasnans else stats.median_estimate(p99.tolist()),
             "steps_per_run": int(group["steps"].max()),
+            "outlier_steps": int(group["outlier_steps"].sum()),
             "not_steady_runs": int((~group["steady"].astype(bool)).sum()),
             "judged_runs": int(group["judged"].sum()),
         }

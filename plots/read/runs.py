@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from rich.console import Console
+from rich.progress import track as bar
+
 from bench.config import UsageError
 from bench.record import Run, archive, read_run
 from bench.study.definition import Study
@@ -18,7 +21,8 @@ from bench.study.files import salvage_study
 T = TypeVar("T")
 
 ATTEMPT = re.compile(r"\.attempt-\d+(?=\.jsonl$)")  # in the name of a run that was done again
-LINE_EVERY_S = 5.0
+SILENT_S = 1.0  # a reading that is over by then needs no word
+LINE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,18 @@ def _superseded(path: Path) -> Unusable:
 
 
 def track(items: Iterable[T], label: str, total: int) -> Iterator[T]:
-    """The items one by one; on standard error a line now and then how far it is."""
-    last_line_s = time.monotonic()
-    for done, item in enumerate(items, 1):
+    """The items one by one; on standard error a bar, in a batch log a line now and then."""
+    began, last_line_s = time.monotonic(), 0.0
+    rest = iter(items)
+    for done, item in enumerate(rest, 1):
         yield item
-        if done < total and (now := time.monotonic()) - last_line_s > LINE_EVERY_S:
+        now = time.monotonic()
+        if now - began > SILENT_S and sys.stderr.isatty():
+            console = Console(stderr=True)
+            yield from bar(rest, label, total, done, console=console, transient=True)
+            return
+        if done < total and now - began > SILENT_S and now - last_line_s > LINE_EVERY_S:
             print(f"{done:,} of {total:,} {label}", file=sys.stderr, flush=True)
             last_line_s = now
+    if last_line_s:
+        print(f"{total:,} of {total:,} {label}", file=sys.stderr, flush=True)

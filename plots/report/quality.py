@@ -56,6 +56,7 @@ STEP_TIMES = (
     Column("median_seconds", "median ms", plain_median(ms)),
     Column("p95_seconds", "p95 ms", plain_median(ms)),
     Column("p99_seconds", "p99 ms", plain_median(ms)),
+    Column("outlier_steps", "outliers"),
     Column("not_steady_runs"),
     Column("judged_runs"),
     Column(lambda s: s.not_steady_runs if s.judged_runs else TOO_FEW, "not steady", key=""),

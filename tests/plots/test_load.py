@@ -187,9 +187,10 @@ def test_a_long_reading_says_how_far_it_is(
 ) -> None:
     assert list(runs.track(range(5), "logs read", 5)) == list(range(5))
     assert capsys.readouterr().err == ""
+    monkeypatch.setattr(runs, "SILENT_S", 0.0)
     monkeypatch.setattr(runs, "LINE_EVERY_S", 0.0)
     assert list(runs.track(range(3), "logs read", 3)) == [0, 1, 2]
-    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2)]
+    assert capsys.readouterr().err.splitlines() == [f"{n} of 3 logs read" for n in (1, 2, 3)]
 
 
 def test_damaged_logs_are_refused_with_a_reason_or_read_unchanged() -> None:

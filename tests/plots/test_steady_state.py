@@ -1,4 +1,4 @@
-"""Steady state: warm-up left in the windows and drift are found, and noise is not."""
+"""Steady state: warm-up left in the windows, drift and outliers are found, and noise is not."""
 
 from pathlib import Path
 
@@ -24,6 +24,14 @@ def test_mser_cuts_a_known_warm_up() -> None:
     assert steady_state.mser_cut([5.0, 1.0, 1.0], 1) == 0
 
 
+def test_tukey_flags_the_ancestors_outliers() -> None:
+    known = KNOWN["summaries"]["ancestor_D_steps_ms"]
+    assert np.percentile(known["x"], [25, 50, 75]) == pytest.approx(
+        [known["q1"], known["median"], known["q3"]]
+    )
+    assert steady_state.tukey_outliers(known["x"]) == known["tukey_outliers"]
+
+
 def test_a_drifting_run_is_flagged_and_a_steady_one_is_not() -> None:
     drift = np.exp(np.linspace(0, 0.2, 20) + noise(0, (20,), 0.01))
     assert "second half +1" in steady_state.judge(drift.tolist()).not_steady_reason
@@ -43,7 +51,7 @@ def test_a_warm_up_left_in_the_windows_is_flagged() -> None:
     assert steady_state.judge(KNOWN["warmup"]["series"][10:]).steady
     late = steady_state.judge([2.0, 2.01] * 8 + [1.0, 1.01] * 4)
     assert (late.steady, late.mser_cut_steps) == (False, 16)
-    assert steady_state.judge([1.0] * 20) == steady_state.Steadiness(True, "", 0, 0.0)
+    assert steady_state.judge([1.0] * 20) == steady_state.Steadiness(True, "", 0, 0.0, 0)
     assert steady_state.judge([1.0, 5.0]).steady  # too few to judge
 
 
