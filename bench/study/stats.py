@@ -102,7 +102,7 @@ class Paired:
         return None if self.n < EXACT else signflip_p(np.log(self.ratios).tolist())
 
 
-def quantile(level: float, freedom: int) -> float:
+def quantile(level: float, freedom: float) -> float:
     """Of Student's t, beyond which on both sides together `level` lies."""
     return float(stats.t.ppf(1 - level / 2, freedom))
 
@@ -213,11 +213,13 @@ def welch_ratio(*, numerator: Sequence[float], denominator: Sequence[float]) -> 
     n = min(len(x) for x in logs)
     if n < 2:
         return Estimate(value=math.exp(mean), low=None, high=None, n=n)
-    ends = mean, mean
-    if any(x.var() > 0 for x in logs):
-        test = stats.ttest_ind(logs[1], logs[0], equal_var=False)
-        ends = test.confidence_interval(1 - ALPHA)
-    low, high = map(math.exp, ends)
+    # not scipy's, which warns where the values of one group are nearly equal
+    v = [float(x.var(ddof=1)) / len(x) for x in logs]
+    half = 0.0
+    if sum(v) > 0:
+        df = sum(v) ** 2 / sum(vi**2 / (len(x) - 1) for vi, x in zip(v, logs, strict=True))
+        half = quantile(ALPHA, df) * math.sqrt(sum(v))
+    low, high = math.exp(mean - half), math.exp(mean + half)
     return Estimate(value=math.exp(mean), low=low, high=high, n=n)
 
 
