@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plots.imports import (
+from plots.imports.extras import (
+    csv,
     dawnbench,
     ddp_benchmark,
     horovod_and_ddp,
@@ -16,8 +17,7 @@ from plots.imports import (
     osu,
     pathway2ai,
     pattern,
-    plain_csv,
-    tf_cnn,
+    tf_cnn_benchmarks,
 )
 from plots.imports.observation import Format
 
@@ -29,11 +29,11 @@ FORMATS: Mapping[str, Format] = {
     "pathway2ai": pathway2ai.FORMAT,
     "nnabla": nnabla.FORMAT,
     "horovod-synthetic": horovod_synthetic.FORMAT,
-    "tf-cnn-benchmarks": tf_cnn.FORMAT,
+    "tf-cnn-benchmarks": tf_cnn_benchmarks.FORMAT,
     "ddp-benchmark": ddp_benchmark.FORMAT,
     "itwinai": itwinai.FORMAT,
     "nccl-tests": nccl_tests.FORMAT,
     "osu": osu.FORMAT,
-    "csv": plain_csv.FORMAT,
+    "csv": csv.FORMAT,
     "pattern": pattern.FORMAT,
 }
