@@ -1,10 +1,9 @@
-"""The user's own model or data set, named on the command line as package.module:factory."""
+"""What a command line names as package.module:attribute, such as the user's own model."""
 
 from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,10 @@ class OwnCodeError(UsageError):
 
 def make(field: str, name: str, argument: object) -> Any:
     """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
-    module_name, _, factory_name = name.partition(":")
-    factory = _find(f"{field}={name!r}", module_name, factory_name)
+    factory = attribute(f"{field}={name!r}", name)
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise UsageError(f"{field}={name!r} is a {kind}, not a function; {_WAY_OUT}")
     try:
         return factory(argument)
     except Exception as error:
@@ -34,20 +35,19 @@ def make(field: str, name: str, argument: object) -> Any:
         raise OwnCodeError(failed, error) from None
 
 
-def _find(setting: str, module_name: str, factory_name: str) -> Callable[[object], Any]:
+def attribute(setting: str, place: str) -> Any:
+    """What stands at `package.module:attribute`. Raises UsageError that begins with `setting`."""
+    module_name, _, name = place.partition(":")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         if _absent(error, module_name):
             raise UsageError(f"{setting}: {in_words(error)}; {_WAY_OUT}") from None
         raise OwnCodeError(f"{setting}: importing {module_name} failed", error) from None
-    factory = getattr(module, factory_name, None)
-    if factory is None:
-        lacks = f"module {module_name!r} has no attribute {factory_name!r}"
+    if not hasattr(module, name):
+        lacks = f"module {module_name!r} has no attribute {name!r}"
         raise UsageError(f"{setting}: {lacks}; {_WAY_OUT}")
-    if not callable(factory):
-        raise UsageError(f"{setting} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
-    return factory  # type: ignore[no-any-return]
+    return getattr(module, name)
 
 
 def _absent(error: Exception, module_name: str) -> bool:

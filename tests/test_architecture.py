@@ -15,6 +15,8 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
     "bench.called",
+    "bench.extras",
+    "bench.factory",
     "bench.missing",
     "bench.shell",
     "bench.config",
@@ -55,7 +57,8 @@ HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle", "bench/study"}
 TORCH_FREE |= {"bench/backends/__init__.py", "bench/backends/catalogue.py"}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
-TORCH_FREE |= {f"bench/{name}.py" for name in ("command", "missing", "progress", "streams")}
+OF_TOP = ("command", "extras", "factory", "missing", "progress", "streams")
+TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}
 TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {
