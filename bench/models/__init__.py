@@ -14,10 +14,10 @@ import torch
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.models.inception_bn import inception_bn, inception_bn_28
-from bench.models.mlp import mlp
-from bench.models.resnet9 import ResNet9, resnet9
-from bench.models.resnet23 import resnet23
+from bench.models.extras.inception_bn import inception_bn, inception_bn_28
+from bench.models.extras.mlp import mlp
+from bench.models.extras.resnet9 import ResNet9, resnet9
+from bench.models.extras.resnet23 import resnet23
 from bench.train.precision import memory_format, parameter_dtype
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from bench.config import RunConfig, UsageError
 from bench.data import load_images
 from bench.models import OWN, build_model, prepare
-from bench.models.resnet9 import ResNet9
+from bench.models.extras.resnet9 import ResNet9
 from bench.train.checks import digest
 
 
