@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,34 @@ class OwnCodeError(UsageError):
         super().__init__(f"{message} ({in_words(error)}); mend it{follows}")
 
 
-def make(field: str, name: str, argument: object) -> Any:
-    """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
+def make(field: str, name: str, argument: object, **offered: object) -> Any:
+    """What the factory `name` returns for `argument`, and for those of `offered` that it takes.
+
+    Raises UsageError that names `field`.
+    """
+    factory = function(field, name)
+    try:
+        return factory(argument, **{k: v for k, v in offered.items() if takes(factory, k)})
+    except Exception as error:
+        failed = f"{field}={name!r}: the factory, called with one argument, failed"
+        raise OwnCodeError(failed, error) from None
+
+
+def function(field: str, name: str) -> Callable[..., Any]:
+    """The factory `name`. Raises UsageError that names `field`."""
     factory = attribute(f"{field}={name!r}", name)
     if not callable(factory):
         kind = type(factory).__name__
         raise UsageError(f"{field}={name!r} is a {kind}, not a function; {_WAY_OUT}")
+    return factory  # type: ignore[no-any-return]
+
+
+def takes(factory: Callable[..., Any], parameter: str) -> bool:
+    """Whether it has a parameter of that name; nothing is known of a function in C."""
     try:
-        return factory(argument)
-    except Exception as error:
-        failed = f"{field}={name!r}: the factory, called with one argument, failed"
-        raise OwnCodeError(failed, error) from None
+        return parameter in inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def attribute(setting: str, place: str) -> Any:

@@ -16,6 +16,23 @@ FORMAT = Format(
     written_by="my own script",
 )
 """
+MODEL = """
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def prepare_on_images(self, batches):
+        print("images:", sum(len(batch) for batch in batches))
+
+
+def net(num_classes, config):
+    print("width:", config.model_width)
+    return Net(nn.Flatten(), nn.Linear(3 * config.image_size**2, num_classes))
+
+
+def plain(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, num_classes))
+"""
 
 
 def python(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -51,3 +68,18 @@ def test_a_format_that_fails_is_one_line_and_its_own_traceback(tmp_path: Path) -
     assert line.startswith("error: format 'my_format:FORMAT': importing my_format failed (NameErr")
     assert "my_format.py" in trace[1]
     assert "/bench/factory.py" not in done.stderr
+
+
+def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:
+    (tmp_path / "my_net.py").write_text(MODEL)
+    words = ["-m", "bench", "--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
+    words += ["--warmup-steps", "3", "--windows", "2", "--model-width", "0.5", "--model"]
+    done = python(tmp_path, *words, "my_net:net")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("width: 0.5\nimages: 1")
+    refused = python(tmp_path, *words, "my_net:plain")
+    assert refused.returncode == 2
+    rule = "; model='my_net:plain' has one width, leave it out"
+    line = refused.stderr.splitlines()[-1]
+    assert line.startswith("error: model_width=0.5 is of inception_bn, ")
+    assert line.endswith(rule)
