@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
+
+from bench.record import read_run
+from tests.bench.ranks import ROOT, bench
+from tests.slurm.studies import SMALL
+
+USERS = ROOT / "tests" / "user"
 FORMAT = r"""
 from plots.imports.observation import NUMBER, Format, matched
 
@@ -16,6 +23,7 @@ FORMAT = Format(
     written_by="my own script",
 )
 """
+FORM = "from bench.backends.facts import BackendFacts"
 MODEL = """
 from torch import nn
 
@@ -83,3 +91,68 @@ def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) ->
     line = refused.stderr.splitlines()[-1]
     assert line.startswith("error: model_width=0.5 is of inception_bn, ")
     assert line.endswith(rule)
+
+
+def test_a_backend_is_found_by_its_name_planned_and_reported(tmp_path: Path) -> None:
+    """Its module lies on Python's path, and is in the catalogue of every command."""
+    shown = python(USERS, "-m", "bench", "--help")
+    assert "--backend {single,ddp,horovod,handwritten,ps,fourth}" in shown.stdout
+    cells = 'cells = ["single", "fourth/gloo", "horovod/gloo"]'
+    sides = f'{cells}\nreference = "horovod"\ncandidate = "fourth"'
+    (tmp_path / "small.toml").write_text(re.sub("cells = .*", sides, SMALL))
+    words = ["-m", "slurm", "status", str(tmp_path / "small.toml"), "--results", str(tmp_path)]
+    planned = python(USERS, *words)
+    assert planned.returncode == 0, planned.stderr
+    points = {"fourth-gloo-w1-b8", "fourth-gloo-w2-b8", "fourth-gloo-w2-b4"}
+    assert set(re.findall(r"b\d+-\d+-(fourth\S+)", planned.stdout)) == points
+    code = "import sys; from pathlib import Path; from tests.plots.test_pairs import require_pair"
+    code += "; require_pair(Path(sys.argv[1]), *sys.argv[2:], points=3)"
+    names = ("horovod", "fourth", "Fourth against Horovod", "Fourth")
+    reported = python(USERS, "-c", code, str(tmp_path / "study"), *names)
+    assert reported.returncode == 0, reported.stderr
+
+
+@pytest.mark.ranks
+def test_a_backend_trains_and_its_code_is_evidence(tmp_path: Path) -> None:
+    words = ["--backend", "fourth", "--world-size", "2", "--model", "mlp"]
+    words += ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
+    log = tmp_path / "run.jsonl"
+    words += ["--warmup-steps", "3", "--windows", "1", "--log-path", str(log)]
+    mine = {"PYTHONPATH": str(USERS)}
+    done = bench(2, *words, extra=mine)
+    assert done.returncode == 0, done.stderr
+    code = "import sys; from pathlib import Path; from bench.record import read_run"
+    code += "; run = read_run(Path(sys.argv[1])); print(run.problem, *run.host['user_code'])"
+    read = python(USERS, "-c", code, str(log))
+    assert read.stdout == "None hvd_ddp_backend_fourth.py\n"
+    unknown = str(read_run(log).problem)  # in a process without the module
+    assert unknown.endswith(", ps; or bring hvd_ddp_backend_fourth on Python's path")
+    refused = bench(2, *words, extra={**mine, "FOURTH_KNOB": "1"})
+    assert refused.returncode == 2
+    assert "error: FOURTH_KNOB='1' would change one framework unseen; unset it" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("fifth", "FACTS = nothing", "NameError: name 'nothing' is not defined"),
+        ("fifth", "", "AttributeError: module "),
+        ("fifth", "FACTS = 5", "ValueError: FACTS must be BackendFacts with name='fifth'"),
+        (
+            "ddp",
+            "from bench.backends.catalogue import CATALOGUE\nFACTS = CATALOGUE['ddp']",
+            "is in",
+        ),
+    ],
+)
+def test_a_backend_that_does_not_load_is_one_line(
+    tmp_path: Path, name: str, text: str, fault: str
+) -> None:
+    (tmp_path / f"hvd_ddp_backend_{name}.py").write_text(text)
+    for room in ("bench", "slurm", "plots"):
+        done = python(tmp_path, "-m", room, "--help" if room == "bench" else "--version")
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 2
+        assert line.startswith(f"error: hvd_ddp_backend_{name} does not load (")
+        assert fault in line
+        assert line.endswith("; mend it, or take it off Python's path")

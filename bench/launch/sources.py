@@ -1,4 +1,4 @@
-"""The source files of the user's own model or data set, as this process loaded them."""
+"""The source files of the user's own model, data set or backend, as this process loaded them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
+from bench.extras import users
 from bench.record.user_code import digests, folder_of
 from bench.study.disk import write_whole
 
@@ -27,16 +29,15 @@ def factories(config: RunConfig) -> tuple[str, ...]:
 
 def loaded(config: RunConfig) -> dict[str, bytes]:
     """Contents by path, 'package/module.py': of the factories' modules, and of all modules that
-    this process imported from outside the installed packages; none without a factory.
+    this process imported from outside the installed packages; and of the user's backends.
 
     Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
     as weights, are not included.
     """
-    modules = factories(config)
+    files, modules = _of_backends(), factories(config)
     if not modules:
-        return {}
+        return files
     installed = (*_installed(), *_OURS)
-    files = {}
     for name, module in sorted(sys.modules.items()):
         file = None if name == "__main__" else _file(module)
         if file is not None and (name in modules or not _within(file, installed)):
@@ -45,6 +46,19 @@ def loaded(config: RunConfig) -> dict[str, bytes]:
         if _file(sys.modules.get(name)) is None:
             rule = "has no file, so two runs of it could not be told apart"
             raise UsageError(f"module {name} {rule}; put it into one")
+    return files
+
+
+def _of_backends() -> dict[str, bytes]:
+    """All files of each, used or not: the runs of all cells have the same."""
+    files = {}
+    for name in users(USERS):
+        file = _file(sys.modules.get(name))
+        assert file is not None, "the catalogue imported it"
+        package = file.stem == "__init__"
+        for path in file.parent.rglob("*.py") if package else [file]:
+            place = path.relative_to(file.parents[1] if package else file.parent)
+            files[place.as_posix()] = path.read_bytes()
     return files
 
 
