@@ -114,7 +114,7 @@ class Fields(BaseModel):
     model_width: float = _field(
         _WORK,
         1.0,
-        f"share of their channels, of {', '.join(_NETWORKS)}, or a factory that takes a config",
+        f"share of their channels, of {', '.join([*_NETWORKS, 'a factory that takes a config'])}",
         gt=0,
         le=16,
     )
