@@ -22,11 +22,12 @@ from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
 from bench.streams import answer, say
-from bench.train import checkpoint, torch_settings
+from bench.train import torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
+from bench.train.extras import checkpoint
+from bench.train.extras.target import Course, train
 from bench.train.input import Input
 from bench.train.loop import Loop
-from bench.train.target import Course, train
 
 Facts = dict[str, Any]  # of the log's end
 
