@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import site
 import sys
 import sysconfig
@@ -13,7 +14,6 @@ from types import ModuleType
 
 from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
-from bench.extras import users
 from bench.record.user_code import digests, folder_of
 from bench.study.disk import write_whole
 
@@ -52,14 +52,13 @@ def loaded(config: RunConfig) -> dict[str, bytes]:
 def _of_backends() -> dict[str, bytes]:
     """All files of each, used or not: the runs of all cells have the same."""
     files = {}
-    for name in users(USERS):
-        file = _file(sys.modules.get(name))
-        assert file is not None, "the catalogue imported it"
-        package = file.stem == "__init__"
-        for path in file.parent.rglob("*.py") if package else [file]:
-            place = path.relative_to(file.parents[1] if package else file.parent)
-            files[place.as_posix()] = path.read_bytes()
-    return files
+    for module in [m for name, m in sys.modules.items() if re.fullmatch(rf"{USERS}\w+", name)]:
+        if file := _file(module):
+            package = file.stem == "__init__"
+            for path in file.parent.rglob("*.py") if package else [file]:
+                place = path.relative_to(file.parents[1] if package else file.parent)
+                files[place.as_posix()] = path.read_bytes()
+    return dict(sorted(files.items()))
 
 
 def versions(config: RunConfig) -> dict[str, str]:
