@@ -1,14 +1,16 @@
-"""The user's own model or data set, named on the command line as package.module:factory."""
+"""What a command line names as package.module:attribute, such as the user's own model."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench.config import UsageError
+from bench.extras import names
 
 _BENCH = Path(__file__).parent
 _WAY_OUT = "give package.module:factory, importable from here"
@@ -23,31 +25,62 @@ class OwnCodeError(UsageError):
         super().__init__(f"{message} ({in_words(error)}); mend it{follows}")
 
 
-def make(field: str, name: str, argument: object) -> Any:
-    """What the factory `name` returns for `argument`. Raises UsageError that names `field`."""
-    module_name, _, factory_name = name.partition(":")
-    factory = _find(f"{field}={name!r}", module_name, factory_name)
+def make(field: str, name: str, argument: object, **offered: object) -> Any:
+    """What the factory `name` returns for `argument`, and for those of `offered` that it takes.
+
+    Raises UsageError that names `field`.
+    """
+    factory = function(field, name)
     try:
-        return factory(argument)
+        return factory(argument, **{k: v for k, v in offered.items() if takes(factory, k)})
     except Exception as error:
         failed = f"{field}={name!r}: the factory, called with one argument, failed"
         raise OwnCodeError(failed, error) from None
 
 
-def _find(setting: str, module_name: str, factory_name: str) -> Callable[[object], Any]:
+def function(field: str, name: str) -> Callable[..., Any]:
+    """The factory `name`. Raises UsageError that names `field`."""
+    factory = attribute(f"{field}={name!r}", name)
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise UsageError(f"{field}={name!r} is a {kind}, not a function; {_WAY_OUT}")
+    return factory  # type: ignore[no-any-return]
+
+
+def takes(factory: Callable[..., Any], parameter: str) -> bool:
+    """Whether it has a parameter of that name; nothing is known of a function in C."""
+    try:
+        return parameter in inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def format_of(room: str, name: str, kind: str) -> Any:
+    """`kind` of the module of that name in the folder `extras` of a room, or of the user's, as
+    package.module:attribute. Raises UsageError.
+    """
+    shipped = {module.replace("_", "-"): module for module in names(room)}
+    if name not in shipped and ":" not in name:
+        cure = f"or give package.module:{kind}, your own"
+        raise UsageError(f"format {name!r} is none of {', '.join(shipped)}; {cure}")
+    package = room.replace("/", ".") + ".extras"
+    place = f"{package}.{shipped[name]}:{kind}" if name in shipped else name
+    return attribute(f"format {name!r}", place)
+
+
+def attribute(setting: str, place: str) -> Any:
+    """What stands at `package.module:attribute`. Raises UsageError that begins with `setting`."""
+    module_name, _, name = place.partition(":")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
         if _absent(error, module_name):
             raise UsageError(f"{setting}: {in_words(error)}; {_WAY_OUT}") from None
         raise OwnCodeError(f"{setting}: importing {module_name} failed", error) from None
-    factory = getattr(module, factory_name, None)
-    if factory is None:
-        lacks = f"module {module_name!r} has no attribute {factory_name!r}"
+    if not hasattr(module, name):
+        lacks = f"module {module_name!r} has no attribute {name!r}"
         raise UsageError(f"{setting}: {lacks}; {_WAY_OUT}")
-    if not callable(factory):
-        raise UsageError(f"{setting} is a {type(factory).__name__}, not a function; {_WAY_OUT}")
-    return factory  # type: ignore[no-any-return]
+    return getattr(module, name)
 
 
 def _absent(error: Exception, module_name: str) -> bool:

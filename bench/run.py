@@ -7,8 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.backends.protocol import Backend
-from bench.config import RunConfig
+from bench.config import RunConfig, UsageError
 from bench.config.rules import steep_rate
+from bench.extras import names
 from bench.instrument import trace
 from bench.launch import provenance, sources
 from bench.launch.wire import tcp_bytes
@@ -22,11 +23,10 @@ from bench.record.user_code import digests
 from bench.rig import Rig, assemble
 from bench.start import disturbance
 from bench.streams import answer, say
-from bench.train import checkpoint, torch_settings
+from bench.train import torch_settings
 from bench.train.checks import check_emulation, check_samples, check_training
 from bench.train.input import Input
 from bench.train.loop import Loop
-from bench.train.target import Course, train
 
 Facts = dict[str, Any]  # of the log's end
 
@@ -35,8 +35,7 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     """True if the run did what was asked. Raises UsageError on input that proves wrong only now."""
     if launch.rank == 0 and (steep := steep_rate(config)) is not None:
         say(f"warning: {steep}")
-    if config.checkpoint:
-        checkpoint.path_of(config)  # a log is not asked for before a run is started
+    _require_trainings(config)
     with assemble(config, launch, log, pulse, turns) as rig:
         facts = _end_facts(rig, log, _train(rig, log, pulse, turns))
         failed = [name for name, good in facts["checks"].items() if not good]
@@ -55,6 +54,17 @@ def run(config: RunConfig, launch: Launch, log: RunLog, pulse: Pulse, turns: Tur
     return pulse.passed
 
 
+def _require_trainings(config: RunConfig) -> None:
+    """Raise UsageError where trainings are asked for that this copy, or this run, cannot do."""
+    if config.epochs is not None and "target" not in names("bench/train"):
+        lacks = "trainings need bench/train/extras, which this copy lacks"
+        raise UsageError(f"epochs={config.epochs}: {lacks}; leave it out")
+    if config.checkpoint:
+        from bench.train.extras import checkpoint
+
+        checkpoint.path_of(config)  # a log is not asked for before a run is started
+
+
 def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
     """Warm up, time the windows, and train to a target where one is asked for."""
     compiles = rig.config.compile and rig.loop is not None
@@ -65,6 +75,8 @@ def _train(rig: Rig, log: RunLog, pulse: Pulse, turns: Turns) -> Facts:
         measure(rig, log, pulse.window, turns)
         images, held_out = rig.workload.images, rig.workload.held_out
         if held_out is not None:
+            from bench.train.extras.target import Course, train
+
             course = Course(rig.config, rig.launch, rig.backend, rig.place, images, held_out)
             checks = {"trainings_equal": train(course, log, pulse)}
     finally:

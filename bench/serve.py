@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bench import backends
+from bench.backends import catalogue
 from bench.config import RunConfig
 from bench.launch import provenance
 from bench.launch.agreement import flat
@@ -27,7 +27,7 @@ def serve(config: RunConfig, launch: Launch, _: RunLog, pulse: Pulse) -> bool:
         shared = flat(provenance.shared(os.environ, versions))
         return shared, {**rank_facts, **provenance.disturbance()}, provenance.placement(os.environ)
 
-    backends.serve(config, launch, describe, pulse.tick)
+    catalogue.server(config.backend)(config, launch, describe, pulse.tick)
     pulse.passed = True
     pulse.leave()
     return True

@@ -37,6 +37,7 @@ def new_app(text: str) -> typer.Typer:
 
 def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
     """Exit code: the command's own, 2 for the user's mistake, 130 after Ctrl-C."""
+    trace = ""  # of the user's own code
     try:
         return app(argv, standalone_mode=False, prog_name=fitting(name)) or 0
     except typer.Exit as ending:
@@ -46,12 +47,18 @@ def call(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> int:
     except ImportError as error:  # some are loaded only where they are needed
         text = explain_missing(error)
     except UsageError as error:
-        text = str(error)
+        text, trace = str(error), getattr(error, "trace", "")
     except OSError as error:
         text = f"{error.filename or 'standard output'}: {error.strerror or error}"
     except typer.TyperException as error:
         text = f"{_message(error)}; see {name} --help"
-    print(f"error: {_one_line(fitting(text))}", file=sys.stderr, flush=True)
+    print(
+        f"error: {_one_line(fitting(text))}",
+        *filter(None, [trace]),
+        sep="\n",
+        file=sys.stderr,
+        flush=True,
+    )
     return 2
 
 

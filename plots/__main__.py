@@ -174,10 +174,7 @@ def collectives(
 
 @app.command()
 def export(
-    form: Annotated[
-        Literal["extra-p", "latex"],
-        typer.Argument(metavar="FORMAT", help="extra-p, or latex: a table"),
-    ],
+    form: Annotated[str, typer.Argument(metavar="FORMAT", help="extra-p, or latex: a table")],
     folder: Annotated[Path, _FOLDER],
     out: Annotated[Path, typer.Option("--out", "-o", help="file to write")],
     curve: Annotated[
@@ -187,10 +184,11 @@ def export(
     """Write a study's numbers in another program's format, or its comparisons for a paper."""
     require_folder(folder)
     require_parent(out)
-    from plots.report.export import write
+    from plots.report.export import find, write
     from plots.report.write import analysed
 
-    for line in write(analysed(folder), form, curve, out):
+    exporter = find(form)
+    for line in write(analysed(folder), exporter, curve, out):
         typer.echo(line)
 
 

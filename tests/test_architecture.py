@@ -15,13 +15,15 @@ ROOMS = ("bench", "slurm", "plots")
 GROUND = {
     "bench.version",
     "bench.called",
+    "bench.extras",
+    "bench.factory",
     "bench.missing",
     "bench.shell",
     "bench.config",
     "bench.record",
     "bench.study",
 }
-GROUND |= {"bench.backends.catalogue"}
+GROUND |= {"bench.backends.catalogue", "bench.backends.facts"}
 STARTS_RANKS = {
     "bench.launch.gpu",
     "bench.launch.launcher",
@@ -54,8 +56,11 @@ HEAVY = {"torch", "torchvision", "horovod", "mpi4py", "sklearn"}
 # what a login node or a laptop reads, and how a run begins, speaks and ends before torch is there
 TORCH_FREE = {"slurm", "plots", "bench/config", "bench/record", "bench/lifecycle", "bench/study"}
 TORCH_FREE |= {"bench/backends/__init__.py", "bench/backends/catalogue.py"}
+FACTS = (ROOT / "bench" / "backends" / "extras").glob("*/__init__.py")
+TORCH_FREE |= {"bench/backends/facts.py", *(p.relative_to(ROOT).as_posix() for p in FACTS)}
 TORCH_FREE |= {"bench/launch", "bench/tools/doctor", "bench/__init__.py", "bench/__main__.py"}
-TORCH_FREE |= {f"bench/{name}.py" for name in ("command", "missing", "progress", "streams")}
+OF_TOP = ("command", "extras", "factory", "missing", "progress", "streams")
+TORCH_FREE |= {f"bench/{name}.py" for name in OF_TOP}
 TORCH_FREE |= {"bench/instrument/timeline.py", "bench/tools/timeline.py"}
 # the ranks' meeting, and what the doctor starts in a process of its own
 NEED_TORCH = {

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.backends import catalogue
-
-if TYPE_CHECKING:  # the catalogue is read where there is no torch
+if TYPE_CHECKING:  # the facts of a backend are read where there is no torch
     from bench.backends.protocol import Backend
     from bench.config import RunConfig
     from bench.launch.world import Launch
@@ -19,7 +16,9 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
 
     Raises UsageError if it is not installed, WrongWorld if its ranks are not the launcher's.
     """
-    from bench.launch.provenance import installed  # imported here: it imports the catalogue
+    # imported here: the catalogue imports users' backends, which import their form from this room
+    from bench.backends import catalogue
+    from bench.launch.provenance import installed
 
     if config.transport == "nccl":
         from bench.backends import nccl
@@ -29,17 +28,3 @@ def load(config: RunConfig, launch: Launch, device: Device) -> Backend:
     if build := catalogue.gloo(config.cell, installed()):
         backend.versions["gloo"] = build
     return backend
-
-
-def serve(
-    config: RunConfig,
-    launch: Launch,
-    describe: Callable[[dict[str, str]], Any],
-    tick: Callable[[], object],
-) -> None:
-    """Run a server process until the run has ended; raises as `load`.
-
-    `describe` makes the process's description from the versions of its libraries; `tick` is
-    called while the process waits.
-    """
-    catalogue.server(config.backend)(config, launch, describe, tick)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from bench import extras
+from bench.backends.facts import BackendFacts, Look
+
+USERS = "hvd_ddp_backend_"  # begins the name of a user's module with a backend
 TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo", "nccl": "NCCL"}  # as people write them
 
 
@@ -22,45 +26,6 @@ class Cell(NamedTuple):
         """'ddp/mpi@again'."""
         transport, arm = self.transport and f"/{self.transport}", self.arm and f"@{self.arm}"
         return f"{self.backend}{transport}{arm}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a cell is drawn, the same in every figure."""
-
-    colour: str
-    marker: str
-    marker_size: float
-    line_width: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackendFacts:
-    """One backend. Field names are RunConfig's; environment variables are given by prefix."""
-
-    name: str  # on the command line, in a log, and before the '/' of a cell
-    label: str  # in a title
-    short_label: str  # in a sentence
-    implementation: str  # module:Class, a bench.backends.protocol.Backend
-    server: str = ""  # module:function, what a server process does; none where all ranks train
-    collectives: str = (
-        ""  # module:Class, a bench.backends.collectives.Collectives; needed over NCCL
-    )
-    transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
-    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
-    cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter
-    # (field, value) -> why it cannot do that, and the way out
-    refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()  # whose versions a log records
-    env_prefixes: tuple[str, ...] = ()  # variables that this backend alone reads
-    env_harmless: tuple[str, ...] = ()  # of these, the ones that change nothing measured
-    env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
-    interface_variable: str | None = None  # names the network interface of its Gloo
-    gloo_of: str = ""  # the package that its Gloo is part of
-    nccl_inside: str = ""  # begins the name of its library that may have an NCCL linked into it
-    code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
-    looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
-    filled_marker: bool = True
 
 
 def _horovod_variables(*names: str) -> tuple[str, ...]:
@@ -144,26 +109,29 @@ _ROWS = (
         packages=("mpi4py",),
         looks={"mpi": Look(colour="#117733", marker="*", marker_size=9.0, line_width=1.5)},
     ),
-    BackendFacts(
-        name="ps",
-        label="Parameter server",
-        short_label="parameter server",
-        implementation="bench.backends.ps:ParameterServer",
-        server="bench.backends.ps_server:serve",
-        transports=("mpi",),
-        knobs=dict.fromkeys(("shipped", "matched", "tuned"), ("bucket_mib", "servers", "mode")),
-        cuts_freely=True,
-        refused={
-            ("sync_batchnorm", True): "it exchanges gradients alone; leave it out",
-            ("compression", "fp16"): "its keys travel as float32; leave it out",
-            ("compression", "bf16"): "its keys travel as float32; leave it out",
-            ("observe", "framework"): "it has no instruments of its own; use --observe breakdown",
-        },
-        packages=("mpi4py",),
-        looks={"mpi": Look(colour="#882255", marker="P", marker_size=7.5, line_width=1.5)},
-    ),
 )
 CATALOGUE: dict[str, BackendFacts] = {row.name: row for row in _ROWS}
+
+
+def _add(module: str) -> None:
+    """The row of a module beside the core; ends the command where there is none."""
+    name = module.rpartition(".")[2].removeprefix(USERS)
+    try:
+        row = importlib.import_module(module).FACTS
+        if not isinstance(row, BackendFacts) or row.name != name:
+            raise ValueError(f"FACTS must be BackendFacts with name={name!r}")
+        if name in CATALOGUE:
+            raise ValueError(f"a backend {name} is in the catalogue already")
+    except Exception as error:
+        extras.give_up(module, error)
+    CATALOGUE[name] = row
+
+
+for _name in extras.names("bench/backends"):
+    _add(f"bench.backends.extras.{_name}")
+for _name in extras.users(USERS):
+    _add(_name)
+
 # Libraries bundled with a framework: two compared runs differ in them by design, and the version of
 # the package that contains them is compared anyway.
 BUNDLED = ("gloo",)
@@ -239,17 +207,12 @@ def look(cell: str) -> Look | None:
 
 def implementation(name: str) -> Any:
     """The class of a backend, loaded now."""
-    return _load(CATALOGUE[name].implementation)
+    return pkgutil.resolve_name(CATALOGUE[name].implementation)
 
 
 def server(name: str) -> Any:
     """What a server process of a backend does, loaded now."""
-    return _load(CATALOGUE[name].server)
-
-
-def _load(place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return pkgutil.resolve_name(CATALOGUE[name].server)
 
 
 def is_bare(cell: str) -> bool:

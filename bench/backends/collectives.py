@@ -7,6 +7,7 @@ call in the same order. Memory for results is reused where the framework accepts
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -135,6 +136,5 @@ def load(name: str, config: RunConfig) -> Collectives:
     """The collectives of the started backend `name`; PLAIN needs a started backend over MPI."""
     if name == catalogue.PLAIN:
         return OfMpi(config)
-    module, _, attribute = catalogue.CATALOGUE[name].collectives.partition(":")
-    collectives: Collectives = getattr(importlib.import_module(module), attribute)(config)
+    collectives: Collectives = pkgutil.resolve_name(catalogue.CATALOGUE[name].collectives)(config)
     return collectives

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from bench.backends.catalogue import CATALOGUE, takers
 from bench.config.datasets import PUBLISHED
+from bench.extras import names
 
 Transport = Literal["none", "mpi", "gloo", "nccl"]
 Settings = Literal["shipped", "matched", "tuned"]
@@ -20,6 +21,7 @@ Observed = Literal["nothing", "breakdown", "framework"]
 Precision = Literal["float32", "tf32", "float64", "bf16-mixed", "bf16"]
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"  # part of the names of files and jobs
+_NETWORKS = names("bench/models")
 NAME_RULE = "use lower-case letters, digits, '-' and '_', at most 64"
 
 
@@ -107,11 +109,14 @@ class Fields(BaseModel):
     model: str = _field(
         _WORK,
         "resnet50",
-        "of torchvision; resnet9, resnet23, inception_bn, inception_bn_28, mlp; or "
-        "package.module:factory(num_classes)",
+        f"{', '.join(['of torchvision', *_NETWORKS])}; or package.module:factory(num_classes)",
     )
     model_width: float = _field(
-        _WORK, 1.0, "share of their channels, of resnet9 and those that follow it", gt=0, le=16
+        _WORK,
+        1.0,
+        f"share of their channels, of {', '.join([*_NETWORKS, 'a factory that takes a config'])}",
+        gt=0,
+        le=16,
     )
     dataset: str = _field(
         _WORK,

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import chain
 
-from bench.backends.catalogue import CATALOGUE, frameworks, takers
+from bench.backends.catalogue import CATALOGUE, USERS, frameworks, takers
 from bench.config.datasets import BUILT_IN, DIGITS_SAMPLES, ON_DISK
 from bench.config.derived import Derived
 from bench.config.fields import Role, fields_with
@@ -50,7 +50,8 @@ def check(c: Derived) -> None:
 
 def _world(c: Derived) -> Iterator[str]:
     if c.backend not in CATALOGUE:
-        yield f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}"
+        cure = f"or bring {USERS}{c.backend} on Python's path"
+        yield f"backend={c.backend!r} is none of {', '.join(CATALOGUE)}; {cure}"
     transports = CATALOGUE[c.backend].transports
     use = f"use --transport {' or '.join(transports)}"
     if not transports and (c.world_size != 1 or c.transport != "none"):

@@ -1,7 +1,8 @@
-"""The source files of the user's own model or data set, as this process loaded them."""
+"""The source files of the user's own model, data set or backend, as this process loaded them."""
 
 from __future__ import annotations
 
+import re
 import site
 import sys
 import sysconfig
@@ -11,6 +12,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from bench.backends.catalogue import USERS
 from bench.config import RunConfig, UsageError
 from bench.record.user_code import digests, folder_of
 from bench.study.disk import write_whole
@@ -27,16 +29,15 @@ def factories(config: RunConfig) -> tuple[str, ...]:
 
 def loaded(config: RunConfig) -> dict[str, bytes]:
     """Contents by path, 'package/module.py': of the factories' modules, and of all modules that
-    this process imported from outside the installed packages; none without a factory.
+    this process imported from outside the installed packages; and of the user's backends.
 
     Raises UsageError where a factory's file cannot be read. Other files that such code reads, such
     as weights, are not included.
     """
-    modules = factories(config)
+    files, modules = _of_backends(), factories(config)
     if not modules:
-        return {}
+        return files
     installed = (*_installed(), *_OURS)
-    files = {}
     for name, module in sorted(sys.modules.items()):
         file = None if name == "__main__" else _file(module)
         if file is not None and (name in modules or not _within(file, installed)):
@@ -46,6 +47,18 @@ def loaded(config: RunConfig) -> dict[str, bytes]:
             rule = "has no file, so two runs of it could not be told apart"
             raise UsageError(f"module {name} {rule}; put it into one")
     return files
+
+
+def _of_backends() -> dict[str, bytes]:
+    """All files of each, used or not: the runs of all cells have the same."""
+    files = {}
+    for module in [m for name, m in sys.modules.items() if re.fullmatch(rf"{USERS}\w+", name)]:
+        if file := _file(module):
+            package = file.stem == "__init__"
+            for path in file.parent.rglob("*.py") if package else [file]:
+                place = path.relative_to(file.parents[1] if package else file.parent)
+                files[place.as_posix()] = path.read_bytes()
+    return dict(sorted(files.items()))
 
 
 def versions(config: RunConfig) -> dict[str, str]:

@@ -1,11 +1,10 @@
-"""What is trained: a network by name, the project's or torchvision's, or the user's own factory."""
+"""What is trained: a network of torchvision or of `extras` by name, or the user's own factory."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import importlib.util
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,23 +13,14 @@ import torch
 
 from bench import factory
 from bench.config import RunConfig, UsageError
-from bench.models.inception_bn import inception_bn, inception_bn_28
-from bench.models.mlp import mlp
-from bench.models.resnet9 import ResNet9, resnet9
-from bench.models.resnet23 import resnet23
+from bench.extras import names
 from bench.train.precision import memory_format, parameter_dtype
 
 if TYPE_CHECKING:
     from bench.data import Images
 
-# of the systems that measured data parallelism before: each file names its source
-OWN: dict[str, Callable[[int, RunConfig], torch.nn.Module]] = {
-    "resnet23": lambda classes, c: resnet23(classes, c.model_width),
-    "inception_bn": lambda classes, c: inception_bn(classes, c.model_width),
-    "inception_bn_28": lambda classes, c: inception_bn_28(classes, c.model_width),
-    "resnet9": lambda classes, c: resnet9(classes, c.model_width),
-    "mlp": lambda classes, c: mlp(classes, c.model_width, c.image_size**2),
-}
+SHIPPED = names("bench/models")
+_WIDE = "a factory that takes a config"
 _PREPARED_WITH = 10_000 * 32 * 32  # pixels of the first images, at most
 _AT_ONCE = 500 * 32 * 32  # pixels
 
@@ -40,17 +30,13 @@ _stubs: list[Any] = []  # operators live as long as the Library object that decl
 def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
     """The model of `config`, its weights from the seed. Raises UsageError on an unknown name."""
     torch.manual_seed(config.seed)
-    if config.model in OWN:
-        module = OWN[config.model](classes, config)
-    elif config.model_width != 1:
-        setting, own_models = f"model_width={config.model_width:g}", ", ".join(OWN)
-        rule = f"model={config.model!r} has one width"
-        raise UsageError(f"{setting} is of {own_models}; {rule}, leave it out")
-    elif ":" in config.model:
-        module = _factory_model(config, classes)
-    else:
-        module = _torchvision_model(config, classes)
-    module = module.to(dtype=parameter_dtype(config))
+    name = config.model
+    place = f"bench.models.extras.{name}:{name}" if name in SHIPPED else name
+    if config.model_width != 1 and not _has_widths(place):
+        setting, rule = f"model_width={config.model_width:g}", f"model={name!r} has one width"
+        raise UsageError(f"{setting} is of {', '.join([*SHIPPED, _WIDE])}; {rule}, leave it out")
+    make = _factory_model if ":" in place else _torchvision_model
+    module = make(config, place, classes).to(dtype=parameter_dtype(config))
     # an overload that torch's stubs lack
     return module.to(memory_format=memory_format(config))  # type: ignore[call-overload, no-any-return]
 
@@ -58,33 +44,36 @@ def build_model(config: RunConfig, classes: int) -> torch.nn.Module:
 def prepare(network: torch.nn.Module, config: RunConfig, images: Images) -> None:
     """Give a network that needs them the first training images, the same on every rank."""
 
-    if not isinstance(network, ResNet9) or config.emulate is not None:
+    whiten = getattr(network, "prepare_on_images", None)
+    if whiten is None or config.emulate is not None:
         return
     most = max(1, _PREPARED_WITH // config.image_size**2)
     total, size = min(most, images.samples or most), max(1, _AT_ONCE // config.image_size**2)
     parts = (range(start, min(start + size, total)) for start in range(0, total, size))
-    network.prepare(images.__getitems__(list(part))[0] for part in parts)
+    whiten(images.__getitems__(list(part))[0] for part in parts)
 
 
-def _torchvision_model(config: RunConfig, classes: int) -> torch.nn.Module:
+def _has_widths(place: str) -> bool:
+    return ":" in place and factory.takes(factory.function("model", place), "config")
+
+
+def _torchvision_model(config: RunConfig, name: str, classes: int) -> torch.nn.Module:
     models = import_torchvision().models
-    names = models.list_models(module=models)
-    if config.model not in names:
-        near = ", ".join(difflib.get_close_matches(config.model, [*OWN, *names], n=3)) or "resnet50"
-        no = f"model={config.model!r} is no torchvision classification model (near: {near})"
+    offered = models.list_models(module=models)
+    if name not in offered:
+        near = ", ".join(difflib.get_close_matches(name, [*SHIPPED, *offered], n=3)) or "resnet50"
+        no = f"model={name!r} is no torchvision classification model (near: {near})"
         raise UsageError(f"{no}; or package.module:factory")
     extra = {}
-    if config.model in ("googlenet", "inception_v3"):
+    if name in ("googlenet", "inception_v3"):
         # their auxiliary outputs are for their own loss, and they warn without a chosen start
         extra = {"init_weights": True, "aux_logits": False}
-    model: torch.nn.Module = models.get_model(
-        config.model, weights=None, num_classes=classes, **extra
-    )
+    model: torch.nn.Module = models.get_model(name, weights=None, num_classes=classes, **extra)
     return model
 
 
-def _factory_model(config: RunConfig, classes: int) -> torch.nn.Module:
-    model = factory.make("model", config.model, classes)
+def _factory_model(config: RunConfig, place: str, classes: int) -> torch.nn.Module:
+    model = factory.make("model", place, classes, config=config)
     if not isinstance(model, torch.nn.Module):
         mistake = f"the factory gave a {type(model).__name__}, not a torch.nn.Module"
         raise UsageError(f"model={config.model!r}: {mistake}; return the model")

@@ -1,39 +1,19 @@
-"""Other tools' logs as observations: one module a format, listed in `FORMATS`."""
+"""Other tools' logs as observations: one module a format, shipped in `extras` or the user's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from plots.imports import (
-    dawnbench,
-    ddp_benchmark,
-    horovod_and_ddp,
-    horovod_synthetic,
-    itwinai,
-    mxnet,
-    nccl_tests,
-    nnabla,
-    osu,
-    pathway2ai,
-    pattern,
-    plain_csv,
-    tf_cnn,
-)
+from bench import factory
+from bench.config import UsageError
+from bench.extras import names
 from plots.imports.observation import Format
 
-# a new format is added here, and to tests/plots/test_imports.py
-FORMATS: Mapping[str, Format] = {
-    "horovod-and-ddp": horovod_and_ddp.FORMAT,
-    "mxnet": mxnet.FORMAT,
-    "dawnbench": dawnbench.FORMAT,
-    "pathway2ai": pathway2ai.FORMAT,
-    "nnabla": nnabla.FORMAT,
-    "horovod-synthetic": horovod_synthetic.FORMAT,
-    "tf-cnn-benchmarks": tf_cnn.FORMAT,
-    "ddp-benchmark": ddp_benchmark.FORMAT,
-    "itwinai": itwinai.FORMAT,
-    "nccl-tests": nccl_tests.FORMAT,
-    "osu": osu.FORMAT,
-    "csv": plain_csv.FORMAT,
-    "pattern": pattern.FORMAT,
-}
+FORMATS = tuple(name.replace("_", "-") for name in names("plots/imports"))
+
+
+def find(form: str) -> Format:
+    """The format of that name, or at package.module:ATTRIBUTE. Raises UsageError."""
+    reader = factory.format_of("plots/imports", form, "FORMAT")
+    if not isinstance(reader, Format):
+        kind = type(reader).__name__
+        raise UsageError(f"format {form!r} is a {kind}; give a plots.imports.observation.Format")
+    return reader

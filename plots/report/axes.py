@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bench.backends import catalogue
-from bench.backends.catalogue import Look
+from bench.backends.facts import Look
 from bench.study.stats import Estimate
 
 Estimates = Sequence[Estimate]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bench.config import UsageError
 from bench.study.disk import write_whole
-from plots.imports import FORMATS
+from plots.imports import find
 from plots.imports.observation import Format, Options
 from plots.imports.points import Imported, by_epoch, read
 from plots.report.format import count, number, table
@@ -31,10 +31,9 @@ def bring_in(
 
     `epochs`: a Markdown table of the epochs instead of what was written.
     """
-    if form not in FORMATS:
-        raise UsageError(f"format {form!r} is none of {', '.join(FORMATS)}")
+    reader = find(form)
     name = "-".join(dict.fromkeys(path.stem for path in files))[:100]
-    numbers = read(FORMATS[form], form, files, replace(options, source=options.source or name))
+    numbers = read(reader, form, files, replace(options, source=options.source or name))
     tables = {f"{name}.csv": numbers.points}
     if values:
         tables[f"{name}-values.csv"] = _with_nan(numbers.values)
@@ -46,9 +45,9 @@ def bring_in(
     for path, data in written.items():
         write_whole(path, data)
     if epochs:
-        yield from _epochs(numbers.values, FORMATS[form])
+        yield from _epochs(numbers.values, reader)
         return
-    yield from _lines(numbers, FORMATS[form].notes)
+    yield from _lines(numbers, reader.notes)
     if not options.source:
         yield f"note: the source is {name}; baselines are looked for in one --source"
     yield " and ".join(map(str, written))

@@ -76,13 +76,14 @@ def main() -> None:
     import torch
 
     from bench import backends
+    from bench.backends import catalogue
     from bench.train import device
 
     torch.set_num_threads(1)
     if launch.rank >= config.world_size:
         source = random.Random(launch.rank)
         delay = lambda: time.sleep(source.uniform(0, _LONGEST_S))  # noqa: E731
-        backends.serve(config, launch, lambda _: None, delay)
+        catalogue.server(config.backend)(config, launch, lambda _: None, delay)
         return
     backend = backends.load(config, launch, device.choose(config, launch))
     begun = time.monotonic()

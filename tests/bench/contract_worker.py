@@ -18,7 +18,6 @@ from bench.config import RunConfig, parse_argv
 from bench.instrument import Observer
 from bench.launch import world as launching
 from bench.launch.resources import environment
-from tests.bench import fourth
 
 STEPS = 20
 DATA = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
@@ -248,18 +247,18 @@ def outcome(config: RunConfig, backend: Any, rank: int) -> dict[Any, Any]:
 
 def main() -> None:
     out, settings, argv = Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
-    fourth.register()
     config = parse_argv([*argv, *DATA, "--settings", settings[0]])
     launch = launching.discover(os.environ)
     os.environ.update(environment(config, launch, 1, os.environ))
     import torch
 
     from bench import backends
+    from bench.backends import catalogue
     from bench.train import device
 
     torch.set_num_threads(1)
     if launch.rank >= config.world_size:
-        backends.serve(config, launch, lambda _: None, lambda: None)
+        catalogue.server(config.backend)(config, launch, lambda _: None, lambda: None)
         return
     backend = backends.load(config, launch, device.choose(config, launch))
     each = (config.model_copy(update={"settings": name}) for name in settings)

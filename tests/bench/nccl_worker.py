@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from bench import backends
-from bench.backends.catalogue import CATALOGUE
 from bench.backends.collectives import Collectives
 from bench.backends.protocol import Backend
 from bench.config import RunConfig
@@ -21,8 +20,6 @@ from bench.launch.world import Launch, discover
 from bench.record import RunLog
 from bench.start import write_start
 from bench.train.device import Cpu
-
-_HERE = "tests.bench.nccl_worker"
 
 
 class Stubbed(Backend):
@@ -55,10 +52,7 @@ class OfStub(Collectives):
 
 
 def main() -> None:
-    CATALOGUE["ddp"] = replace(
-        CATALOGUE["ddp"], implementation=f"{_HERE}:Stubbed", collectives=f"{_HERE}:OfStub"
-    )
-    config = RunConfig(backend="ddp", transport="nccl", device="cuda", batch_per_rank=1)
+    config = RunConfig(backend="stub", transport="nccl", device="cuda", batch_per_rank=1)
     before = dict(os.environ)
     alone: Launch = discover({})
     place: Any = Cpu()

@@ -19,11 +19,12 @@ from bench.instrument.parity import Gradients
 from bench.record import read_run
 from tests.bench import contract_worker
 from tests.bench.contract_worker import MODELS, PRECISIONS, VARIANTS
-from tests.bench.ranks import bench, mpirun, run
+from tests.bench.ranks import ROOT, bench, mpirun, run
 
 pytestmark = pytest.mark.ranks
 
 WORKER = contract_worker.__name__
+USERS = ROOT / "tests" / "user"
 OVER_MPI, OVER_GLOO = ("ddp/mpi", "horovod/mpi"), ("ddp/gloo", "horovod/gloo")
 CELLS = [
     *[(cell, "shipped", ranks) for cell in (*OVER_MPI, *OVER_GLOO) for ranks in (2, 3)],
@@ -33,7 +34,7 @@ CELLS = [
     ("handwritten/mpi", "matched", 2),
     ("ps/mpi", "shipped", 3),
     ("ps/mpi", "matched", 2),
-    ("fourth/gloo", "shipped", 2),  # known to the tests alone
+    ("fourth/gloo", "shipped", 2),  # a user's own
 ]
 
 
@@ -63,7 +64,7 @@ def launched(cell: str, settings: tuple[str, ...], ranks: int) -> Any:
         out = Path(folder) / "out.pt"
         words = ["-m", WORKER, str(out), ",".join(settings), *options]
         servers = 1 if backend in CATALOGUE and CATALOGUE[backend].server else 0
-        done = run(mpirun(ranks + servers, *words), timeout_s=300)
+        done = run(mpirun(ranks + servers, *words), {"PYTHONPATH": str(USERS)}, timeout_s=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return torch.load(out, weights_only=False)
 

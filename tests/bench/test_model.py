@@ -7,8 +7,8 @@ import torch
 
 from bench.config import RunConfig, UsageError
 from bench.data import load_images
-from bench.models import OWN, build_model, prepare
-from bench.models.resnet9 import ResNet9
+from bench.models import SHIPPED, build_model, prepare
+from bench.models.extras.resnet9 import ResNet9
 from bench.train.checks import digest
 
 
@@ -49,7 +49,7 @@ def test_inception_bn_is_as_deep_and_wide_as_published() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_narrow_network_trains_on_small_images(name: str) -> None:
     config = RunConfig(batch_per_rank=4, model=name, image_size=8, model_width=0.25)
     model = build_model(config, 10)
@@ -68,7 +68,7 @@ def test_the_stem_of_resnet9_whitens_patches() -> None:
     prepare(model, config, images)
     assert not torch.equal(model.whiten.weight, before)
     coloured = torch.randn(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)).cumsum(-1)
-    model.prepare(coloured.split(20))
+    model.prepare_on_images(coloured.split(20))
     with torch.no_grad():
         out = torch.nn.functional.conv2d(coloured[:, :, 2:-2, 2:-2], model.whiten.weight)
     of_filters = out.transpose(0, 1).reshape(27, -1)
@@ -93,7 +93,7 @@ def test_ghost_batch_norm_is_batch_norm_of_each_part() -> None:
 
 
 def test_a_width_is_of_our_own_networks_alone() -> None:
-    with pytest.raises(UsageError, match=r"model_width=0\.5 is of resnet23, .* leave it out"):
+    with pytest.raises(UsageError, match=r"model_width=0\.5 is of inception_bn, .* leave it out"):
         build_model(RunConfig(batch_per_rank=1, model="resnet18", model_width=0.5), 10)
 
 

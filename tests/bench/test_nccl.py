@@ -19,6 +19,19 @@ from bench.backends import nccl
 from bench.backends.catalogue import CATALOGUE
 from tests.bench.ranks import ROOT, environment, torchrun
 
+BACKEND = """
+from bench.backends.facts import BackendFacts
+
+WORKER = "tests.bench.nccl_worker"
+FACTS = BackendFacts(
+    name="stub",
+    label="Stub",
+    short_label="stub",
+    implementation=f"{WORKER}:Stubbed",
+    collectives=f"{WORKER}:OfStub",
+    transports=("nccl",),
+)
+"""
 STUB = Path(__file__).with_name("nccl_stub.c")
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
 
@@ -227,11 +240,12 @@ def test_a_users_own_debugging_is_left_alone(env: dict[str, str], file: str | No
 def test_a_log_says_which_nccl_ran_and_what_it_took(tmp_path: Path, debugging: bool) -> None:
     """The stub keeps its lines in memory until it is told to write them, as some NCCLs do."""
     path, log = stub(tmp_path / "libnccl.so.2"), tmp_path / "run.jsonl"
+    (tmp_path / "hvd_ddp_backend_stub.py").write_text(BACKEND)
     own = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(tmp_path / "said.%p")} if debugging else {}
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.nccl_worker", str(path), str(log)],
         cwd=ROOT,
-        env=environment(own),
+        env=environment({**own, "PYTHONPATH": str(tmp_path)}),
         capture_output=True,
         text=True,
     )

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bench.config import UsageError
-from plots.imports import FORMATS
+from plots.imports import find
 from plots.imports.files import MOST_RANKS
 from plots.imports.observation import COLUMNS, Options
 from plots.imports.points import Imported, read
@@ -77,7 +77,7 @@ def imported(name: str, data: bytes, path: Path) -> Imported:
     given = Options(source="trial", backend="trial", world_size=world, patterns=[IMAGENET])
     if name == "tf-cnn-benchmarks" and b"Devices" in data:
         given = Options(source="trial")
-    return read(FORMATS[name], name, [path], given)
+    return read(find(name), name, [path], given)
 
 
 def outcome(name: str, data: bytes, path: Path) -> Imported | str:
@@ -146,7 +146,7 @@ def main() -> None:
         path = Path(folder) / "log"
         path.write_text(text)
         began = time.monotonic()
-        rows = len(read(FORMATS["mxnet"], "mxnet", [path], Options(world_size=1)).values)
+        rows = len(read(find("mxnet"), "mxnet", [path], Options(world_size=1)).values)
         print(f"mxnet: {asked.lines} lines, {rows} numbers, {time.monotonic() - began:.2f} s")
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from bench.config import UsageError
-from plots.imports import FORMATS
+from plots.imports import find
 from plots.imports.observation import Options
 from plots.imports.text import decode
 from tests.plots.importing import Import
@@ -162,7 +162,7 @@ def test_a_line_of_digits_takes_no_time() -> None:
     begun = time.process_time()
     for name in ("tf-cnn-benchmarks", "ddp-benchmark"):
         with suppress(UsageError):
-            assert FORMATS[name].read(log, Options()).values.empty
+            assert find(name).read(log, Options()).values.empty
     assert time.process_time() - begun < 2
 
 

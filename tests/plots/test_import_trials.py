@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plots.imports import tf_cnn
+from plots.imports.extras import tf_cnn_benchmarks as tf_cnn
 from plots.imports.points import Imported
 from tests.plots.import_trials import CHECKED, imported, outcome, silently_other, spoil
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bench.config import UsageError
 from plots.__main__ import main
-from plots.imports import FORMATS
+from plots.imports import FORMATS, find
 from plots.imports.observation import COLUMNS, Options
 from plots.imports.text import decode
 from tests.plots import logs
@@ -212,14 +212,12 @@ def values(name: str, data: str | bytes, **options: Any) -> pd.DataFrame:
     """Of one log, as its format reads it."""
     log = decode(data.encode() if isinstance(data, str) else data)
     return (
-        FORMATS[name]
-        .read(log, Options(**{"world_size": 4, "patterns": [IMAGENET], **options}))
-        .values
+        find(name).read(log, Options(**{"world_size": 4, "patterns": [IMAGENET], **options})).values
     )
 
 
 def test_every_format_has_a_sample() -> None:
-    assert SAMPLES.keys() == FORMATS.keys()
+    assert SAMPLES.keys() == set(FORMATS)
 
 
 @pytest.mark.parametrize(("name", "text", "wanted"), CASES)

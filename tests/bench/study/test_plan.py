@@ -4,15 +4,11 @@ from collections import Counter, defaultdict
 from itertools import islice
 from pathlib import Path
 
-import pytest
-
-from bench.backends.catalogue import CATALOGUE
 from bench.config import Curve, parse_argv
 from bench.study.definition import Study
 from bench.study.files import read_study
 from bench.study.plan import Point, Run, calibration_of, launches, orders, plan, points
 from slurm.load import find_study
-from tests.bench.fourth import FOURTH
 from tests.slurm.studies import SMALL, small, write
 
 RUNS = Path("results/small/runs")
@@ -239,18 +235,6 @@ def test_one_process_alone_has_no_variants_of_the_exchange(tmp_path: Path) -> No
     found = [(p.cell, p.variant) for p in planned if p.world_size == 1]
     assert [variant for cell, variant in found if cell == "single"] == ["plain"]
     assert [variant for cell, variant in found if cell == "ddp/mpi"] == ["plain", "half"]
-
-
-def test_a_backend_of_ones_own_is_planned_against_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(CATALOGUE, "fourth", FOURTH)
-    cells = 'cells = ["single", "fourth/gloo", "horovod/gloo"]'
-    study = small(tmp_path, cells=f'{cells}\nreference = "horovod"\ncandidate = "fourth"')
-    assert study.pairs == [("horovod/gloo", "fourth/gloo")]
-    runs = [r for r in flat(plan(study, 1, RUNS)) if r.point.cell == "fourth/gloo"]
-    found = {(r.config.cell, r.config.world_size) for r in runs}
-    assert found == {("fourth/gloo", 1), ("fourth/gloo", 2)}
 
 
 def test_an_arm_is_a_cell_again_with_fields_of_its_own(tmp_path: Path) -> None:

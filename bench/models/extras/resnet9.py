@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import batch_norm
 
+from bench.config import RunConfig
 from bench.models.layers import scaled
 
 _WHITENED = 27  # patches of 3 x 3 pixels in three colours
@@ -21,10 +22,11 @@ _LEAST = 32  # numbers of a channel in a part: small images would leave one or t
 _EPS = 1e-2  # added to the variance of a direction before it is scaled to 1
 
 
-def resnet9(classes: int, width: float) -> ResNet9:
-    """Four stages of 64 to 512 channels times `width`, two of them with a residual; one linear
+def resnet9(classes: int, config: RunConfig) -> ResNet9:
+    """Four stages of 64 to 512 channels times the width, two of them with a residual; one linear
     layer without bias.
     """
+    width = config.model_width
     return ResNet9(classes, [scaled(channels, width) for channels in (64, 128, 256, 512)])
 
 
@@ -49,7 +51,7 @@ class ResNet9(nn.Module):
         return scores
 
     @torch.no_grad()
-    def prepare(self, batches: Iterable[torch.Tensor]) -> None:
+    def prepare_on_images(self, batches: Iterable[torch.Tensor]) -> None:
         """Set the stem, which is not trained, to whiten the 3 x 3 patches of images [n, 3, h, w].
 
         Its filters are the patches' principal directions over their standard deviations; the

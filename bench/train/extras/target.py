@@ -17,10 +17,11 @@ from bench.data import Images
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.record import RunLog
-from bench.train import checkpoint, precision
-from bench.train.checkpoint import Checkpoint
+from bench.train import precision
 from bench.train.checks import digest
 from bench.train.device import Device
+from bench.train.extras import checkpoint
+from bench.train.extras.checkpoint import Checkpoint
 from bench.train.input import Input
 from bench.train.loop import Loop
 from bench.train.timing import time_steps

@@ -1,4 +1,4 @@
-"""A parameter server over mpi4py, the workers' side; the servers' is in ps_server.py.
+"""A parameter server over mpi4py, the workers' side; the servers' is in server.py.
 
 The hooks and buckets are those of hand-written data parallelism: what differs is where a full
 bucket goes, to the server that holds it as a key.
@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.backends import ps_server
+from bench.backends.extras.ps.server import (
+    CONTROL,
+    Begin,
+    CountPushes,
+    Pull,
+    Stop,
+    introduce,
+    split,
+    tag_of,
+)
 from bench.backends.handwritten import Bucket, Handwritten, HandwrittenSession, broadcast
 from bench.backends.protocol import Session
-from bench.backends.ps_server import CONTROL, Begin, CountPushes, Pull, Stop, tag_of
 from bench.config import RunConfig, UsageError
 from bench.launch.world import Launch
 
@@ -25,8 +33,8 @@ class ParameterServer(Handwritten):
     """Workers are ranks 0 to world_size - 1 of MPI's world, servers come after them."""
 
     def _join(self, config: RunConfig, launch: Launch) -> Any:
-        self._world, workers = ps_server.split(config, launch)
-        self.servers = ps_server.introduce(self._world)
+        self._world, workers = split(config, launch)
+        self.servers = introduce(self._world)
         self._pushed: Counter[str] = Counter()
         return workers
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from bench.config import RunConfig
 from bench.models.layers import scaled
 
 _CHANNELS = 64
 _HALVED = (False, True, False, True, False, True, False)  # whether a block ends in max pooling
 
 
-def resnet23(classes: int, width: float) -> nn.Module:
-    """One convolution, seven bottlenecks of 64 channels times `width`, one linear layer."""
-    channels = scaled(_CHANNELS, width)
+def resnet23(classes: int, config: RunConfig) -> nn.Module:
+    """One convolution, seven bottlenecks of 64 channels times the width, one linear layer."""
+    channels = scaled(_CHANNELS, config.model_width)
     blocks: list[nn.Module] = []
     for halved in _HALVED:
         blocks.append(_Bottleneck(channels))

@@ -10,18 +10,19 @@ import itertools
 import torch
 from torch import nn
 
+from bench.config import RunConfig
 from bench.models.layers import scaled
 
 _HIDDEN = 256
 
 
-def mlp(classes: int, width: float, pixels: int) -> nn.Module:
-    """`pixels` grey values in, three hidden layers of 256 times `width`; no layer has a bias.
+def mlp(classes: int, config: RunConfig) -> nn.Module:
+    """Grey values in, three hidden layers of 256 times the width; no layer has a bias.
 
     Generated data of 1,024 features are images of 32 x 32 pixels.
     """
-    hidden = scaled(_HIDDEN, width)
-    sizes = [pixels, hidden, hidden, hidden, classes]
+    hidden = scaled(_HIDDEN, config.model_width)
+    sizes = [config.image_size**2, hidden, hidden, hidden, classes]
     layers: list[nn.Module] = [_Grey()]
     for before, after in itertools.pairwise(sizes):
         linear = nn.Linear(before, after, bias=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.config import UsageError
+from plots.imports.extras.csv import numbers, rows
 from plots.imports.observation import Format, Options, Reading, cut_off
-from plots.imports.plain_csv import numbers, rows
 from plots.imports.text import Log
 
 _NAMES = {"name": "backend", "epoch_id": "epoch", "time": "epoch_seconds"}

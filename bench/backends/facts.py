@@ -1,0 +1,45 @@
+"""What is stated of a backend without loading it: the form of a row of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a cell is drawn, the same in every figure."""
+
+    colour: str
+    marker: str
+    marker_size: float
+    line_width: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendFacts:
+    """One backend. Field names are RunConfig's; environment variables are given by prefix."""
+
+    name: str  # on the command line, in a log, and before the '/' of a cell
+    label: str  # in a title
+    short_label: str  # in a sentence
+    implementation: str  # module:Class, a bench.backends.protocol.Backend
+    server: str = ""  # module:function, what a server process does; none where all ranks train
+    collectives: str = (
+        ""  # module:Class, a bench.backends.collectives.Collectives; needed over NCCL
+    )
+    transports: tuple[str, ...] = ()  # none: one process, which exchanges nothing
+    knobs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # that settings take
+    cuts_freely: bool = False  # buckets of any size, also without overlap, down to one parameter
+    # (field, value) -> why it cannot do that, and the way out
+    refused: Mapping[tuple[str, object], str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()  # whose versions a log records
+    env_prefixes: tuple[str, ...] = ()  # variables that this backend alone reads
+    env_harmless: tuple[str, ...] = ()  # of these, the ones that change nothing measured
+    env_of_launch: tuple[str, ...] = ()  # of these, a rank's number and address: not recorded
+    interface_variable: str | None = None  # names the network interface of its Gloo
+    gloo_of: str = ""  # the package that its Gloo is part of
+    nccl_inside: str = ""  # begins the name of its library that may have an NCCL linked into it
+    code_folders: tuple[str, ...] = ()  # of the library, where a rank waits for others
+    looks: Mapping[str, Look] = field(default_factory=dict)  # by transport, 'none' without one
+    filled_marker: bool = True

@@ -1,0 +1,30 @@
+"""What stands beside the core: modules in the folder `extras` of a room, and the user's by name."""
+
+from __future__ import annotations
+
+import pkgutil
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+_ROOT = Path(__file__).parents[1]
+
+
+def names(room: str) -> tuple[str, ...]:
+    """Modules in the folder `extras` of a room such as bench/models; none without the folder."""
+    folder = _ROOT / room / "extras"
+    return tuple(sorted(module.name for module in pkgutil.iter_modules([str(folder)])))
+
+
+def users(prefix: str) -> tuple[str, ...]:
+    """Modules anywhere on Python's path whose names begin with `prefix`."""
+    paths = [path for folder in sys.path for path in Path(folder).glob(f"{prefix}*")]
+    return tuple(sorted({path.stem for path in paths if path.suffix in ("", ".py")}))
+
+
+def give_up(module: str, error: Exception) -> NoReturn:
+    """End a command that needs a module which does not load."""
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    cure = "mend it, or take it off Python's path"
+    print(f"error: {module} does not load ({line}); {cure}", file=sys.stderr)
+    sys.exit(2)

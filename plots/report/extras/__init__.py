@@ -1,0 +1,1 @@
+"""Formats in which a study's numbers are exported, one module each."""

@@ -1,0 +1,66 @@
+"""The comparisons as a table in LaTeX."""
+
+from __future__ import annotations
+
+from bench.config import UsageError
+from plots.analyse.comparison import Comparison
+from plots.analyse.study import Analysis, machine, workload
+from plots.report.answer import by_weight, emulation
+from plots.report.format import clean, interval, ratio
+from plots.report.verdicts import over, sentence, sides
+
+_TEX = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_TEX |= {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}"}
+
+
+def export(a: Analysis, curve: str) -> tuple[str, list[str]]:
+    """The comparisons as a table for `\\usepackage{booktabs}`; its caption names the baseline."""
+    if not a.comparisons:
+        raise UsageError("nothing was compared, so there is no table; see the report")
+    rows = [[_tex(cell) for cell in _row(a, c)] for c in by_weight(a)]
+    head = [
+        "Transport",
+        "Ranks",
+        "Images per rank",
+        "Conditions",
+        "Ratio",
+        "n",
+        "Verdict",
+    ]
+    return "\n".join([
+        "\\begin{table}",
+        f"\\caption{{{_tex(_caption(a))}}}",
+        "\\begin{tabular}{lrrllrp{5cm}}",
+        "\\toprule",
+        " & ".join(head) + " \\\\",
+        "\\midrule",
+        *(" & ".join(row) + " \\\\" for row in rows),
+        "\\bottomrule",
+        "\\end{tabular}",
+        "\\end{table}",
+        "",
+    ]), []  # fmt: skip
+
+
+def _row(a: Analysis, c: Comparison) -> list[str]:
+    """As the page has it; a row of several kinds says of itself that it slept."""
+    slept = ["emulated"] if a.emulated(c.variant) else []
+    e, conditions = c.estimate, "; ".join([*c.words, *slept])
+    sizes = [str(c.world_size), f"{c.samples_per_rank:,}"]
+    return [c.transport, *sizes, conditions, interval(e, ratio), str(e.n), sentence(c)]
+
+
+def _caption(a: Analysis) -> str:
+    reference, candidate = sides(a.reference, a.candidate)
+    mark = emulation(a, (c.variant for c in a.comparisons))
+    text = (
+        f"{over(a.reference, a.candidate)}: images/s of {candidate} over those of the baseline "
+        f"{reference}, paired by launch; n launches; study {a.loaded.study.name}, {workload(a)}, "
+        f"{machine(a.loaded.host)}."
+    )
+    return f"{mark}: {text}" if mark else text
+
+
+def _tex(text: str) -> str:
+    """Text of a log or a study, which is no command."""
+    return "".join(_TEX.get(letter, letter) for letter in clean(text))

@@ -1,0 +1,207 @@
+"""A user's own backend, model and formats, each written as a user would: a module on the path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.record import read_run
+from tests.bench.ranks import ROOT, bench
+from tests.slurm.studies import SMALL
+
+USERS = ROOT / "tests" / "user"
+FORMAT = r"""
+from plots.imports.observation import NUMBER, Format, matched
+
+FORMAT = Format(
+    read=matched(rf"(?P<epoch>\d+): rate (?P<images_per_s>{NUMBER})", marker="rate"),
+    written_by="my own script",
+)
+"""
+FORM = "from bench.backends.facts import BackendFacts"
+MODEL = """
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def prepare_on_images(self, batches):
+        print("images:", sum(len(batch) for batch in batches))
+
+
+def net(num_classes, config):
+    print("width:", config.model_width)
+    return Net(nn.Flatten(), nn.Linear(3 * config.image_size**2, num_classes))
+
+
+def plain(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, num_classes))
+"""
+
+
+EXPORT = """
+def export(analysis, curve):
+    return f"{curve}: {len(analysis.comparisons)}", ["a remark"]
+"""
+
+
+def python(path: Path, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A command of the project, with the modules in `path` on Python's path."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(path)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_format_is_named_by_its_module(tmp_path: Path) -> None:
+    (tmp_path / "my_format.py").write_text(FORMAT)
+    (tmp_path / "log.txt").write_text("epoch 0: rate 41.5\nepoch 1: rate 42.5\n")
+    words = ["-m", "plots", "import", "my_format:FORMAT", str(tmp_path / "log.txt")]
+    words += ["--world-size", "2", "--backend", "mine", "--out", str(tmp_path)]
+    done = python(tmp_path, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mine, 2 ranks: images_per_s 42 (n = 2; ")
+    words[3] = "my_format:Format"
+    refused = python(tmp_path, *words)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: format 'my_format:Format' is a type; give a ")
+
+
+def test_a_format_that_fails_is_one_line_and_its_own_traceback(tmp_path: Path) -> None:
+    (tmp_path / "my_format.py").write_text("FORMAT = nothing\n")
+    done = python(tmp_path, "-m", "plots", "import", "my_format:FORMAT", "log.txt")
+    assert done.returncode == 2
+    line, *trace = done.stderr.splitlines()
+    assert line.startswith("error: format 'my_format:FORMAT': importing my_format failed (NameErr")
+    assert "my_format.py" in trace[1]
+    assert "/bench/factory.py" not in done.stderr
+
+
+def test_an_exporter_is_named_by_its_module(tmp_path: Path) -> None:
+    (tmp_path / "my_export.py").write_text(EXPORT)
+    out = tmp_path / "out.txt"
+    words = ["-m", "plots", "export", "my_export:export", "results/local", "-o", str(out)]
+    done = python(tmp_path, *words)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"a remark\n{out}\n")
+    assert out.read_text() == "weak: 1"
+    words[3] = "my-export"
+    refused = python(tmp_path, *words)
+    rule = "is none of extra-p, latex; or give package.module:export, your own"
+    assert (refused.returncode, refused.stderr) == (2, f"error: format 'my-export' {rule}\n")
+
+
+def test_a_model_may_ask_for_the_configuration_and_for_images(tmp_path: Path) -> None:
+    (tmp_path / "my_net.py").write_text(MODEL)
+    words = ["-m", "bench", "--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
+    words += ["--warmup-steps", "3", "--windows", "2", "--model-width", "0.5", "--model"]
+    done = python(tmp_path, *words, "my_net:net")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("width: 0.5\nimages: 1")
+    refused = python(tmp_path, *words, "my_net:plain")
+    assert refused.returncode == 2
+    rule = "; model='my_net:plain' has one width, leave it out"
+    line = refused.stderr.splitlines()[-1]
+    assert line.startswith("error: model_width=0.5 is of inception_bn, ")
+    assert line.endswith(rule)
+
+
+def test_a_backend_is_found_by_its_name_planned_and_reported(tmp_path: Path) -> None:
+    """Its module lies on Python's path, and is in the catalogue of every command."""
+    shown = python(USERS, "-m", "bench", "--help")
+    assert "--backend {single,ddp,horovod,handwritten,ps,fourth}" in shown.stdout
+    cells = 'cells = ["single", "fourth/gloo", "horovod/gloo"]'
+    sides = f'{cells}\nreference = "horovod"\ncandidate = "fourth"'
+    (tmp_path / "small.toml").write_text(re.sub("cells = .*", sides, SMALL))
+    words = ["-m", "slurm", "status", str(tmp_path / "small.toml"), "--results", str(tmp_path)]
+    planned = python(USERS, *words)
+    assert planned.returncode == 0, planned.stderr
+    points = {"fourth-gloo-w1-b8", "fourth-gloo-w2-b8", "fourth-gloo-w2-b4"}
+    assert set(re.findall(r"b\d+-\d+-(fourth\S+)", planned.stdout)) == points
+    code = "import sys; from pathlib import Path; from tests.plots.test_pairs import require_pair"
+    code += "; require_pair(Path(sys.argv[1]), *sys.argv[2:], points=3)"
+    names = ("horovod", "fourth", "Fourth against Horovod", "Fourth")
+    reported = python(USERS, "-c", code, str(tmp_path / "study"), *names)
+    assert reported.returncode == 0, reported.stderr
+
+
+@pytest.mark.ranks
+def test_a_backend_trains_and_its_code_is_evidence(tmp_path: Path) -> None:
+    words = ["--backend", "fourth", "--world-size", "2", "--model", "mlp"]
+    words += ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "4"]
+    log = tmp_path / "run.jsonl"
+    words += ["--warmup-steps", "3", "--windows", "1", "--log-path", str(log)]
+    mine = {"PYTHONPATH": str(USERS)}
+    done = bench(2, *words, extra=mine)
+    assert done.returncode == 0, done.stderr
+    code = "import sys; from pathlib import Path; from bench.record import read_run"
+    code += "; run = read_run(Path(sys.argv[1])); print(run.problem, *run.host['user_code'])"
+    read = python(USERS, "-c", code, str(log))
+    assert read.stdout == "None hvd_ddp_backend_fourth.py\n"
+    unknown = str(read_run(log).problem)  # in a process without the module
+    assert unknown.endswith(", ps; or bring hvd_ddp_backend_fourth on Python's path")
+    refused = bench(2, *words, extra={**mine, "FOURTH_KNOB": "1"})
+    assert refused.returncode == 2
+    assert "error: FOURTH_KNOB='1' would change one framework unseen; unset it" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "fault"),
+    [
+        ("fifth", "FACTS = nothing", "NameError: name 'nothing' is not defined"),
+        ("fifth", "", "AttributeError: module "),
+        ("fifth", "FACTS = 5", "ValueError: FACTS must be BackendFacts with name='fifth'"),
+        (
+            "ddp",
+            "from bench.backends.catalogue import CATALOGUE\nFACTS = CATALOGUE['ddp']",
+            "is in",
+        ),
+    ],
+)
+def test_a_backend_that_does_not_load_is_one_line(
+    tmp_path: Path, name: str, text: str, fault: str
+) -> None:
+    (tmp_path / f"hvd_ddp_backend_{name}.py").write_text(text)
+    for room in ("bench", "slurm", "plots"):
+        done = python(tmp_path, "-m", room, "--help" if room == "bench" else "--version")
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 2
+        assert line.startswith(f"error: hvd_ddp_backend_{name} does not load (")
+        assert fault in line
+        assert line.endswith("; mend it, or take it off Python's path")
+
+
+TINY = ["--dataset", "digits", "--image-size", "8", "--batch-per-rank", "2"]
+TINY += ["--warmup-steps", "3", "--windows", "1", "--steps-per-window", "1"]
+
+
+def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
+    """A run, a report and a plan; what is not there is the user's mistake, in one line."""
+    for room in ("bench", "slurm", "plots"):
+        left_out = shutil.ignore_patterns("extras", "__pycache__")
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=left_out)
+
+    def called(code: int, *words: str) -> str:
+        done = python(tmp_path, "-m", *words, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        return done.stderr.splitlines()[-1] if code else done.stdout
+
+    assert "images/s" in called(0, "bench", *TINY, "--model", "resnet18")
+    study = [str(ROOT / "results" / "local"), "--out", str(tmp_path)]
+    assert "DDP is " in called(0, "plots", "report", *study)
+    assert "ddp-mpi-w2" in called(0, "slurm", "status", "local")
+    rows = "is none of single, ddp, horovod, handwritten; "
+    assert rows in called(2, "bench", *TINY, "--backend", "ps")
+    assert "'mlp' is no torchvision" in called(2, "bench", *TINY, "--model", "mlp")
+    trainings = called(2, "bench", *TINY, "--model", "resnet18", "--epochs", "1")
+    assert trainings.endswith(
+        "epochs=1: trainings need bench/train/extras, which this copy lacks; leave it out"
+    )
+    assert "or give package.module:FORMAT" in called(2, "plots", "import", "mxnet", "log.txt")
