@@ -17,7 +17,18 @@ from plots.analyse.variants import Variant, changes_exchange, words
 from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.checks import checks, standing
-from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
+from plots.report.format import (
+    Markdown,
+    clean,
+    count,
+    escape,
+    every,
+    interval,
+    percent,
+    rate,
+    ratio,
+    rule,
+)
 from plots.report.verdicts import (
     another_day,
     doubts,
@@ -81,13 +92,13 @@ def emulation(a: Analysis, variants: Iterable[Variant]) -> str:
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
-def _emulation(a: Analysis) -> list[str]:
+def _emulation(a: Analysis) -> list[Markdown]:
     """What slept and what is real, and where the emulation ends."""
     if not a.timelines:
         return []
     timelines = " and ".join(map(escape, a.timelines))
     which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
-    notice = (
+    notice = Markdown(
         f"**Emulated:** {which} compute slept as {timelines} says, in proportion to the "
         "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
         "exchanged gradients were checked, and there is no loss."
@@ -98,7 +109,7 @@ def _emulation(a: Analysis) -> list[str]:
     ends = "" if full is None else f": from {ranks(full)} on the emulation measures this machine"
     polls = "a rank that waits in MPI polls, which counts as busy"
     cores = f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."
-    return [notice, cores] if busy else [notice]
+    return [notice, Markdown(cores)] if busy else [notice]
 
 
 def _busy(a: Analysis) -> dict[int, float]:
@@ -194,26 +205,31 @@ def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     return [*lines, f"{page} and {count(others, 'other file')}"]
 
 
-def lines(a: Analysis) -> list[str]:
+def lines(a: Analysis) -> list[Markdown]:
     """The head of the page, one finding a line."""
     findings = _emulation(a)
-    trained = list(learned.lines(a))
+    trained = [Markdown(escape(line)) for line in learned.lines(a)]
     taught = trained[:_MOST_ANSWERS]
     if more := trained[_MOST_ANSWERS:]:
-        taught.append(f"{len(more)} more: see [Training to a target](#training-to-a-target).")
+        link = "[Training to a target](#training-to-a-target)"
+        taught.append(Markdown(f"{len(more)} more: see {link}."))
     compared = _each(a)
     if a.primary and (day := another_day(a.primary)):  # the first one
         compared[0] = compared[0][0], f"{compared[0][1]} {day}"
-    verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
+    head = escape(headline(a))
+    verdicts = [] if len(compared) == 1 else [f"**{head}**" if compared else head]
     verdicts = [] if compared and not by_weight(a)[0].decides else verdicts
-    verdicts += [f"**{where}:** {text}" for where, text in compared[:_MOST_ANSWERS]]
+    first = compared[:_MOST_ANSWERS]
+    verdicts += [f"**{escape(where)}:** {escape(text)}" for where, text in first]
     if others := compared[_MOST_ANSWERS:]:
         rest = count(len(others), "comparison") if len(others) > 1 else "comparison"
         verdicts.append(f"The other {rest}: see the table below.")
-    findings += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
+    compared_lines = [Markdown(line) for line in verdicts]
+    findings += [*taught, *compared_lines] if learned.answers(a) else [*compared_lines, *taught]
     place = "variants-emulated" if a.emulated() else "variants"
     gained = f"What the variants gain over the plainest one stands under [Variants](#{place})."
-    return [*findings, *([gained] if a.gains else []), *_scaling(a)]
+    scaling = [Markdown(escape(line)) for line in _scaling(a)]
+    return [*findings, *([Markdown(gained)] if a.gains else []), *scaling]
 
 
 def _scaling(a: Analysis) -> list[str]:

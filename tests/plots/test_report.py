@@ -188,7 +188,7 @@ def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) ->
     run = logs.config("ddp/mpi", 2)
     logs.write(tmp_path / "runs" / "d.jsonl", run, 0.1, provenance=logs.host(1))
     report(tmp_path)
-    said = f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"
+    said = f"{ends['a'][0]}; rank 0: RuntimeError: peer; rank 1: Killed &lt;9&gt;"
     unusable = page(tmp_path).split("Unusable logs:")[1]
     told = logs.rows(f"## Logs\n{unusable}", "Logs")
     assert [[*row.values()] for row in told] == [
