@@ -124,6 +124,11 @@ def number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def slug(title: str) -> str:
+    """A heading's anchor."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; its cells are escaped here."""
     cells = [[escape(cell).replace("|", "\\|") for cell in line] for line in (head, *rows)]

@@ -9,11 +9,15 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from plots.analyse.study import Analysis, machine, workload
+from plots.report import answer
 from plots.report.axes import look
+from plots.report.checks import checks
 from plots.report.figures import Picture
-from plots.report.format import clean
-from plots.report.lead import lead
+from plots.report.format import clean, slug
+from plots.report.lead import numbers
 from plots.report.markdown import Page, Section, templates
+from plots.report.onward import onward
+from plots.report.why import why
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
@@ -22,17 +26,20 @@ _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
 def html(a: Analysis, page: Page, pictures: Sequence[Picture]) -> str:
     """The whole file; nothing of a log is a tag in a page's sections."""
-    first = lead(a)
     answering = next((p for p in pictures if p.narrow), None)
     environment = templates(autoescape=True)
-    environment.globals.update(body=_body, slug=_slug)
+    environment.globals.update(body=_body, slug=slug)
     environment.globals.update(picture=_picture, colour=lambda cell: look(cell, [cell])["color"])
     study = a.loaded.study
     return environment.get_template("page.html.j2").render(
         title=clean(page.title),
         question=study.question and clean(study.question),
-        lead=first,
-        onward=Markup(_MARKDOWN.renderInline(first.onward)),
+        opening=answer.opening(a),
+        verdicts=[finding.line for finding in answer.verdicts(a)],
+        numbers=numbers(a),
+        checks=checks(a),
+        why=why(a),
+        onward=Markup(_MARKDOWN.renderInline(onward(a))),
         machine=f"{clean(machine(a.loaded.host))}. {clean(workload(a))}.",
         answering=answering,
         others=[p for p in pictures if p is not answering],
@@ -51,10 +58,6 @@ def _body(section: Section) -> Markup:
     rendered = rendered.replace("<table>", '<div class="scroll"><table>')
     rendered = rendered.replace("</table>", "</table></div>")
     return Markup(_LONG.sub('<td class="long">', rendered))  # tags of the text are escaped
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def _picture(picture: Picture) -> Markup:

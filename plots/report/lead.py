@@ -1,4 +1,4 @@
-"""The first screen of a page: a sentence, its verdict, the figure that answers, three numbers."""
+"""The first screen of report.html: the figure that answers, and three numbers beside it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.study.stats import Estimate
-from plots.analyse.comparison import Comparison
-from plots.analyse.points import Point, ranks
+from plots.analyse.points import Point
 from plots.analyse.study import Analysis
-from plots.report import answer, learned, verdicts
-from plots.report.checks import Check, checks
-from plots.report.format import clean, count, interval, ms, percent, rate, ratio, rule
-from plots.report.onward import onward
-from plots.report.why import why
-
-_MOST = 1000  # characters of a line
+from plots.report import answer
+from plots.report.format import interval, ms, percent, rate
 
 
 @dataclass(frozen=True)
@@ -28,52 +22,19 @@ class Number:
     missing: str = ""  # why there is none
 
 
-@dataclass(frozen=True)
-class Lead:
-    """What stands there, beside the figure."""
-
-    sentence: str
-    verdict: str  # of the comparison that it tells of, '' where it tells of none
-    others: str  # the verdicts of all comparisons together, '' of one
-    numbers: Sequence[Number]
-    checks: Sequence[Check]
-    why: str  # one side is faster; '' where nothing measured tells
-    onward: str  # what to do next, in Markdown; '' where nothing is to be done
-
-
 def figures_of(a: Analysis) -> tuple[str, ...]:
     """How the names begin of the figures that answer; the first one that is drawn does."""
     if not a.comparisons:
         return ()
-    return ("accuracy",) if learned.answers(a) else ("ratio-by-size", "ratio")
+    return ("accuracy",) if answer.trainings_answer(a) else ("ratio-by-size", "ratio")
 
 
-def lead(a: Analysis) -> Lead:
-    """Of the primary comparison, else of the first at most ranks; without one, of the largest."""
-    compared, checked = answer.by_weight(a), checks(a)
-    if not compared:
-        numbers = list(_numbers(a, _largest(a), "weak"))
-        return Lead(answer.opening(a), "", "", numbers, checked, "", "")
+def numbers(a: Analysis) -> list[Number]:
+    """Of the comparison of most weight; without one, of the largest points."""
+    if not (compared := answer.by_weight(a)):
+        return list(_numbers(a, _largest(a), "weak"))
     c = compared[0]
-    numbers = list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
-    if learned.answers(a):
-        speed = clean(f"Images/s: {answer.headline(a)}", _MOST)
-        return Lead(answer.opening(a), "", speed, numbers, checked, "", "")
-    others = [answer.headline(a)] if compared[1:] and c.decides else []
-    full = answer.full_from(a)
-    if full is not None and c.world_size >= full:
-        others.append(f"From {ranks(full)} on the emulation measures this machine's cores.")
-    verdict = clean(_verdict(a, c), _MOST) if c.decides else ""
-    rest = clean(" ".join(others), _MOST)
-    return Lead(answer.opening(a), verdict, rest, numbers, checked, why(a), onward(a))
-
-
-def _verdict(a: Analysis, c: Comparison) -> str:
-    conditions = "; ".join(c.words)
-    where = f"{c.samples_per_rank} images per rank{f' ({conditions})' if conditions else ''}"
-    estimate = f"{verdicts.over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
-    n = count(c.paired.n, "launch")
-    return f"{verdicts.sentence(c)}. {estimate}; {n}, margin {rule(c.margin)}, {where}."
+    return list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
 
 
 def _largest(a: Analysis) -> list[Point]:

@@ -106,7 +106,7 @@ def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
         "reference": reference,
         "candidate": candidate,
         "opening": answer.opening(a),
-        "answers": answer.lines(a),
+        "answers": [finding.markdown for finding in answer.findings(a)],
         "machine": machine(a.loaded.host),
         "workload": workload(a),
         "gloo": gloo_builds(a),

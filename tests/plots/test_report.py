@@ -59,14 +59,14 @@ def test_the_answer_comes_first(study: Path) -> None:
     of = " % faster than Horovod on 2 ranks over MPI on this machine ("
     assert re.fullmatch(rf"[\d.]+{re.escape(of)}.* %\); on another day expect .* %\.\*\*", plain)
     answer = text.split("## Answer\n\n")[1]
-    assert answer.startswith("- **Horovod against DDP: DDP faster at all 3 points (by ")
+    assert answer.startswith("- **Horovod against DDP:** DDP faster at all 3 points (by ")
     for c in summary(study)["comparisons"]:
         where = f"{c['samples_per_rank']} images per rank"
         size = re.compile(rf"\*\*(Primary: )?{c['world_size']} rank")
         lines = [x for x in text.splitlines() if size.search(x) and where in x]
         assert c["verdict_text"] in lines[0]
         low, high = c["interval"]
-        assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6." in lines[0]
+        assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}]; 6 launches, margin 2 %." in lines[0]
     assert "Launches planned: 6, at most 20; launches with usable runs: 6." in text
 
 
