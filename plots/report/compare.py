@@ -166,20 +166,18 @@ def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
 
 
 _CHANGES = (
-    Column("point.cell", "cell"),
-    Column("point.words", "variant", key="variant"),
-    Column("point.world_size", "ranks"),
-    Column("point.samples_per_rank", "images per rank"),
-    Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
-    Column("after", "after [95 %]", lambda e: interval(e, rate)),
-    Column("ratio", "ratio [95 %]", lambda e: interval(e, ratio)),
+    *tables.POINT,
+    tables.BATCH[0],
+    Column("before", "images/s before [95 %]", tables.with_interval(rate)),
+    Column("after", "after [95 %]", tables.with_interval(rate)),
+    Column("ratio", "ratio [95 %]", tables.with_interval(ratio)),
     Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
 )
 
 
 def _both(names: Sequence[str]) -> tuple[Column, ...]:
     def of(i: int) -> Column:
-        return Column(lambda row: row.ratios[i], names[i], lambda e: interval(e, ratio))
+        return Column(lambda row: row.ratios[i], names[i], tables.with_interval(ratio))
 
     def pooled(row: Both) -> str:
         if row.pooled is None:

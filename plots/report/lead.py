@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.study.stats import Estimate
-from plots.analyse.points import Point
 from plots.analyse.study import Analysis
 from plots.report import answer
 from plots.report.format import interval, ms, percent, rate
@@ -30,39 +28,28 @@ def figures_of(a: Analysis) -> tuple[str, ...]:
 
 
 def numbers(a: Analysis) -> list[Number]:
-    """Of the comparison of most weight; without one, of the largest points."""
-    if not (compared := answer.by_weight(a)):
-        return list(_numbers(a, _largest(a), "weak"))
-    c = compared[0]
-    return list(_numbers(a, [p for p in c.points if p in a.table.blocks], c.curves[0]))
-
-
-def _largest(a: Analysis) -> list[Point]:
+    """Of the comparison of most weight; without one, of two cells at most ranks."""
     most = max(p.world_size for p in a.table.blocks)
-    return sorted(p for p in a.table.blocks if p.world_size == most)[:2]
+    points, curve = sorted(p for p in a.table.blocks if p.world_size == most)[:2], "weak"
+    if compared := answer.by_weight(a):
+        points = [p for p in compared[0].points if p in a.table.blocks]
+        curve = compared[0].curves[0]
 
+    def values(
+        rows: Iterable[Any], estimate: str, form: Callable[[float], str]
+    ) -> list[tuple[str, str]]:
+        each = {row.point: e for row in rows if (e := getattr(row, estimate)) is not None}
+        return [(p.cell, interval(each[p], form)) for p in points if p in each]
 
-def _numbers(a: Analysis, points: Sequence[Point], curve: str) -> Iterator[Number]:
-    values = _values(points, a.throughput, lambda r: r.images_per_s, rate)
-    yield Number("Throughput, images/s", values)
     common = [s for s in a.efficiency if s.kind == "common" and s.curve == curve]
-    values = _values(points, common, lambda s: s.efficiency, percent)
+    costs = a.exchange.costs if a.exchange else []
     name = f"{'Strong' if curve == 'strong' else 'Weak'} efficiency against one plain process"
     missing = "no plain process was measured"
     if curve == "batch":
         missing = "not asked: the study varies the batch, not the ranks"
-    yield Number(name, values, missing)
-    costs = [c for c in a.exchange.costs if c.exposed_seconds] if a.exchange else []
-    values = _values(points, costs, lambda c: c.exposed_seconds, ms)
-    yield Number("Exposed communication, ms", values, "not measured: see the study exposed")
-
-
-def _values(
-    points: Sequence[Point],
-    rows: Iterable[Any],
-    estimate: Callable[[Any], Estimate | None],
-    form: Callable[[float], str],
-) -> list[tuple[str, str]]:
-    """Of these points, each once."""
-    estimates = {row.point: e for row in rows if (e := estimate(row)) is not None}
-    return [(p.cell, interval(estimates[p], form)) for p in points if p in estimates]
+    exposed = values(costs, "exposed_seconds", ms)
+    return [
+        Number("Throughput, images/s", values(a.throughput, "images_per_s", rate)),
+        Number(name, values(common, "efficiency", percent), missing),
+        Number("Exposed communication, ms", exposed, "not measured: see the study exposed"),
+    ]

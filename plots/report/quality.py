@@ -73,12 +73,11 @@ TRENDS = (
     Column("cell", "cell"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
-    Column(lambda t: t.over_first and t.over_first.estimate, key="last_over_first"),
     Column(
         lambda t: t.over_first and t.over_first.estimate,
         "last window over first [95 %]",
         with_interval(ratio),
-        key="",
+        key="last_over_first",
     ),
     Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
     Column("holm_p", "Holm p", p_value),

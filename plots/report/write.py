@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -23,10 +23,10 @@ from plots.analyse.usable import require
 from plots.analyse.variants import words
 from plots.read import calibrations
 from plots.report import answer, figures, lead, sections
-from plots.report.axes import coloured
+from plots.report.axes import PRESETS
 from plots.report.checks import checks
 from plots.report.columns import csv_text, plain
-from plots.report.figures import Picture, presets
+from plots.report.figures import Picture
 from plots.report.format import file_names
 from plots.report.html import html
 from plots.report.markdown import page
@@ -53,7 +53,7 @@ def write(a: Analysis, out: Path) -> list[str]:
         answering = next(
             (name for kind in lead.figures_of(a) for name in drawn if name.startswith(kind)), ""
         )
-        texts = _texts(a, list(figures.pictures(drawn, out / "figures", answering)))
+        texts = _texts(a, list(figures.pictures(a, drawn, out / "figures", answering)))
         for name, text in texts.items():  # names of files may hold what is no character
             (out / name).parent.mkdir(exist_ok=True)
             write_whole(out / name, text.encode(errors="replace"))
@@ -98,13 +98,11 @@ def draw_one(
     if unknown := colours.keys() - cells:
         known = ", ".join(sorted(cells))
         raise UsageError(f"--colour {min(unknown)}=...: no such cell; {folder} has {known}")
-    with coloured(colours):
-        drawn = figures.draw(a)
-    if name not in drawn:
-        raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
-    presets.rename(drawn[name], labels)
-    presets.fit(drawn[name], presets.PRESETS[preset], width_in, title)
-    return figures.save_as(drawn[name], out, dpi or figures.DPI)
+    usual = PRESETS[preset]
+    changes: dict[str, Any] = {"title": title, "labels": labels, "colours": colours}
+    changed = replace(usual, width_in=width_in or usual.width_in, **changes)
+    drawn = figures.draw(a, changed, name)[name]
+    return figures.save_as(drawn, out, dpi or figures.DPI)
 
 
 def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
