@@ -195,8 +195,8 @@ def by_weight(a: Analysis) -> list[Comparison]:
     return sorted(a.comparisons, key=weight)
 
 
-def _compared(a: Analysis) -> Iterator[Statement]:
-    """Every comparison."""
+def _compared(a: Analysis, forecast: bool = False) -> Iterator[Statement]:
+    """Every comparison; `forecast`: the primary one with what another day may give."""
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), *c.words])
@@ -206,7 +206,7 @@ def _compared(a: Analysis) -> Iterator[Statement]:
         value += f"; {count(c.paired.n, 'launch')}, margin {rule(c.margin)}"
         texts = [sentence(c) if c.decides else "", value, *doubts(c)]
         text = ". ".join(text[:1].upper() + text[1:] for text in texts if text)
-        day = another_day(c) if c.primary else ""
+        day = another_day(c) if c.primary and forecast else ""
         yield Statement(f"{text}.{f' {day}' * bool(day)}", where)
 
 
@@ -222,7 +222,7 @@ def findings(a: Analysis) -> list[Statement]:
     def section(title: str) -> str:
         return f"{title} (emulated)" if a.emulated() else title
 
-    compared, texts = list(_compared(a)), list(_trained(a))
+    compared, texts = list(_compared(a, forecast=True)), list(_trained(a))
     taught = [Statement(text) for text in texts[:_MOST_ANSWERS]]
     if more := len(texts[_MOST_ANSWERS:]):
         taught.append(Statement(f"{more} more", section=section("Training to a target")))

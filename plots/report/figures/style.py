@@ -83,7 +83,7 @@ def panels(
 def name_axes(ax: Axes, x: str, y: str = "", title: str = "") -> None:
     """Labels and title, on as many lines as the panel is narrow."""
     figure: Any = ax.get_figure(root=True)
-    room_in = 0.7 * figure.get_figwidth() / _columns(ax)
+    room_in = (0.6 + 0.2 / _columns(ax)) * figure.get_figwidth() / _columns(ax)
     ax.set_xlabel(wrapped(x, room_in))
     ax.set_ylabel(wrapped(y, 0.6 * figure.get_figheight()))
     ax.set_title(wrapped(title, room_in))
