@@ -14,7 +14,7 @@ from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import tally, versus
-from plots.report.axes import Frame, apart, look, ratio_ticks, reach, transport_order
+from plots.report.axes import Frame, apart, look, preset, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
     GUIDE,
@@ -34,7 +34,7 @@ from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
 _LINE_IN = 0.134  # of a row's name
-_NAME_IN = 2.1  # the length of such a line
+_NAME_IN = 2.5  # the length of such a line on a page
 
 
 def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
@@ -48,7 +48,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     common = set.intersection(*words)
     names = [_name(c, common) for c in rows]
     row_in = max(0.4, _LINE_IN * max(name.count("\n") + 1.6 for name in names))
-    figure, (ax,) = panels(7.2, 1.8 + row_in * len(rows))
+    figure, (ax,) = panels(7.2, 1.7 + row_in * len(rows))
     margin, estimates = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
@@ -116,7 +116,7 @@ def curves_of(rows: Sequence[Comparison]) -> list[str]:
 def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     """A panel for each curve, a line for each transport and fixed size; the margin shaded."""
     curves = curves_of(rows)
-    figure, axes = panels(7.2, 3.0, len(curves))
+    figure, axes = panels(7.2, 2.7, len(curves))
     margin = a.loaded.study.margin
     reference, candidate = sides(a.reference, a.candidate)
     y_name = f"images/s of {candidate}\nover images/s of {reference}"
@@ -174,5 +174,8 @@ def _name(c: Comparison, common: Collection[str]) -> str:
     words = [f"{c.transport}: {', '.join(c.curves)}"]
     words += [word for word in c.words if word not in common]
     return "\n".join(
-        [f"{'primary: ' if c.primary else ''}{point}", wrapped("; ".join(words), _NAME_IN)]
+        [
+            f"{'primary: ' if c.primary else ''}{point}",
+            wrapped("; ".join(words), _NAME_IN * preset().letters),
+        ]
     )
