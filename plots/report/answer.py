@@ -1,9 +1,10 @@
-"""The answer in words: the head of a page and of a terminal."""
+"""What a study says, in words: one list of findings for terminal, page and titles of figures."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -13,24 +14,48 @@ from plots.analyse.comparison import Comparison
 from plots.analyse.points import CURVES, PointRow, ranks
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, changes_exchange, words
-from plots.report import learned
 from plots.report.axes import transport_order
 from plots.report.checks import checks, standing
-from plots.report.format import clean, count, escape, every, interval, percent, rate, ratio, rule
-from plots.report.verdicts import (
-    another_day,
-    doubts,
-    label,
-    over,
-    plain,
-    sentence,
-    sides,
+from plots.report.format import (
+    Markdown,
+    clean,
+    count,
+    escape,
+    every,
+    interval,
+    percent,
+    rate,
+    ratio,
+    rule,
+    seconds,
+    short,
+    slug,
 )
+from plots.report.verdicts import another_day, doubts, label, over, plain, sentence, sides
 
 _FULL = 0.9  # share of the time from which on cores are as good as full
 _MOST = 1000  # characters of the first sentence
 _TAUGHT = 2  # trainings that it tells of
 _MOST_ANSWERS = 3  # comparisons at the head of the page; all are in its tables
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What was found, of what, and the heading under which there is more."""
+
+    text: str
+    where: str = ""
+    section: str = ""
+
+    @property
+    def line(self) -> str:
+        return clean(": ".join(filter(None, (self.where, self.text))), _MOST)
+
+    @property
+    def markdown(self) -> Markdown:
+        where = f"**{escape(self.where)}:** " if self.where else ""
+        link = f": see [{escape(self.section)}](#{slug(self.section)})." if self.section else ""
+        return Markdown(f"{where}{escape(self.text)}{link}")
 
 
 def tally(rows: Sequence[Comparison], sizes: bool = False, most: int | None = None) -> str:
@@ -70,8 +95,7 @@ def versus(a: Analysis) -> str:
 
 def marked(a: Analysis, variant: Variant, text: str) -> str:
     """`text`, which begins with the mark of emulated runs where it speaks of such."""
-    kind = emulation(a, [variant])
-    return f"{kind}: {text}" if kind else text
+    return ": ".join(filter(None, (emulation(a, [variant]), text)))
 
 
 def emulation(a: Analysis, variants: Iterable[Variant]) -> str:
@@ -80,24 +104,23 @@ def emulation(a: Analysis, variants: Iterable[Variant]) -> str:
     return "" if True not in slept else "Emulated in part" if False in slept else "Emulated"
 
 
-def _emulation(a: Analysis) -> list[str]:
+def _emulation(a: Analysis) -> Iterator[Statement]:
     """What slept and what is real, and where the emulation ends."""
     if not a.timelines:
-        return []
-    timelines = " and ".join(map(escape, a.timelines))
+        return
     which = "in all runs" if a.emulated() else f"where a variant says {EMULATE}=TIMELINE,"
     notice = (
-        f"**Emulated:** {which} compute slept as {timelines} says, in proportion to the "
-        "images of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
+        f"{which} compute slept as {' and '.join(a.timelines)} says, in proportion to the images "
+        "of a rank. Parameters, hooks, fusion, exchange and optimiser step are real; the "
         "exchanged gradients were checked, and there is no loss."
     )
-    busy = _busy(a)
-    shares = ", ".join(f"{percent(share)} at {ranks(n)}" for n, share in sorted(busy.items()))
-    full = full_from(a)
-    ends = "" if full is None else f": from {ranks(full)} on the emulation measures this machine"
-    polls = "a rank that waits in MPI polls, which counts as busy"
-    cores = f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls})."
-    return [notice, cores] if busy else [notice]
+    yield Statement(notice, "Emulated")
+    if busy := _busy(a):
+        shares = ", ".join(f"{percent(share)} at {ranks(n)}" for n, share in sorted(busy.items()))
+        full = next((n for n, share in sorted(busy.items()) if share >= _FULL), None)
+        ends = f": from {ranks(full)} on the emulation measures this machine" if full else ""
+        polls = "a rank that waits in MPI polls, which counts as busy"
+        yield Statement(f"Cores busy, of the busiest host and cell: {shares}{ends} ({polls}).")
 
 
 def _busy(a: Analysis) -> dict[int, float]:
@@ -109,31 +132,34 @@ def _busy(a: Analysis) -> dict[int, float]:
     return busy
 
 
-def full_from(a: Analysis) -> int | None:
-    """From so many ranks on an emulation's cores are full: it measures the machine."""
-    return next((n for n, share in sorted(_busy(a).items()) if share >= _FULL), None)
-
-
-def headline(a: Analysis) -> str:
+def _headline(a: Analysis) -> Statement:
     """All verdicts in one sentence."""
     summary = "not compared, as no launch holds usable, comparable runs of both on one transport"
     if a.comparisons:
         summary = f"{tally(a.comparisons, sizes=True)}; margin {rule(a.loaded.study.margin)}"
-    return marked(a, (), f"{versus(a)}: {summary}.")
+    return Statement(f"{summary}.", marked(a, (), versus(a)))
 
 
 def opening(a: Analysis) -> str:
     """The first sentence of page and terminal, for who knows no statistics."""
-    if learned.answers(a):
-        return clean(" ".join(islice(learned.lines(a), _TAUGHT)), _MOST)
+    if trainings_answer(a):
+        return clean(" ".join(islice(_trained(a), _TAUGHT)), _MOST)
     if not a.comparisons:
-        return clean(headline(a), _MOST)
+        return _headline(a).line
     c = by_weight(a)[0]
     if not c.decides:
         return clean(marked(a, c.variant, _curve(a, c)), _MOST)
     nodes = len({rank["hostname"] for rank in a.loaded.host.get("ranks", ())})
     place = "on this machine" if nodes < 2 else f"on these {nodes} nodes"
     return clean(marked(a, c.variant, plain(c, place)), _MOST)
+
+
+def verdicts(a: Analysis) -> list[Statement]:
+    """What stands below the first sentence: all verdicts together, and the one of most weight."""
+    if not any(c.decides for c in a.comparisons):
+        return []
+    several = a.comparisons[1:] or trainings_answer(a)
+    return [*([_headline(a)] if several else []), next(_compared(a))]
 
 
 def _curve(a: Analysis, c: Comparison) -> str:
@@ -161,68 +187,61 @@ def by_weight(a: Analysis) -> list[Comparison]:
     """
 
     def weight(c: Comparison) -> tuple[object, ...]:
-        curve = min(map(CURVES.index, c.curves))
-        other = changes_exchange(c.variant)
-        return not c.primary, other, -c.world_size, curve, transport_order(c.transport)
+        place = -c.world_size, min(map(CURVES.index, c.curves)), transport_order(c.transport)
+        return not c.primary, changes_exchange(c.variant), *place
 
     return sorted(a.comparisons, key=weight)
 
 
-def _each(a: Analysis) -> list[tuple[str, str]]:
-    """Where and what of every comparison."""
-    rows = []
+def _compared(a: Analysis, forecast: bool = False) -> Iterator[Statement]:
+    """Every comparison; `forecast`: the primary one with what another day may give."""
     for c in by_weight(a):
         point = f"{ranks(c.world_size)}, {c.samples_per_rank} images per rank, {c.transport}"
         conditions = "; ".join([", ".join(c.curves), *c.words])
         where = marked(a, c.variant, f"{point} ({conditions})")
         where = f"{'Primary: ' if c.primary and a.comparisons[1:] else ''}{where}"
         value = f"{over(c.reference, c.candidate)} = {interval(c.estimate, ratio)}"
-        n = f", n = {c.paired.n}" if c.estimate.shown else ""
-        texts = [sentence(c) if c.decides else "", f"{value}{n}", *doubts(c)]
-        rows.append((where, ". ".join(text[:1].upper() + text[1:] for text in texts if text) + "."))
-    return rows
+        value += f"; {count(c.paired.n, 'launch')}, margin {rule(c.margin)}"
+        texts = [sentence(c) if c.decides else "", value, *doubts(c)]
+        text = ". ".join(text[:1].upper() + text[1:] for text in texts if text)
+        day = another_day(c) if c.primary and forecast else ""
+        yield Statement(f"{text}.{f' {day}' * bool(day)}", where)
 
 
 def terminal(a: Analysis, page: Path, others: int) -> list[str]:
     """At most five lines: the answer, the verdicts, what holds, where the report is."""
-    first, has_verdicts = [opening(a)], any(c.decides for c in a.comparisons)
-    if has_verdicts and (a.comparisons[1:] or learned.answers(a)):
-        first.append(headline(a))
-    first += [f"{where}: {text}" for where, text in _each(a)[:has_verdicts]]
-    lines = [clean(line, 500) for line in (*first, standing(checks(a)))]
-    return [*lines, f"{page} and {count(others, 'other file')}"]
+    lines = [opening(a), *(finding.line for finding in verdicts(a)), standing(checks(a))]
+    return [*(clean(line, 500) for line in lines), f"{page} and {count(others, 'other file')}"]
 
 
-def lines(a: Analysis) -> list[str]:
-    """The head of the page, one finding a line."""
-    findings = _emulation(a)
-    trained = list(learned.lines(a))
-    taught = trained[:_MOST_ANSWERS]
-    if more := trained[_MOST_ANSWERS:]:
-        taught.append(f"{len(more)} more: see [Training to a target](#training-to-a-target).")
-    compared = _each(a)
-    if a.primary and (day := another_day(a.primary)):  # the first one
-        compared[0] = compared[0][0], f"{compared[0][1]} {day}"
-    verdicts = [] if len(compared) == 1 else [f"**{headline(a)}**" if compared else headline(a)]
-    verdicts = [] if compared and not by_weight(a)[0].decides else verdicts
-    verdicts += [f"**{where}:** {text}" for where, text in compared[:_MOST_ANSWERS]]
-    if others := compared[_MOST_ANSWERS:]:
-        rest = count(len(others), "comparison") if len(others) > 1 else "comparison"
-        verdicts.append(f"The other {rest}: see the table below.")
-    findings += [*taught, *verdicts] if learned.answers(a) else [*verdicts, *taught]
-    place = "variants-emulated" if a.emulated() else "variants"
-    gained = f"What the variants gain over the plainest one stands under [Variants](#{place})."
-    return [*findings, *([gained] if a.gains else []), *_scaling(a)]
+def findings(a: Analysis) -> list[Statement]:
+    """All that the head of the page says, in its order."""
+
+    def section(title: str) -> str:
+        return f"{title} (emulated)" if a.emulated() else title
+
+    compared, texts = list(_compared(a, forecast=True)), list(_trained(a))
+    taught = [Statement(text) for text in texts[:_MOST_ANSWERS]]
+    if more := len(texts[_MOST_ANSWERS:]):
+        taught.append(Statement(f"{more} more", section=section("Training to a target")))
+    first = compared[:_MOST_ANSWERS]
+    if more := len(compared[_MOST_ANSWERS:]):
+        rest = f"The other {count(more, 'comparison') if more > 1 else 'comparison'}"
+        first.append(Statement(rest, section=section(versus(a))))
+    if not compared or (compared[1:] and by_weight(a)[0].decides):
+        first.insert(0, _headline(a))
+    gained = Statement("What variants gain over the plainest one", section=section("Variants"))
+    order = [*taught, *first] if trainings_answer(a) else [*first, *taught]
+    return [*_emulation(a), *order, *([gained] if a.gains else []), *map(Statement, _scaling(a))]
 
 
-def _scaling(a: Analysis) -> list[str]:
+def _scaling(a: Analysis) -> Iterator[str]:
     """For each curve, variant and batch the largest point against one process."""
     series: dict[tuple[str, Variant, int], list[PointRow]] = defaultdict(list)
     for s in a.efficiency:
         if s.kind == "common":
             p = s.point
             series[s.curve, p.variant, p.fixed(s.curve)].append(s)
-    lines = []
     for (curve, variant, fixed), rows in series.items():
         largest = max(s.point.world_size for s in rows)
         last = [s for s in rows if s.point.world_size == largest]
@@ -236,5 +255,42 @@ def _scaling(a: Analysis) -> list[str]:
         conditions = "; ".join([f"{fixed} images per {part}", *words(variant)])
         where = f"{ranks(largest)} against {base} ({conditions})"
         name = marked(a, variant, name)
-        lines.append(f"{name} at {where}: {', '.join(values)}.")
-    return lines
+        yield f"{name} at {where}: {', '.join(values)}."
+
+
+def trainings_answer(a: Analysis) -> bool:
+    """Whether trainings are the study's answer: there are some, and no verdict on images/s."""
+    return bool(a.trained) and all(c.paired.n < c.needs for c in a.comparisons)
+
+
+def _trained(a: Analysis) -> Iterator[str]:
+    """For each batch and variant at most ranks: the median seconds to the target, or the share that
+    is right at the end.
+    """
+    most = max((t.point.world_size for t in a.trained), default=0)
+    groups: dict[tuple[str, ...], list[PointRow]] = defaultdict(list)
+    for t in a.trained:
+        if (p := t.point).world_size == most:
+            groups[(f"{p.samples_per_rank} images per rank", *p.words)].append(t)
+    for conditions, rows in groups.items():
+        aim = "Held-out accuracy after the last epoch"
+        if rows[0].target is not None:
+            aim = f"Median seconds to {rule(rows[0].target)} held-out accuracy"
+        yield f"{aim} at {ranks(most)} ({'; '.join(conditions)}): {_reached(rows)}."
+
+
+def _reached(rows: Sequence[PointRow]) -> str:
+    cells = ", ".join(f"{t.point.cell} {_of(t)}" for t in rows)
+    estimates = [t.accuracy if t.target is None else t.seconds for t in rows]
+    cells += " (95 % intervals)" if any(e and e.shown for e in estimates) else ""
+    whole = sum(len(t.trainings) for t in rows)
+    if rows[0].target is None:
+        return f"{cells}; {count(whole, 'training')}"
+    successes = sum(t.reached or 0 for t in rows)
+    return f"{cells}; {successes} of {count(whole, 'training')} reached it"
+
+
+def _of(t: PointRow) -> str:
+    if t.target is None:
+        return short(t.accuracy, percent)
+    return short(t.seconds, seconds) if t.seconds else "never"

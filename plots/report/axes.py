@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.backends import catalogue
@@ -29,7 +29,6 @@ _LONGEST = 1.8
 _LOG_FROM = 4  # above this ratio a linear axis crowds the small values
 _DOUBLE_FROM = 3.0  # a ratio axis that spans more is marked at powers of two
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-_MOST_STEPS = 8
 _FEW = 4  # powers of two: too few marks
 
 
@@ -46,37 +45,56 @@ def in_order(cells: Iterable[str]) -> list[str]:
     return [cell for cell in known if cell in names] + sorted(names - set(known))
 
 
-# of cells, by who draws one figure: the catalogue's otherwise
-_COLOURS: ContextVar[Mapping[str, str]] = ContextVar("colours", default=MappingProxyType({}))
+@dataclass(frozen=True)
+class Preset:
+    """How wide a figure is drawn, with which letters, and what it is given in place of its own."""
+
+    width_in: float | None = None  # None: as the kind of figure wants
+    letters: float = 1.0  # times as large, markers too
+    titled: bool = True  # with title, conditions and foot; a paper has them in its caption
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)  # in legends
+    colours: Mapping[str, str] = field(default_factory=dict)  # of cells
+
+
+PRESETS = {
+    "page": Preset(),  # as in a report
+    "paper": Preset(width_in=3.5, letters=0.85, titled=False),
+    "phone": Preset(width_in=4.0, letters=0.9),
+    "slide": Preset(width_in=12.0, letters=1.6),
+}
+_PRESET: ContextVar[Preset] = ContextVar("preset", default=PRESETS["page"])
+preset = _PRESET.get
 
 
 @contextmanager
-def coloured(colours: Mapping[str, str]) -> Iterator[None]:
-    """Draw these cells in these colours."""
-    before = _COLOURS.set(colours)
+def drawn_as(one: Preset) -> Iterator[None]:
+    """Whatever is drawn inside has this width, these letters, names and colours."""
+    token = _PRESET.set(one)
     try:
         yield
     finally:
-        _COLOURS.reset(before)
+        _PRESET.reset(token)
 
 
-def look(cell: str, cells: Sequence[str]) -> Style:
+def look(cell: str, cells: Sequence[str], marker_size: float | None = None) -> Style:
     """How a cell's line, markers and bars look; without a look of its own it takes a spare one."""
     spare = [c for c in cells if catalogue.look(c) is None]
     appearance = catalogue.look(cell) or _SPARE[spare.index(cell) % len(_SPARE)]
     backend, transport, _ = catalogue.parts(cell)
     facts = catalogue.CATALOGUE.get(backend)
-    colour = _COLOURS.get().get(cell, appearance.colour)
+    colour = preset().colours.get(cell, appearance.colour)
+    size = preset().letters * (marker_size or appearance.marker_size)
     return {
         "color": colour,
         "marker": appearance.marker,
-        "markersize": appearance.marker_size,
+        "markersize": size,
         "markerfacecolor": colour if facts is None or facts.filled_marker else "none",
         "markeredgewidth": 1.0,  # of caps as well
         "linestyle": _LINES.get(transport, "-"),
         "linewidth": appearance.line_width,
         "elinewidth": 0.9,
-        "capsize": 0.5 * appearance.marker_size,  # wider than a marker that lies inside
+        "capsize": 0.5 * size,  # wider than a marker that lies inside
         "zorder": 3 - appearance.marker_size / 20,
     }
 
@@ -132,12 +150,27 @@ def cut(e: Estimate, frame: Frame) -> list[int]:
     return [end for end, out in enumerate((e.shown[0] < frame[0], e.shown[1] > frame[1])) if out]
 
 
-def ratio_ticks(low: float, high: float) -> list[float]:
+def ratio_ticks(low: float, high: float, most: int = 8) -> list[float]:
     """Marks of a logarithmic axis of ratios, such as 1: round steps, of long axes powers of 2."""
     if high / low > _DOUBLE_FROM:
         whole = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
         if len(whole) > _FEW:
-            return [2.0**k for k in whole]
+            return [2.0**k for k in whole if k % -(-len(whole) // most) == 0]
         return [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0) if low <= t <= high]
-    step = next((s for s in _STEPS if (high - low) / s <= _MOST_STEPS), _STEPS[-1])
+    step = next((s for s in _STEPS if (high - low) / s <= most), _STEPS[-1])
     return [round(k * step, 2) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def legible(values: Sequence[int], log: bool, letters: float) -> list[int]:
+    """Of different values those that an axis has room for, where `letters` fit along it; the
+    largest is there.
+    """
+    at = {v: math.log2(v) if log else float(v) for v in sorted(set(values))}
+    low, high = ends(values, log)
+    span = math.log2(high / low) if log else high - low
+    kept: list[int] = []
+    for value in reversed(at):
+        room = letters * abs(at[kept[-1]] - at[value]) / span if kept else math.inf
+        if room > 1 + len(str(value)):
+            kept.append(value)
+    return kept[::-1]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bench.study.stats import Estimate
 from plots.analyse.points import Point
-from plots.report.format import table
+from plots.report.format import escape, table
 
 
 def show(value: Any) -> str:
@@ -54,7 +54,7 @@ def markdown_table(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     shown = [(c, v) for c, v in content if c.title not in once]
     cells = [["-" if v is None else c.form(v) for v in values] for c, values in shown]
     whole = table([c.title for c, _ in shown], zip(*cells, strict=True))
-    above = "; ".join(f"*{c.title}*: {c.form(value)}" for c, value in alike)
+    above = "; ".join(f"*{escape(c.title)}*: {escape(c.form(value))}" for c, value in alike)
     return f"In every row: {above}.\n\n{whole}" if above else whole
 
 

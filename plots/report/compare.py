@@ -22,7 +22,6 @@ from plots.report.columns import Column, markdown_table, plain, records
 from plots.report.format import escape, interval, rate, ratio, table
 from plots.report.gate import EXIT_CODES, Judged, all_missing, judge, verdict
 from plots.report.html import bare_page
-from plots.report.markdown import escaped
 from plots.report.verdicts import over
 from plots.report.write import analysed
 
@@ -33,6 +32,7 @@ SCHEMA = 2  # of the JSON
 class Compared:
     """What is written, as Markdown and as data; `judged` only where a limit was given."""
 
+    title: str
     text: str
     data: dict[str, Any]
     judged: Sequence[Judged] = ()
@@ -66,16 +66,16 @@ def side_by_side(folders: Sequence[Path], below: float | None = None) -> Compare
         "points": records(tables.marked(first, _CHANGES), changed),
         "not_compared": records(quality.NOT_COMPARED, missing),
     }
-    text = "\n\n".join(_texts(folders, escaped(studies), escaped(changed)))
-    text = "\n\n".join([text, *_left_out(escaped(missing))])
-    return Compared(text, data | _gate(judged, below), judged)
+    title = " and ".join(map(str, folders))
+    texts = [f"# {escape(title)}", *_texts(folders, studies, changed), *_left_out(missing)]
+    return Compared(title, "\n\n".join(texts), data | _gate(judged, below), judged)
 
 
 def _nothing_there(folders: Sequence[Path], first: Analysis, why: str, below: float) -> Compared:
     judged = all_missing(first, why)
     data: dict[str, Any] = {"schema": SCHEMA, "studies": [_study(folders[0], first)]}
     data |= {"differences": [], "points": [], "not_compared": []}
-    return Compared(escape(why), data | _gate(judged, below), judged)
+    return Compared(why, escape(why), data | _gate(judged, below), judged)
 
 
 def _study(folder: Path, a: Analysis) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def to_json(compared: Compared) -> str:
 _FORMS: Mapping[str, Callable[[Compared], str]] = {
     ".md": lambda compared: f"{compared.text}\n",
     ".json": to_json,
-    ".html": lambda compared: bare_page(compared.text),
+    ".html": lambda compared: bare_page(compared.title, compared.text),
 }
 
 
@@ -130,8 +130,7 @@ def write(compared: Compared, out: Path) -> Path:
 def _texts(
     folders: Sequence[Path], studies: Sequence[Analysis], changed: Sequence[PointRow]
 ) -> Iterator[str]:
-    names = [escape(str(folder)) for folder in folders]
-    yield f"# {' and '.join(names)}"
+    names = [*map(str, folders)]
     rows = [
         ["machine", *(machine(a.loaded.host) for a in studies)],
         ["measured", *map(across.measured, studies)],
@@ -144,12 +143,13 @@ def _texts(
         *([name, *values] for name, values in across.differences(studies)),
     ]
     yield "## Studies, and what else differs"
-    yield table(["", *names], [list(map(escape, row)) for row in rows])
+    yield table(["", *names], rows)
     if compared := list(across.both(studies)):
         yield "## Each study's comparison"
         yield markdown_table(_both(names), compared)
     mark = emulation(studies[0], [()])
-    yield f"## Images/s of {names[-1]} over {names[0]}{f' ({mark.lower()})' * bool(mark)}"
+    of = escape(f"{names[-1]} over {names[0]}")
+    yield f"## Images/s of {of}{f' ({mark.lower()})' * bool(mark)}"
     yield (
         "Unpaired, as launches of two studies share no conditions: intervals hold the drift of the "
         "machine between them, and of what else differs above."
@@ -160,24 +160,22 @@ def _texts(
 def _left_out(missing: Sequence[NotCompared]) -> Iterator[str]:
     if missing:
         yield "Not compared:"
-        yield "\n".join(f"- {x.pair}: {x.reason}" for x in missing)
+        yield "\n".join(f"- {escape(f'{x.pair}: {x.reason}')}" for x in missing)
 
 
 _CHANGES = (
-    Column("point.cell", "cell"),
-    Column("point.words", "variant", key="variant"),
-    Column("point.world_size", "ranks"),
-    Column("point.samples_per_rank", "images per rank"),
-    Column("before", "images/s before [95 %]", lambda e: interval(e, rate)),
-    Column("after", "after [95 %]", lambda e: interval(e, rate)),
-    Column("ratio", "ratio [95 %]", lambda e: interval(e, ratio)),
+    *tables.POINT,
+    tables.BATCH[0],
+    Column("before", "images/s before [95 %]", tables.with_interval(rate)),
+    Column("after", "after [95 %]", tables.with_interval(rate)),
+    Column("ratio", "ratio [95 %]", tables.with_interval(ratio)),
     Column(lambda row: (row.before.n, row.after.n), "launches before, after", key=""),
 )
 
 
 def _both(names: Sequence[str]) -> tuple[Column, ...]:
     def of(i: int) -> Column:
-        return Column(lambda row: row.ratios[i], names[i], lambda e: interval(e, ratio))
+        return Column(lambda row: row.ratios[i], names[i], tables.with_interval(ratio))
 
     def pooled(row: Both) -> str:
         if row.pooled is None:
@@ -213,18 +211,19 @@ def cells(folder: Path, reference: str, candidate: str) -> Compared:
     before, after = (side.cell for side in sides)
     changed = replace(a, loaded=loaded, reference=before, candidate=after, comparisons=comparisons)
     mark = emulation(a, (c.variant for c in comparisons))
-    head = f"# {escape(candidate)} over {escape(reference)} in {escape(str(folder))}"
-    head += f" ({mark.lower()})" if mark else ""
+    title = f"{candidate} over {reference} in {folder}"
+    title += f" ({mark.lower()})" if mark else ""
     note = (
         "A description: the study was planned for another question, so its error covers these "
         "verdicts only among themselves."
     )
-    rows = markdown_table(tables.ratios(escaped(changed)), escaped(comparisons))
+    rows = markdown_table(tables.ratios(changed), comparisons)
     columns = tables.marked(a, (*tables.ratios(changed), *tables.CHECKS))
     compared = {"schema": SCHEMA, "studies": [_study(folder, a)]}
     compared["comparisons"] = records(columns, comparisons)
     compared["not_compared"] = records(quality.NOT_COMPARED, missing)
-    return Compared("\n\n".join([head, note, rows, *_left_out(escaped(missing))]), compared)
+    texts = [f"# {escape(title)}", note, rows, *_left_out(missing)]
+    return Compared(title, "\n\n".join(texts), compared)
 
 
 def _choice(words: str, a: Analysis, folder: Path) -> Choice:

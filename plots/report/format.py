@@ -12,8 +12,15 @@ if TYPE_CHECKING:  # what writes no interval starts without scipy
     from bench.study.stats import Estimate
 
 _LONGEST_NAME = 120  # of a file
+_LINK = re.compile(r"^\[|\][(\[]")  # what may begin a link, its definition or a box to tick
 
 ratio = "{:.3f}".format
+
+
+class Markdown(str):
+    """A text that is Markdown already, so that nothing escapes it again."""
+
+    __slots__ = ()
 
 
 def clean(text: str, limit: int = 300) -> str:
@@ -26,10 +33,16 @@ def clean(text: str, limit: int = 300) -> str:
     return f"{line[:limit]}... ({len(text):,} characters, {digest[:8]})"
 
 
-def escape(text: str, limit: int = 300) -> str:
+def escape(value: object, limit: int = 1000) -> str:
     """The same for Markdown: shown as it is, never a tag, link, heading, emphasis or formula."""
-    line = html.escape(clean(text, limit).replace("`", "'").replace("\\", "\\\\"), quote=False)
-    line = re.sub(r"([*~$\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
+    if isinstance(value, Markdown):
+        return value
+    line = html.escape(
+        clean(str(value), limit).replace("`", "'").replace("\\", "\\\\"), quote=False
+    )
+    line = re.sub(r"([*~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))", r"\\\1", line)
+    if _LINK.search(line):  # the brackets of an interval stay as they are
+        line = re.sub(r"([\[\]])", r"\\\1", line)
     line = re.sub(r"^(?=(#+|[+-]|=+|-{2,})(\s|$))", "" if line == "-" else r"\\", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)
 
@@ -108,15 +121,23 @@ def number(value: Any) -> str:
     """Of somebody else's table: six digits, '-' for nothing, texts as they are."""
     if value is None or value != value:
         return "-"
-    return f"{value:g}" if isinstance(value, float) else escape(str(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def slug(title: str) -> str:
+    """A heading's anchor."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
+    """A Markdown table; its cells are escaped here."""
+    cells = [[escape(cell).replace("|", "\\|") for cell in line] for line in (head, *rows)]
+    return "\n".join(f"| {' | '.join(x)} |" for x in (cells[0], ["---"] * len(head), *cells[1:]))
+
+
+def code(text: str) -> Markdown:
+    """Text of a log in Markdown's letters of a program."""
+    return Markdown(f"`{clean(text).replace('`', chr(39))}`")
 
 
 def file_names(name: str, keys: Iterable[Any]) -> Iterator[tuple[Any, str]]:

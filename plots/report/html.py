@@ -3,77 +3,61 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from plots.analyse.study import Analysis, machine, workload
+from plots.report import answer
 from plots.report.axes import look
+from plots.report.checks import checks
 from plots.report.figures import Picture
-from plots.report.format import clean
-from plots.report.lead import lead
-from plots.report.markdown import templates
+from plots.report.format import clean, slug
+from plots.report.lead import numbers
+from plots.report.markdown import Page, Section, templates
+from plots.report.onward import onward
+from plots.report.why import why
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _LONG = re.compile("<td>(?=[^<]{30})")  # a sentence, which may wrap where a number must not
 _IDS = re.compile(r"""(\bid="|url\(#|xlink:href="#)""")
 
 
-@dataclass(frozen=True)
-class Section:
-    """What stands under one heading."""
-
-    title: str
-    body: Markup
-
-    @property
-    def slug(self) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-
-
-def html(a: Analysis, page: str, details: str, pictures: Sequence[Picture]) -> str:
-    """The whole file; `page` and `details` are Markdown in which nothing of a log is a tag."""
-    first = lead(a)
+def html(a: Analysis, page: Page, pictures: Sequence[Picture]) -> str:
+    """The whole file; nothing of a log is a tag in a page's sections."""
     answering = next((p for p in pictures if p.narrow), None)
     environment = templates(autoescape=True)
+    environment.globals.update(body=_body, slug=slug)
     environment.globals.update(picture=_picture, colour=lambda cell: look(cell, [cell])["color"])
     study = a.loaded.study
     return environment.get_template("page.html.j2").render(
-        title=_text(page.splitlines()[0].removeprefix("# ")),
+        title=clean(page.title),
         question=study.question and clean(study.question),
-        lead=first,
-        onward=Markup(_MARKDOWN.renderInline(first.onward)),
+        opening=answer.opening(a),
+        verdicts=[finding.line for finding in answer.verdicts(a)],
+        numbers=numbers(a),
+        checks=checks(a),
+        why=why(a),
+        onward=Markup(_MARKDOWN.renderInline(onward(a))),
         machine=f"{clean(machine(a.loaded.host))}. {clean(workload(a))}.",
         answering=answering,
         others=[p for p in pictures if p is not answering],
-        sections=list(_sections(page)),
-        folded=list(_sections(details)),
+        sections=page.sections,
     )
 
 
-def bare_page(text: str) -> str:
+def bare_page(title: str, text: str) -> str:
     """Markdown by itself, as a page."""
-    title = _text(text.splitlines()[0].removeprefix("# "))
     head = f'<!doctype html>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
     return head + str(_MARKDOWN.render(text))
 
 
-def _sections(text: str) -> Iterator[Section]:
-    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        title, _, body = part.partition("\n")
-        rendered = _MARKDOWN.render(body)
-        rendered = rendered.replace("<table>", '<div class="scroll"><table>')
-        rendered = rendered.replace("</table>", "</table></div>")
-        rendered = _LONG.sub('<td class="long">', rendered)
-        yield Section(_text(title), Markup(rendered))  # tags of the text are escaped
-
-
-def _text(markdown: str) -> str:
-    """One line of Markdown without its marks."""
-    (inline,) = _MARKDOWN.parseInline(markdown)
-    return "".join(token.content for token in inline.children or ())
+def _body(section: Section) -> Markup:
+    rendered = _MARKDOWN.render(section.text)
+    rendered = rendered.replace("<table>", '<div class="scroll"><table>')
+    rendered = rendered.replace("</table>", "</table></div>")
+    return Markup(_LONG.sub('<td class="long">', rendered))  # tags of the text are escaped
 
 
 def _picture(picture: Picture) -> Markup:

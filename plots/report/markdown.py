@@ -1,28 +1,39 @@
-"""report.md, the answer first, and the details that report.html alone holds."""
+"""The page, the answer first: its sections in Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import BaseModel
 
 from bench.backends.catalogue import label
 from bench.study.stats import ALPHA, EXACT, MIN_BLOCKS
 from plots.analyse.nodes import DRIFT_LIMIT, FLOOR, MAX_SCORE, MIN_NODES, MOST, Calibrated
-from plots.analyse.points import NotCompared, Table, ranks
+from plots.analyse.points import NotCompared
 from plots.analyse.runs import Loaded
 from plots.analyse.steady_state import ENOUGH_STEPS, ENOUGH_WINDOWS
 from plots.analyse.study import Analysis, gloo_builds, machine, workload
-from plots.report import answer, methods, quality, tables, verdicts
+from plots.report import answer, methods, verdicts
 from plots.report.checks import checks, standing
-from plots.report.columns import markdown_table
-from plots.report.format import count, escape, every, interval, percent, ratio, rule, table
+from plots.report.format import (
+    Markdown,
+    clean,
+    code,
+    count,
+    escape,
+    interval,
+    percent,
+    ratio,
+    rule,
+    table,
+)
 from plots.report.onward import onward
+from plots.report.sections import EXHIBITS, Exhibit
 from plots.report.why import why
 
 _SETTINGS = {
@@ -31,98 +42,105 @@ _SETTINGS = {
     "tuned": "a knob of the framework set by hand",
 }
 _MOST_PAIRS = 1  # of one reason why they were not compared
-_MOST_WHY = 1000  # characters of what stands behind a check
-_MOST_LOGS = 500  # all are in runs.csv
-_OF_A_LOG = ["log", "cell", "settings", "world_size", "samples_per_rank", "block", "images_per_s"]
-_MOST_NODES = 24  # the slowest first; the rest are in the file
 
 
-def markdown(analysis: Analysis, drawn: list[str]) -> tuple[str, str]:
-    """The page, with `drawn` the names of the figures beside it, and its details."""
-    environment = templates(keep_trailing_newline=True)
-    environment.globals.update(answer=answer, tables=tables, quality=quality)
-    environment.globals.update(calibration=calibration, ranks=ranks)
-    environment.globals.update(table=markdown_table, count=count, every=every, rule=rule)
-    runs, host, checked = analysis.loaded.runs, analysis.loaded.host, checks(analysis)
-    not_steady = runs[runs["judged"] & ~runs["steady"].astype(bool)]
-    reasons = zip(not_steady["log"], not_steady["not_steady_reason"], strict=True)
-    means = [mean for blocks in analysis.table.blocks.values() for mean in blocks.values()]
+@dataclass(frozen=True)
+class Section:
+    """What stands under one heading, in Markdown."""
+
+    title: str
+    text: str
+    folded: bool  # in report.html alone, where a click opens it
+
+
+@dataclass(frozen=True)
+class Page:
+    """All of it, from which report.md and report.html are put together."""
+
+    title: str
+    head: str
+    sections: Sequence[Section]
+
+    def markdown(self, folded: bool = False) -> str:
+        """What is folded, or all else."""
+        texts = [] if folded else [f"# {escape(self.title)}", self.head]
+        shown = (one for one in self.sections if one.folded == folded)
+        texts += (f"## {escape(one.title)}\n\n{one.text}" for one in shown)
+        return "\n\n".join(texts) + "\n"
+
+
+def page(a: Analysis, drawn: Sequence[str]) -> Page:
+    """Every section that has something to say; `drawn`: names of the figures beside the page."""
+    # whatever the template writes is escaped: anybody wrote logs, studies and sites
+    template = templates(finalize=escape).get_template("prose.md.j2")
+    context = template.new_context(_context(a, drawn))
+
+    def prose(name: str) -> str:
+        block = template.blocks.get(name)
+        return "".join(block(context)).strip("\n") if block else ""
+
+    def text(one: Exhibit) -> str:
+        rows = one.table(a)
+        return "\n\n".join(
+            filter(None, (prose(one.block), rows) if rows or not one.columns else ())
+        )
+
+    sections = []
+    for (_, folded), group in groupby(EXHIBITS, key=lambda one: (one.title, one.folded)):
+        exhibits = [one for one in group if one.title]
+        if texts := [*filter(None, map(text, exhibits))]:
+            sections.append(Section(exhibits[0].heading(a), "\n\n".join(texts), folded))
+    names = " against ".join(label(cell) for cell in (a.candidate, a.reference))
+    return Page(f"{a.loaded.study.name}: {names}", prose("head"), sections)
+
+
+def _context(a: Analysis, drawn: Sequence[str]) -> dict[str, Any]:
+    runs, checked = a.loaded.runs, checks(a)
+    means = [mean for blocks in a.table.blocks.values() for mean in blocks.values()]
     facts = [f for mean in means for f in mean.facts]
-    a: Analysis = escaped(analysis)
     reference, candidate = verdicts.sides(a.reference, a.candidate)
-    context: dict[str, Any] = {
+    return {
         "a": a,
         "study": a.loaded.study,
         "settings": _meanings({*runs.loc[runs["cell"] != "single", "settings"]}),
-        "title": " against ".join(label(cell) for cell in (a.candidate, a.reference)),
         "reference": reference,
         "candidate": candidate,
         "opening": answer.opening(a),
-        "mark": " (emulated)" if analysis.emulated() else "",
-        "machine": escape(machine(host)),
-        "workload": escape(workload(analysis)),
-        "gloo": escape(gloo_builds(analysis)),
-        "standing": escape(standing(checked)),
-        "why": why(analysis),
-        "next": onward(analysis),
-        "checked": [replace(c, name=escape(c.name), why=escape(c.why, _MOST_WHY)) for c in checked],
-        "notes": [escape(note if note.endswith(".") else f"{note}.") for note in analysis.notes],
+        "answers": [finding.markdown for finding in answer.findings(a)],
+        "machine": machine(a.loaded.host),
+        "workload": workload(a),
+        "gloo": gloo_builds(a),
+        "standing": standing(checked),
+        "why": why(a),
+        "next": onward(a),
+        "checked": checked,
         "figures": drawn,
-        "not_steady": [f"`{escape(log)}`: {escape(reason)}" for log, reason in reasons],
-        "logs": [escaped(row) for row in runs[_OF_A_LOG].itertuples(index=False)],
-        "most_logs": _MOST_LOGS,
         "crashed": int((runs["exit_code"].fillna(0) != 0).sum()),
-        "provenance": _provenance(analysis.loaded),
+        "provenance": _provenance(a.loaded),
         "methods": methods.paragraph(a),
-        "limits": [escape(limit) for limit in methods.limits(analysis)],
+        "limits": methods.limits(a),
+        "calibration": calibration(a.calibrated) if a.calibrated else (),
         "not_compared": list(_by_reason(a.not_compared)),
         "compiled": any(f.get("compile") == "True" for f in facts),
         "compressed": sorted({f.get("compression", "none") for f in facts} - {"none"}),
         "min_blocks": MIN_BLOCKS,
         "exact": EXACT,
-        "primary": a.primary,
-        "most_nodes": _MOST_NODES,
         "enough": (ENOUGH_STEPS, ENOUGH_WINDOWS),
+        "count": count,
+        "rule": rule,
     }
-    names = ("page.md.j2", "details.md.j2")
-    page, details = (environment.get_template(name).render(context) for name in names)
-    return page, details
 
 
-def templates(**options: bool) -> Environment:
+def templates(**options: Any) -> Environment:
     """What the pages are rendered by: the files beside this module."""
     loader = FileSystemLoader(Path(__file__).parent)
     blank: Any = {"trim_blocks": True, "lstrip_blocks": True, **options}
     return Environment(loader=loader, undefined=StrictUndefined, **blank)
 
 
-def escaped(x: Any) -> Any:
-    """A copy in which every text is escaped: logs, studies and sites were written by anybody.
-
-    Frames and the table of points stay as they are: nothing is printed from them unescaped.
-    """
-    match x:
-        case str():
-            return escape(x)
-        case Table():
-            return x
-        case BaseModel():
-            names = type(x).model_fields
-            return x.model_copy(update={name: escaped(getattr(x, name)) for name in names})
-        case Mapping():
-            return {escaped(k): escaped(v) for k, v in x.items()}
-        case tuple() if hasattr(x, "_fields"):
-            return type(x)(*map(escaped, x))
-        case tuple() | list():
-            return type(x)(map(escaped, x))
-        case _ if is_dataclass(x) and not isinstance(x, type):
-            return replace(x, **{f.name: escaped(getattr(x, f.name)) for f in fields(x)})
-        case _:
-            return x
-
-
-def _meanings(settings: Collection[str]) -> str:
-    return "; ".join(f"`{name}`: {text}" for name, text in _SETTINGS.items() if name in settings)
+def _meanings(settings: Collection[str]) -> Markdown:
+    known = (f"`{name}`: {text}" for name, text in _SETTINGS.items() if name in settings)
+    return Markdown("; ".join(known))
 
 
 def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
@@ -135,15 +153,15 @@ def _by_reason(missing: Iterable[NotCompared]) -> Iterator[str]:
         yield f"{'; '.join(texts[:_MOST_PAIRS])}{f'; and {more} more' * (more > 0)}: {reason}"
 
 
-def _provenance(loaded: Loaded) -> str:
+def _provenance(loaded: Loaded) -> Markdown:
     """What the runs recorded about where they ran; a value that not all have, with their number."""
-    rows = [["machine", escape(machine(loaded.host))]]
+    rows = [["machine", machine(loaded.host)]]
     recorded = loaded.runs["recorded"].tolist()
     for part in ("versions", "git", "env", "platform"):
         names = sorted({name for one in recorded for name in one if name.startswith(part)})
         values = [f"{name.partition('.')[2]} {_by_runs(name, recorded)}".strip() for name in names]
-        rows += [[part, ", ".join(map(escape, values))]] if values else []
-    return table([f"of {count(len(recorded), 'usable run')}", ""], rows)
+        rows += [[part, ", ".join(values)]] if values else []
+    return Markdown(table([f"of {count(len(recorded), 'usable run')}", ""], rows))
 
 
 def _by_runs(name: str, recorded: Sequence[Mapping[str, str]]) -> str:
@@ -153,11 +171,12 @@ def _by_runs(name: str, recorded: Sequence[Mapping[str, str]]) -> str:
     return " or ".join(f"{value} ({count(n, 'run')})" for value, n in values.most_common())
 
 
-def calibration(c: Calibrated) -> list[str]:
+def calibration(c: Calibrated) -> list[Markdown]:
     """First things first; each rule stands beside what it found."""
     bad = sum(not one.usable for one in c.all)
     usable = f"usable: {count(len(c.all) - bad, 'calibration')}"
-    return [_slow(c), *_drift(c), usable + (f", **{bad} failed or are missing**." if bad else ".")]
+    usable += f", **{bad} failed or are missing**." if bad else "."
+    return [*map(Markdown, (_slow(c), *_drift(c), usable))]
 
 
 def _slow(c: Calibrated) -> str:
@@ -172,8 +191,10 @@ def _slow(c: Calibrated) -> str:
     of = f"{len(judged)}, {rest} not judged" if judged and rest else f"{len(judged)}"
     if not c.slow:
         return f"Slow nodes: {f'none of {of}' if judged else f'not judged of {rest}'} ({rules})."
-    slow = [f"`{n.unit}` at {percent(n.relative)} of the median node" for n in c.nodes if n.slow]
-    exclude = f"--exclude={','.join(c.slow)}"
+    slow = [
+        f"{code(n.unit)} at {percent(n.relative)} of the median node" for n in c.nodes if n.slow
+    ]
+    exclude = clean(f"--exclude={','.join(c.slow)}").replace("`", "'")
     cure = f'an option of sbatch, or `extra = ["{exclude}"]` under [access] of the site'
     finding = f"**Slow nodes: {len(c.slow)} of {of}**: {'; '.join(slow)} ({rules})."
     return f"{finding} Keep them out with `{exclude}`: {cure}."
@@ -190,7 +211,11 @@ def _drift(c: Calibrated) -> list[str]:
     if c.drifts:
         cause = "Runs late in a block met other conditions; their order is random, so this is noise"
         finding = f"**Warning:** {finding} {cause}."
-    warned = [f"{d.allocation}: `{d.most_node}` {ratio(d.most_ratio)}" for d in c.jobs if d.warn]
+    warned = [
+        f"{escape(d.allocation)}: {code(d.most_node or '')} {ratio(d.most_ratio)}"
+        for d in c.jobs
+        if d.warn
+    ]
     jobs = f"{len(warned)} of {len(c.jobs)} jobs a node changed by more than {percent(FLOOR)}"
     jobs += f", beyond the noise of the others (level {percent(ALPHA)} for each job)"
     return [finding] + ([f"**Warning:** in {jobs}: {'; '.join(warned)}."] if warned else [])

@@ -10,10 +10,10 @@ from plots.analyse.comparability import TAKEN
 from plots.analyse.points import ranks
 from plots.analyse.study import Analysis, machine
 from plots.report.answer import versus
-from plots.report.format import rule
+from plots.report.format import Markdown, escape, rule
 
 
-def paragraph(a: Analysis) -> str:
+def paragraph(a: Analysis) -> Markdown:
     """How the numbers were made, in one paragraph that an author can cite."""
     study = a.loaded.study
     order = "Runs were launched in random order."
@@ -31,8 +31,8 @@ def paragraph(a: Analysis) -> str:
     over_sessions = any(c.unit == "sessions" for c in a.comparisons)
     by_session = ", averaged in each session and then over sessions" if over_sessions else ""
     looks = f"{study.looks[0]} to {study.looks[-1]} launches" if study.looks else "no launch"
-    return (
-        f"{versus(a)}, trained by one loop that does not know its framework. In a run "
+    return Markdown(
+        f"{escape(versus(a))}, trained by one loop that does not know its framework. In a run "
         f"{_span(a, 'warmup_steps')} warm-up steps are cut and {_span(a, 'steps')} steps are timed "
         f"in {_span(a, 'windows')} windows; images/s are all their images over the windows' "
         f"seconds on the slowest rank. {order} A ratio is the geometric mean of the "

@@ -10,12 +10,16 @@ from bench.study.power import POWER
 from bench.study.stats import SESSIONS
 from plots.analyse.comparison import Comparison
 from plots.analyse.study import Analysis
-from plots.report.format import clean, count
+from plots.report.format import Markdown, clean, count
 from plots.report.verdicts import prospect
 
 
-def onward(a: Analysis) -> str:
+def onward(a: Analysis) -> Markdown:
     """Two sentences on the primary comparison; '' where nothing is compared."""
+    return Markdown(_onward(a))
+
+
+def _onward(a: Analysis) -> str:
     c = a.primary
     if c is None or not c.decides:
         return ""

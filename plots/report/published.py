@@ -68,13 +68,13 @@ def _value(form: Callable[[float], str]) -> Callable[[Estimate], str]:
 
 _COLUMNS = (
     Column("curve", "curve"),
-    Column("backend", "backend", escape),
+    Column("backend", "backend"),
     Column("world_size", "ranks"),
     Column("batch", "batch", lambda batch: "-" if pd.isna(batch) else f"{batch:.0f}"),
     Column("images_per_s", "images/s", _value(rate)),
     Column("own_efficiency", "efficiency, own", _value(percent)),
     Column("common_efficiency", "efficiency, common", _value(percent)),
-    Column("how", "how", escape),
+    Column("how", "how"),
 )
 
 

@@ -9,7 +9,7 @@ from plots.analyse.steady_state import Trend
 from plots.read.calibrations import WHEN
 from plots.read.runs import Unusable
 from plots.report.columns import Column
-from plots.report.format import ms, p_value, percent, rate, ratio
+from plots.report.format import code, ms, p_value, percent, rate, ratio
 from plots.report.tables import BATCH, POINT, plain_median, with_interval
 
 RAW = (
@@ -73,12 +73,11 @@ TRENDS = (
     Column("cell", "cell"),
     Column("runs", "runs"),
     Column("judged_runs", "judged"),
-    Column(lambda t: t.over_first and t.over_first.estimate, key="last_over_first"),
     Column(
         lambda t: t.over_first and t.over_first.estimate,
         "last window over first [95 %]",
         with_interval(ratio),
-        key="",
+        key="last_over_first",
     ),
     Column(lambda t: t.over_first and t.over_first.t_p, "p", p_value, key="p"),
     Column("holm_p", "Holm p", p_value),
@@ -126,15 +125,16 @@ CALIBRATIONS = (
     Column("log"),
 )
 
-NOT_COMPARED = (Column("pair", key="what"), Column("reason"))
+NOT_COMPARED = (Column("pair", "pair", key="what"), Column("reason", "reason"))
+NOT_STEADY = (Column("log", "log", code), Column("not_steady_reason", "why it is not steady"))
 
 
 def _why(log: Unusable) -> str:
-    return "<br>".join([log.reason, *(words for words in log.words if words not in log.reason)])
+    return "; ".join([log.reason, *(words for words in log.words if words not in log.reason)])
 
 
 LOGS = (
-    Column("log", "log", lambda name: f"`{name}`"),
+    Column("log", "log", code),
     Column("state", "state"),
     Column("cell"),
     Column("reason"),

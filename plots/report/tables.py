@@ -174,7 +174,7 @@ EVIDENCE = (
     Column(
         "seconds",
         "by its own instruments, ms a step",
-        lambda times: "; ".join(f"`{name}` {interval(e, ms)}" for name, e in times.items()) or "-",
+        lambda times: "; ".join(f"{name} {interval(e, ms)}" for name, e in times.items()) or "-",
     ),
 )
 
@@ -228,9 +228,9 @@ _FIRST_EPOCHS = 10
 _LATER_EPOCHS = (15, 20, 30, 40, 50, 60, 80, 100, 150, 200)  # that a page has room for
 
 
-def by_epoch(trained: Sequence[PointRow]) -> tuple[Column, ...]:
+def by_epoch(a: Analysis) -> tuple[Column, ...]:
     """Mean accuracy after the first epochs and some later ones; empty where no point has any."""
-    most = max((len(t.means) for t in trained), default=0)
+    most = max((len(t.means) for t in a.trained), default=0)
     epochs = [*range(1, _FIRST_EPOCHS + 1), *_LATER_EPOCHS]
     shown = sorted({epoch for epoch in epochs if epoch <= most} | ({most} - {0}))
     after = (Column(partial(_after, epoch), f"after {epoch}", percent) for epoch in shown)

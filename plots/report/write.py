@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -16,24 +16,21 @@ from bench.record.archive import logs_in
 from bench.study.collectives import read_each
 from bench.study.disk import write_whole
 from plots.analyse import comparability
-from plots.analyse.exchange import Exchange
-from plots.analyse.nodes import Calibrated
 from plots.analyse.runs import OF_THE_ANALYSIS, load, require, tidy
 from plots.analyse.study import Analysis, analyse, machine, workload
 from plots.analyse.trainings import by_epoch, dawnbench
 from plots.analyse.variants import words
 from plots.read import calibrations
-from plots.report import answer, figures, lead, quality, tables
-from plots.report.axes import coloured
+from plots.report import answer, figures, lead, sections
+from plots.report.axes import PRESETS
 from plots.report.checks import checks
-from plots.report.columns import Column, csv, csv_text, plain, records
-from plots.report.figures import Picture, presets
+from plots.report.columns import csv_text, plain
+from plots.report.figures import Picture
 from plots.report.format import file_names
 from plots.report.html import html
-from plots.report.markdown import markdown
+from plots.report.markdown import page
 
 SCHEMA = 2  # of summary.json
-_Records = Callable[[Sequence[Column], Sequence[Any]], list[dict[str, Any]]]
 _COLLECTIVES = "collectives"  # folder beside a study's runs: logs of `bench collectives`
 _OF_THE_STUDY = {"name", "question", "site", "margin", "primary", "max_blocks"}
 
@@ -55,7 +52,7 @@ def write(a: Analysis, out: Path) -> list[str]:
         answering = next(
             (name for kind in lead.figures_of(a) for name in drawn if name.startswith(kind)), ""
         )
-        texts = _texts(a, list(figures.pictures(drawn, out / "figures", answering)))
+        texts = _texts(a, list(figures.pictures(a, drawn, out / "figures", answering)))
         for name, text in texts.items():  # names of files may hold what is no character
             (out / name).parent.mkdir(exist_ok=True)
             write_whole(out / name, text.encode(errors="replace"))
@@ -100,32 +97,25 @@ def draw_one(
     if unknown := colours.keys() - cells:
         known = ", ".join(sorted(cells))
         raise UsageError(f"--colour {min(unknown)}=...: no such cell; {folder} has {known}")
-    with coloured(colours):
-        drawn = figures.draw(a)
-    if name not in drawn:
-        raise UsageError(f"{folder} has no figure {name!r}; it has {', '.join(drawn)}")
-    presets.rename(drawn[name], labels)
-    presets.fit(drawn[name], presets.PRESETS[preset], width_in, title)
-    return figures.save_as(drawn[name], out, dpi or figures.DPI)
+    usual = PRESETS[preset]
+    changes: dict[str, Any] = {"title": title, "labels": labels, "colours": colours}
+    changed = replace(usual, width_in=width_in or usual.width_in, **changes)
+    drawn = figures.draw(a, changed, name)[name]
+    return figures.save_as(drawn, out, dpi or figures.DPI)
 
 
 def _texts(a: Analysis, pictures: list[Picture]) -> dict[str, str]:
     """Everything but the figures, by file name; the pages, which speak of the others, last."""
     drawn = [picture.name for picture in pictures]
-    page, details = markdown(a, drawn)
-    compared = (*tables.ratios(a), *tables.CHECKS)
-    nodes = tables.marked(a, quality.CALIBRATIONS)
-    calibrated = a.calibrated and {"calibration.csv": csv(nodes, a.calibrated.all)}
+    whole = page(a, drawn)
     numbers = to_json(summary(a, drawn), indent=1, inf_nan_mode="constants").decode()
     return {
         "summary.json": f"{numbers}\n",
         "runs.csv": csv_text(tidy(a.loaded)),
-        "points.csv": csv(tables.marked(a, tables.THROUGHPUT), a.throughput),
-        "comparisons.csv": csv(tables.marked(a, compared), a.comparisons),
-        **(calibrated or {}),
+        **dict(sections.files(a)),
         **_trainings(a),
-        "report.html": html(a, page, details, pictures),
-        "report.md": page,
+        "report.html": html(a, whole, pictures),
+        "report.md": whole.markdown(),
     }
 
 
@@ -144,14 +134,12 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
 
     Every row of numbers says whether it is emulated; what is not of one variant, whether any of it.
     """
-
-    def marked(columns: Sequence[Column], rows: Sequence[Any]) -> list[dict[str, Any]]:
-        return records(tables.marked(a, columns), rows)
-
     study, blocks = a.loaded.study, a.loaded.study.blocks or None
     frame = a.loaded.runs.drop(columns=["facts", "curves", *OF_THE_ANALYSIS]).astype(object)
     frame["variant"] = frame["variant"].map(words)
-    return {
+    c = a.calibrated
+    nodes = c and {"slow_nodes": c.slow, "drift": plain(c.drift), "drift_warning": c.drifts}
+    data = {
         "schema": SCHEMA,
         "study": {
             **study.model_dump(include=_OF_THE_STUDY),
@@ -162,53 +150,19 @@ def summary(a: Analysis, drawn: list[str]) -> dict[str, Any]:
         "emulated": a.timelines,
         "machine": machine(a.loaded.host),
         "workload": workload(a),
-        "throughput": marked(tables.THROUGHPUT, a.throughput),
-        "scaling": marked(tables.SCALING, a.efficiency),
-        "comparisons": marked((*tables.ratios(a), *tables.CHECKS), a.comparisons),
-        "gains": marked(tables.GAINS, a.gains),
-        "not_compared": records(quality.NOT_COMPARED, a.not_compared),
-        "gaps": records(quality.GAPS, a.gaps),
         "pauses": [asdict(pause) for pause in a.pauses],
-        "calibration": a.calibrated and _calibration(a.calibrated, marked),
-        "exchange": a.exchange and _exchange(a.exchange, marked),
-        "bounds": marked(tables.BOUNDS, a.bounds),
-        "trained": marked(tables.TRAINED, a.trained),
-        "served": marked(tables.SERVED, a.served),
-        "pipelines": records(quality.PIPELINES, a.pipelines),
-        "step_times": marked(quality.STEP_TIMES, a.step_times),
-        "trends": marked(quality.TRENDS, a.trends),
+        "calibration": nodes,
+        "exchange": a.exchange and {},
         "equal_parameters": [asdict(d) for d in a.digests],
         "varying": a.varying,
         "runs": frame.where(frame.notna(), None).to_dict("records"),
-        "unusable": records(quality.LOGS, a.loaded.unusable),
-        "superseded": records(quality.LOGS, a.loaded.superseded),
         "attempts": a.attempts,
         "checks": [asdict(check) for check in checks(a)],
         "notes": list(a.loaded.notes),
         "figures": drawn,
     }
-
-
-def _exchange(x: Exchange, records: _Records) -> dict[str, Any]:
-    return {
-        "costs": records(tables.COSTS, x.costs),
-        "breakdowns": records(tables.BREAKDOWNS, x.breakdowns),
-        "overlaps": records(tables.OVERLAPS, x.overlaps),
-        "said_by_framework": records(tables.EVIDENCE, x.evidence),
-    }
-
-
-def _calibration(c: Calibrated, records: _Records) -> dict[str, Any]:
-    return {
-        "slow_nodes": c.slow,
-        "nodes": records(quality.NODES, c.nodes),
-        "drift": plain(c.drift),
-        "drift_warning": c.drifts,
-        "jobs": records(quality.DRIFT, c.jobs),
-        "scaling": records(tables.SCALING, c.scaling),
-        "no_scaling": records(quality.NOT_COMPARED, c.missing),
-        "unusable": records(quality.CALIBRATIONS, [one for one in c.all if not one.usable]),
-    }
+    sections.summarised(a, data)
+    return data
 
 
 class _Earlier(BaseModel):

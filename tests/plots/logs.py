@@ -274,10 +274,10 @@ def in_job(
 
 def page(folder: Path, out: Path | None = None) -> str:
     """The report in `out`, and behind it the details of `folder` that report.html alone holds."""
-    from plots.report.markdown import markdown
+    from plots.report import markdown
     from plots.report.write import analysed
 
-    _, details = markdown(analysed(folder), [])
+    details = markdown.page(analysed(folder), []).markdown(folded=True)
     return f"{((out or folder) / 'report.md').read_text()}\n{details}"
 
 

@@ -52,7 +52,7 @@ def test_the_answer_is_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFix
     where = "Primary: 1 rank, 16 images per rank, mpi (weak)"
     assert lines[2].startswith(f"{where}: DDP faster: ")
     ratio = f"{primary['ratio']:.3f} [{low:.3f}, {high:.3f}]"
-    assert f"Horovod / DDP = {ratio}, n = 6." in lines[2]
+    assert f"Horovod / DDP = {ratio}; 6 launches, margin 2 %." in lines[2]
     assert lines[3].startswith("Holds: equal work, ")
     assert "Not known: 6 launches of each size" in lines[3]  # this study.toml plans no points
     assert lines[4] == f"{folder / 'report.md'} and 19 other files"
@@ -75,8 +75,8 @@ def test_many_comparisons_are_a_sentence(
     assert "In doubt: 1 attempt without a number" in lines[3]
     text = logs.page(tmp_path)
     head = text.split("## Answer\n\n")[1].splitlines()
-    assert head[0] == f"- **{lines[1]}**"
-    assert head[4] == "- The other 25 comparisons: see the table below."
+    assert head[0].replace("*", "") == f"- {lines[1]}"
+    assert head[4].startswith("- The other 25 comparisons: see [Horovod against DDP](#horovod-")
     assert "at 1 points" not in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +16,7 @@ from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import analyse
 from plots.report import figures
-from plots.report.figures.presets import PRESETS, fit
+from plots.report.axes import PRESETS
 from tests.plots import logs
 
 A, B = "a" * 64, "b" * 64
@@ -159,8 +160,10 @@ def test_every_table_says_of_each_row_whether_compute_slept(
 def test_every_figure_says_so_in_every_preset(
     both: dict[bool, Path], preset: str, slept: bool
 ) -> None:
-    for name, figure in figures.draw(analyse(load(both[slept]))).items():
-        fit(figure, PRESETS[preset], title="Mine" if name == "ratio" else "")
+    a = analyse(load(both[slept]))
+    titled = replace(PRESETS[preset], title="Mine")
+    drawn = figures.draw(a, PRESETS[preset]) | figures.draw(a, titled, "ratio")
+    for name, figure in drawn.items():
         words = [text.get_text() for text in figure.texts]
         assert any(word.startswith("Emulated") for word in words) == slept, (name, words)
 

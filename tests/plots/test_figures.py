@@ -396,7 +396,7 @@ def test_below_six_blocks_the_blocks_stand_in_place_of_bars(tmp_path: Path) -> N
     assert "n = 2 launches; dots: single launches, as fewer than 6 bear no interval" in foot
     assert "Student" not in foot
     title = "Images/s at 2 ranks, weak scaling: n = 2, too few launches for an interval"
-    assert title in words(drawn["weak-throughput"])
+    assert title in words(drawn["weak-throughput"]).replace("\n", " ")
     (ax,) = drawn["ratio"].axes
     blocks = [xs(line) for line in ax.get_lines() if line.get_marker() == "o"]
     assert blocks == [pytest.approx([1, 2])] * 2

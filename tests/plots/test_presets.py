@@ -15,12 +15,13 @@ from plots.__main__ import main
 from plots.analyse.runs import load
 from plots.analyse.study import Analysis, analyse
 from plots.report import figures
-from plots.report.figures import presets
+from plots.report.axes import PRESETS, Preset
 from plots.report.write import analysed
 from tests.plots import logs
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = {path.parent.name for path in (ROOT / "results").glob("*/SHIPPED")}
+LEAST_POINTS = 6.0  # a smaller letter is not read in print
 SHIPPED -= {"batch-lr"}  # three times the same figures, which take the time of all others
 
 
@@ -71,10 +72,9 @@ def shipped(request: pytest.FixtureRequest) -> Analysis:
     return analysed(ROOT / "results" / request.param)
 
 
-@pytest.mark.parametrize("preset", presets.PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -> None:
-    for name, figure in figures.draw(shipped).items():
-        presets.fit(figure, presets.PRESETS[preset])
+    for name, figure in figures.draw(shipped, PRESETS[preset]).items():
         texts, whole = seen(figure), figure.bbox.padded(1)
         assert texts
         cut = [text for text, box in texts if Bbox.intersection(box, whole) is None or not (
@@ -91,11 +91,10 @@ def test_nothing_written_is_cut_off_or_covered(shipped: Analysis, preset: str) -
 
 @pytest.mark.parametrize("preset", ["paper", "slide"])
 def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, preset: str) -> None:
-    for name, figure in figures.draw(analyse(load(study))).items():
+    asked = PRESETS[preset]
+    for name, figure in figures.draw(analyse(load(study)), asked).items():
         both = [ax.get_legend_handles_labels()[1] for ax in figure.axes]
         wanted = {label for labels in both for label in labels}
-        presets.fit(figure, asked := presets.PRESETS[preset])
-        assert asked is not None
         assert figure.get_figwidth() == asked.width_in
         renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
         figure.draw(renderer)
@@ -103,7 +102,7 @@ def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, prese
         texts = [t.get_text() for legend in legends if legend for t in legend.get_texts()]
         assert {text.split("\n")[0] for text in texts} == wanted, name
         written = [x for x in figure.findobj() if isinstance(x, Text) and x.get_text()]
-        assert min(float(x.get_fontsize()) for x in written) >= presets.LEAST_POINTS
+        assert min(float(x.get_fontsize()) for x in written) >= LEAST_POINTS
         assert any(text.get_text() for text in figure.texts) == asked.titled
         whole = figure.bbox.padded(1)
         axes = [axis for ax in figure.axes for axis in (ax.xaxis, ax.yaxis)]
@@ -121,9 +120,9 @@ def test_a_preset_has_its_width_and_letters_and_loses_no_name(study: Path, prese
 
 def test_marks_that_would_run_together_are_thinned() -> None:
     """Seven marks of a ratio axis on a column of a paper; 1 stays."""
-    drawn = figures.draw(analyse(load(ROOT / "results" / "emulated")))
-    before = [mark.get_text() for mark in drawn["ratio"].axes[0].get_xticklabels()]
-    presets.fit(drawn["ratio"], presets.PRESETS["paper"])
+    a = analyse(load(ROOT / "results" / "emulated"))
+    before = [x.get_text() for x in figures.draw(a)["ratio"].axes[0].get_xticklabels()]
+    drawn = figures.draw(a, PRESETS["paper"])
     FigureCanvasAgg(drawn["ratio"]).draw()  # type: ignore[no-untyped-call]
     marks = drawn["ratio"].axes[0].get_xticklabels()
     after = [mark.get_text() for mark in marks]
@@ -157,11 +156,10 @@ def test_width_title_and_dots_are_as_asked(study: Path, tmp_path: Path) -> None:
     assert main([*words, "--width", "127mm", "--dpi", "100", "--title", "Who is faster"]) == 0
     image = path.read_bytes()
     assert int.from_bytes(image[16:20]) == 500, "5 inches of 100 dots"
-    drawn = figures.draw(analyse(load(study)))["ratio"]
-    presets.fit(drawn, presets.PRESETS["paper"], 5.0, "Who is faster")
+    a, asked = analyse(load(study)), Preset(width_in=5.0, titled=False, title="Who is faster")
+    drawn = figures.draw(a, asked, "ratio")["ratio"]
     assert [x.get_text() for x in drawn.texts if x.get_text()] == ["Who is faster"]
-    plain = figures.draw(analyse(load(study)))["ratio"]
-    presets.fit(plain, None, title="Who is faster")
+    plain = figures.draw(a, Preset(title="Who is faster"), "ratio")["ratio"]
     assert plain.texts[0].get_text() == "Who is faster"
 
 

@@ -59,14 +59,14 @@ def test_the_answer_comes_first(study: Path) -> None:
     of = " % faster than Horovod on 2 ranks over MPI on this machine ("
     assert re.fullmatch(rf"[\d.]+{re.escape(of)}.* %\); on another day expect .* %\.\*\*", plain)
     answer = text.split("## Answer\n\n")[1]
-    assert answer.startswith("- **Horovod against DDP: DDP faster at all 3 points (by ")
+    assert answer.startswith("- **Horovod against DDP:** DDP faster at all 3 points (by ")
     for c in summary(study)["comparisons"]:
         where = f"{c['samples_per_rank']} images per rank"
         size = re.compile(rf"\*\*(Primary: )?{c['world_size']} rank")
         lines = [x for x in text.splitlines() if size.search(x) and where in x]
         assert c["verdict_text"] in lines[0]
         low, high = c["interval"]
-        assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}], n = 6." in lines[0]
+        assert f"= {c['ratio']:.3f} [{low:.3f}, {high:.3f}]; 6 launches, margin 2 %." in lines[0]
     assert "Launches planned: 6, at most 20; launches with usable runs: 6." in text
 
 
@@ -188,7 +188,7 @@ def test_every_end_has_its_state_and_each_rank_its_last_words(tmp_path: Path) ->
     run = logs.config("ddp/mpi", 2)
     logs.write(tmp_path / "runs" / "d.jsonl", run, 0.1, provenance=logs.host(1))
     report(tmp_path)
-    said = f"{ends['a'][0]}<br>rank 0: RuntimeError: peer<br>rank 1: Killed &lt;9&gt;"
+    said = f"{ends['a'][0]}; rank 0: RuntimeError: peer; rank 1: Killed &lt;9&gt;"
     unusable = page(tmp_path).split("Unusable logs:")[1]
     told = logs.rows(f"## Logs\n{unusable}", "Logs")
     assert [[*row.values()] for row in told] == [

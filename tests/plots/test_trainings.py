@@ -19,7 +19,7 @@ from plots.imports.observation import Options
 from plots.imports.text import decode
 from plots.report import answer, figures
 from plots.report.format import seconds, short
-from plots.report.lead import figures_of, lead
+from plots.report.lead import figures_of
 from plots.report.write import make
 from tests.plots import logs
 from tests.plots.test_figures import test_nothing_written_overlaps_or_leaves_the_page as neat
@@ -169,14 +169,14 @@ def test_the_report_tells_and_keeps_every_epoch(folder: Path, tmp_path: Path) ->
 
 
 def test_without_a_verdict_trainings_are_the_answer(a: Analysis) -> None:
-    first, second, *_ = answer.lines(a)
+    first, second, *_ = (finding.line for finding in answer.findings(a))
     where = "Median seconds to 90 % held-out accuracy at 2 ranks (16 images per rank)"
     assert first == (
         f"{where}: ddp/mpi {_seconds(a, 'ddp/mpi')}, horovod/mpi {_seconds(a, 'horovod/mpi')}; "
         "6 of 8 trainings reached it."
     )
     assert "Not settled: needs 6 launches" in second
-    assert lead(a).sentence == first
+    assert answer.opening(a) == first
     assert figures_of(a) == ("accuracy",)
 
 
@@ -192,7 +192,7 @@ def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
             run(tmp_path, cell, block, [FAST[1], SLOW[1]], target=None)
     a = analyse(load(tmp_path))
     assert [c.verdict for c in a.comparisons] == ["equal"]
-    first, second, *_ = answer.lines(a)
+    first, second, *_ = (finding.line for finding in answer.findings(a))
     assert "Equal within 2 %" in first
     assert second.startswith("Held-out accuracy after the last epoch at 2 ranks (16 images per ")
     assert second.endswith("; 24 trainings.")
@@ -202,8 +202,8 @@ def test_a_verdict_stands_before_trainings(tmp_path: Path) -> None:
 def test_a_target_that_nobody_reached_is_said(tmp_path: Path) -> None:
     for cell in ("ddp/mpi", "horovod/mpi"):
         run(tmp_path, cell, 0, [[(4.0, 100)] * 3])
-    first, *_ = answer.lines(analyse(load(tmp_path)))
-    assert first.endswith("ddp/mpi never, horovod/mpi never; 0 of 2 trainings reached it.")
+    first, *_ = answer.findings(analyse(load(tmp_path)))
+    assert first.text.endswith("ddp/mpi never, horovod/mpi never; 0 of 2 trainings reached it.")
 
 
 def test_a_study_without_trainings_says_nothing_of_them(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def _coverage(ax: Axes, s: Simulation) -> None:
     for n in BLOCKS:
         at = [100 * c.coverage for c in s.coverage if c.blocks == n]
         ax.plot(at, range(len(names)), ls="none", label=f"{n} blocks", **_mark(n))
-    name_rows(ax, names, fontsize=8)
+    name_rows(ax, names)
     ax.set_xlabel("95 % intervals that hold the truth (%)")
     ax.set_title("Coverage; shaded: 93 to 97 %", fontsize=9)
     ax.legend(fontsize=8, loc="upper left")

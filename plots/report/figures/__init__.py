@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import matplotlib
 from matplotlib.figure import Figure
 
+from bench.config import UsageError
 from bench.study.disk import write_whole
 from plots.analyse.comparison import Comparison
 from plots.analyse.points import Point, PointRow
@@ -20,8 +22,9 @@ from plots.analyse.steps import at_largest
 from plots.analyse.study import Analysis
 from plots.analyse.variants import Variant, beside
 from plots.report import answer
-from plots.report.figures import curves, exchange, nodes, presets, ratio, steps, trainings
-from plots.report.figures.style import STYLE
+from plots.report.axes import PRESETS, Preset, drawn_as
+from plots.report.figures import curves, exchange, nodes, ratio, steps, trainings
+from plots.report.figures.style import STYLE, drawing
 from plots.report.format import file_names
 
 # formats, and what of the moment each would hold
@@ -39,13 +42,24 @@ class Picture:
     narrow: str = ""  # the same for a phone, where it answers the page's question
 
 
-def draw(a: Analysis) -> dict[str, Figure]:
-    """All figures the study has points for, by file name without ending."""
-    with matplotlib.rc_context(STYLE):
-        return dict(_each(a))
+def draw(a: Analysis, preset: Preset = PRESETS["page"], only: str = "") -> dict[str, Figure]:
+    """All figures the study has points for, or one, by file name without ending.
+
+    Raises UsageError for one that is not there, and for names that its legend has not.
+    """
+    drawings = dict(_each(a))
+    if only and only not in drawings:
+        raise UsageError(f"the study has no figure {only!r}; it has {', '.join(drawings)}")
+    with drawn_as(preset), drawing(preset):
+        drawn = {name: drawings[name]() for name in ([only] if only else drawings)}
+    names = {x for f in drawn.values() for ax in f.axes for x in ax.get_legend_handles_labels()[1]}
+    if unknown := [name for name in preset.labels if name not in names]:
+        has = ", ".join(sorted(names)) or "no legend"
+        raise UsageError(f"--label {unknown[0]}=...: the figure's legend has {has}")
+    return drawn
 
 
-def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
+def _each(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """A new figure is declared here: for which rows it is drawn, and its name."""
     # the figure that the page begins with is the first, and of the comparison that it tells
     ratios: dict[tuple[Variant], list[Comparison]] = defaultdict(list)
@@ -53,29 +67,32 @@ def _each(a: Analysis) -> Iterator[tuple[str, Figure]]:
         ratios[c.variant,].append(c)
     for page, name in file_names("ratio-by-size", ratios):
         if ratio.curves_of(ratios[page]):
-            yield name, ratio.against_size(a, ratios[page])
+            yield name, partial(ratio.against_size, a, ratios[page])
     # what slept is no row beside what computed
     kinds = {page: ("emulated" if a.emulated(page[0]) else "real",) for page in ratios}
     for kind, name in file_names("ratio", kinds.values()):
-        yield name, ratio.draw(a, [rows for page, rows in ratios.items() if kinds[page] == kind])
+        yield (
+            name,
+            partial(ratio.draw, a, [rows for page, rows in ratios.items() if kinds[page] == kind]),
+        )
     yield from _exchange(a)
     yield from _accuracy(a)
     for name, throughputs in _series(a.throughput):
         if len({size(r.curve, r.point) for r in throughputs}) > 1:
-            yield f"{name}-throughput", curves.throughput(a, throughputs)
+            yield f"{name}-throughput", partial(curves.throughput, a, throughputs)
     for name, scaled in _series(a.efficiency):
         ending = "efficiency" if scaled[0].curve == "weak" else "speedup"
-        yield f"{name}-{ending}", curves.scaling(a, scaled)
+        yield f"{name}-{ending}", partial(curves.scaling, a, scaled)
     rows = list(at_largest(a.loaded.runs))
     key = attrgetter("point.variant", "point.world_size", "point.samples_per_rank")
     for page, name in file_names("steps", sorted(map(key, rows))):
-        yield name, steps.draw(a, [r for r in rows if key(r) == page])
+        yield name, partial(steps.draw, a, [r for r in rows if key(r) == page])
     batches = [(n.samples_per_step,) for n in a.calibrated.nodes] if a.calibrated else []
     for (batch,), name in file_names("calibration", batches):
-        yield name, nodes.draw(a, batch)
+        yield name, partial(nodes.draw, a, batch)
 
 
-def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
+def _accuracy(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """A page for each number of ranks of the frameworks; one plain process is on every one."""
     key = attrgetter("variant", "samples_per_step", "world_size")
     pages = {key(t.point) for t in a.trained if t.point.world_size > 1}
@@ -84,10 +101,13 @@ def _accuracy(a: Analysis) -> Iterator[tuple[str, Figure]]:
         alone = beside("single", page[0]), page[1], 1
         wanted = {"single": alone}
         rows = [t for t in a.trained if key(t.point) == wanted.get(t.point.cell, page)]
-        yield name, trainings.accuracy(a, sorted(rows, key=lambda t: t.point.cell != "single"))
+        yield (
+            name,
+            partial(trainings.accuracy, a, sorted(rows, key=lambda t: t.point.cell != "single")),
+        )
 
 
-def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
+def _exchange(a: Analysis) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """A page for each size: its cells and variants are rows."""
 
     def of(p: Point) -> tuple[int, int]:
@@ -98,9 +118,9 @@ def _exchange(a: Analysis) -> Iterator[tuple[str, Figure]]:
     parts, overlaps = a.exchange.breakdowns, a.exchange.overlaps
     for page, name in file_names("breakdown", sorted({of(r.point) for r in parts})):
         rows = [r for r in parts if of(r.point) == page]
-        yield name, exchange.breakdown(a, rows, a.exchange.costs)
+        yield name, partial(exchange.breakdown, a, rows, a.exchange.costs)
     for page, name in file_names("overlap", sorted({of(r.point) for r in overlaps})):
-        yield name, exchange.overlap(a, [r for r in overlaps if of(r.point) == page])
+        yield name, partial(exchange.overlap, a, [r for r in overlaps if of(r.point) == page])
 
 
 def save(figures: dict[str, Figure], folder: Path) -> list[Path]:
@@ -122,17 +142,18 @@ def _data(figure: Figure, ending: str, dpi: int = DPI) -> bytes:
     return data.getvalue()
 
 
-def pictures(figures: dict[str, Figure], folder: Path, answering: str = "") -> Iterator[Picture]:
+def pictures(
+    a: Analysis, figures: dict[str, Figure], folder: Path, answering: str = ""
+) -> Iterator[Picture]:
     """The figures as they were saved, each with its title and conditions in words.
 
-    The one that answers is changed afterwards, and there in the width of a phone too.
+    The one that answers is there in the width of a phone too.
     """
     for name, figure in figures.items():
         alt, narrow = ". ".join(text.get_text() for text in figure.texts), ""
         if name == answering:
-            presets.fit(figure, presets.PRESETS["phone"])
-            narrow = _data(figure, "svg").decode()
-        yield Picture(name, (folder / f"{name}.svg").read_text(), alt, narrow)
+            narrow = _data(draw(a, PRESETS["phone"], name)[name], "svg").decode()
+        yield Picture(name, (folder / f"{name}.svg").read_text(), alt.replace("\n", " "), narrow)
 
 
 def _series(rows: Sequence[PointRow]) -> Iterator[tuple[str, list[PointRow]]]:

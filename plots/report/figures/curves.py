@@ -14,7 +14,16 @@ from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import Variant, words
 from plots.report.axes import Estimates, Frame, in_order, is_log, look, reach
-from plots.report.figures.style import GUIDE, caption, legend, mark, scale_axes
+from plots.report.figures.style import (
+    GUIDE,
+    caption,
+    legend,
+    mark,
+    marks_along,
+    name_axes,
+    panels,
+    scale_axes,
+)
 from plots.report.format import percent, rate, short
 
 Rows = Sequence[PointRow]
@@ -28,8 +37,7 @@ _BOUND = (
 def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
     """Images/s of every cell, and of as many single processes."""
     curve, batch = rows[0].curve, rows[0].curve == "batch"
-    figure = Figure(figsize=(7.2, 3.9))
-    ax = figure.subplots()
+    figure, (ax,) = panels(7.2, 3.9)
     values, shown = [size(curve, r.point) for r in rows], [r.images_per_s for r in rows]
     alone = [r.images_per_s.value for r in rows if r.point.cell == "single" and not batch]
     log_y = not batch and is_log(values)
@@ -43,8 +51,7 @@ def throughput(a: Analysis, rows: list[PointRow]) -> Figure:
         _draw_ideal(ax, values, alone[0])
         notes.append(f"Ideal: ranks x {rate(alone[0])} images/s of the single process.")
     scale_axes(ax, values, frame, log_y)
-    ax.set_xlabel("images per rank" if batch else "ranks")
-    ax.set_ylabel("throughput (images/s)")
+    name_axes(ax, "images per rank" if batch else "ranks", "throughput (images/s)")
     place, last = _at_largest(rows, _IMAGES_PER_S)
     legend(ax, {cell: short(e, rate) for cell, e in last.items()}, f"images/s at {place}")
     title = f"Images/s at {place}{'' if batch else f', {curve} scaling'}{_finding(last, rate)}"
@@ -59,13 +66,12 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
     form = percent if weak else "{:.2f}".format
     common, shown = [r for r in rows if r.kind == "common"], [y(r) for r in rows]
     own_rows = [r for r in rows if r.kind == "own"] + _anchors(rows)
-    figure = Figure(figsize=(8.4, 3.9))
-    panels = figure.subplots(1, 2, sharey=True)
+    figure, both = panels(8.4, 3.9, 2)
     values = [1, *(r.point.world_size for r in rows)]
     log_y = not weak
     frame = _frame(shown, log_y, 1.0, 1.0 if weak else max(values))
     headings = ("against one plain process", common), ("against its own one rank", own_rows)
-    for ax, (heading, series) in zip(panels, headings, strict=True):
+    for ax, (heading, series) in zip(both, headings, strict=True):
         _draw_series(ax, series, rows, frame, y)
         if weak:
             ax.axhline(1, ls="--", label="ideal", **GUIDE)
@@ -74,19 +80,18 @@ def scaling(a: Analysis, rows: list[PointRow]) -> Figure:
         scale_axes(ax, values, frame, log_y)
         if not weak:
             _show_batches(ax, values, rows[0].point.samples_per_step)
-        ax.set_title(heading if series else f"{heading}: not measured", fontsize=9)
-        ax.set_xlabel("ranks")
-    panels[0].set_ylabel(f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)")
+        y_name = f"{'weak efficiency' if weak else 'speed-up'} T(1)/T(p)" if ax is both[0] else ""
+        name_axes(ax, "ranks", y_name, heading if series else f"{heading}: not measured")
     if weak:
-        panels[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
+        both[0].yaxis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
     place, last = _at_largest(common or rows, y)
     against = "against one\nplain process" if common else "against\nits own one rank"
-    legend(panels[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
+    legend(both[1], {cell: short(e, form) for cell, e in last.items()}, f"at {place}, {against}")
     notes = [_baseline(common[0]) if common else "No usable common baseline."]
     if beside := [
         b for b in a.bounds if (b.curve, b.point) in {(r.curve, r.point) for r in common}
     ]:
-        _draw_bounds(panels[0], beside, rows)
+        _draw_bounds(both[0], beside, rows)
         notes.append(_BOUND)
     name = "Weak efficiency" if weak else "Strong speed-up"
     title = f"{name} at {place}{_finding(last, form)}"
@@ -108,11 +113,11 @@ def _draw_bounds(ax: Axes, bounds: Rows, rows: Rows) -> None:
 def _show_batches(ax: Axes, values: Sequence[int], samples_per_step: int) -> None:
     """Images per rank above: what shrinks along a strong curve."""
     above = ax.secondary_xaxis("top")
-    marks = sorted(set(values))
-    above.set_xticks(marks, [f"{samples_per_step / n:g}" for n in marks], fontsize=7)
+    marks = marks_along(ax, values, log=True)
+    above.set_xticks(marks, [f"{samples_per_step / n:g}" for n in marks], fontsize="small")
     above.tick_params(which="both", length=0)
     above.minorticks_off()
-    above.set_xlabel("images per rank", fontsize=7)
+    above.set_xlabel("images per rank", fontsize="small")
 
 
 def _anchors(rows: Rows) -> list[PointRow]:

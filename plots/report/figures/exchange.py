@@ -13,7 +13,7 @@ from plots.analyse.points import Point, PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.variants import without
 from plots.report.axes import Frame, in_order, look, reach
-from plots.report.figures.style import caption, mark, name_rows
+from plots.report.figures.style import caption, legend, mark, name_axes, name_rows, panels
 from plots.report.format import ms, ratio, short
 
 # Okabe & Ito (2008), each with a hatch of its own: a stack has no markers
@@ -40,8 +40,7 @@ _NOT_OBSERVED: dict[str, Any] = {
 def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figure:
     """Stacked parts of observed steps, a diamond for undisturbed ones, the costs beside them."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
-    figure = Figure(figsize=(8.4, 1.9 + 0.55 * len(rows)))
-    ax = figure.subplots()
+    figure, (ax,) = panels(8.4, 1.9 + 0.55 * len(rows))
     undisturbed = [r.undisturbed_seconds for r in rows if r.undisturbed_seconds]
     shown = [*(r.step_seconds for r in rows), *undisturbed]
     frame = _from_zero(shown)
@@ -58,7 +57,7 @@ def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figur
         for cost in (c for c in costs if c.point == row.point):
             _beside(ax, i, _numbers(cost))
     _finish(ax, [r.point for r in rows], frame, "time of a step (ms), mean over ranks")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, fontsize=8)
+    legend(ax, above=True)
     first = rows[0].point
     title = f"Where a step's time goes: {ranks(first.world_size)}, cell by cell"
     notes = [
@@ -73,12 +72,11 @@ def breakdown(a: Analysis, rows: list[PointRow], costs: list[PointRow]) -> Figur
 def overlap(a: Analysis, rows: list[PointRow]) -> Figure:
     """Two marks a cell: filled where the exchange overlaps, open where it follows."""
     rows = sorted(rows, key=lambda r: _order(r.point, [r.point for r in rows]))
-    figure = Figure(figsize=(7.6, 1.9 + 0.5 * len(rows)))
-    ax = figure.subplots()
+    figure, (ax,) = panels(7.6, 1.9 + 0.5 * len(rows))
     shown = [e for r in rows for e in (r.overlapped_seconds, r.blocking_seconds)]
     frame, cells = reach(shown), [r.point.cell for r in rows]
     for i, row in enumerate(rows):
-        style = look(row.point.cell, cells) | {"markersize": 6, "capsize": 3, "linestyle": "none"}
+        style = look(row.point.cell, cells, 6.0) | {"linestyle": "none"}
         filled = style | {"markerfacecolor": style["color"], "label": "overlapped (filled)"}
         hollow = style | {"markerfacecolor": "white", "label": "blocking (open)"}
         both = (row.overlapped_seconds, filled, -0.16), (row.blocking_seconds, hollow, 0.16)
@@ -87,9 +85,11 @@ def overlap(a: Analysis, rows: list[PointRow]) -> Figure:
         _beside(ax, i, f"blocking / overlapped\n{short(row.ratio, ratio)}")
     first, names = rows[0].point, [_without_overlap(r.point) for r in rows]
     _finish(ax, names, frame, "time of a step (ms)")
-    filled_first = "filled marks: overlapped; open marks: blocking"
     title = f"What overlap gains: {ranks(first.world_size)}"
-    notes = [f"{filled_first}, one exchange of all gradients after the last of them."]
+    notes = [
+        "Filled marks: overlapped; open marks: blocking, one exchange of all gradients after the "
+        "last of them."
+    ]
     variants = [r.point.variant for r in rows]
     caption(a, figure, variants, title, _conditions(a, first), notes, shown, frame)
     return figure
@@ -110,7 +110,9 @@ def _from_zero(shown: list[Estimate]) -> Frame:
 
 
 def _beside(ax: Axes, row: int, text: str) -> None:
-    ax.annotate(text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=7)
+    ax.annotate(
+        text, (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize="small"
+    )
 
 
 def _numbers(cost: PointRow) -> str:
@@ -125,8 +127,8 @@ def _numbers(cost: PointRow) -> str:
 def _finish(ax: Axes, points: list[Point], frame: Frame, label: str) -> None:
     ax.set_xlim(*frame)
     ax.xaxis.set_major_formatter(lambda seconds, _: f"{1000 * seconds:g}")
-    ax.set_xlabel(label)
-    name_rows(ax, ["\n".join([p.cell, ", ".join(p.words)]) for p in points], fontsize=8)
+    name_axes(ax, label)
+    name_rows(ax, ["\n".join([p.cell, ", ".join(p.words)]) for p in points])
 
 
 def _conditions(a: Analysis, point: Point) -> str:

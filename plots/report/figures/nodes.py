@@ -11,7 +11,7 @@ from plots.analyse.comparability import EMULATE, usual
 from plots.analyse.nodes import FLOOR, MAX_SCORE, MIN_NODES, MOST, Node
 from plots.analyse.study import Analysis, workload
 from plots.read.calibrations import Calibration
-from plots.report.figures.style import GREY, GUIDE, add_titles, legend, name_rows
+from plots.report.figures.style import GREY, GUIDE, add_titles, legend, name_axes, name_rows, panels
 from plots.report.format import clean, count, rule
 
 # black, as colours belong to cells; a ring becomes a disc from a job's start to its end
@@ -29,8 +29,7 @@ def draw(a: Analysis, batch: int) -> Figure:
     judged = [n for n in a.calibrated.nodes if n.samples_per_step == batch]
     nodes = judged[:_MOST_NODES]
     good = [c for c in a.calibrated.all if c.usable and c.samples_per_step == batch]
-    figure = Figure(figsize=(7.2, 1.9 + 0.34 * len(nodes)))
-    ax = figure.subplots()
+    figure, (ax,) = panels(7.2, 1.9 + 0.34 * len(nodes))
     for row, node in enumerate(nodes):
         _draw_node(ax, row, node, [c for c in good if c.unit == node.unit])
     median = nodes[0].images_per_s / nodes[0].relative
@@ -41,8 +40,7 @@ def draw(a: Analysis, batch: int) -> Figure:
     name_rows(ax, [f"{clean(n.unit, 40)}{', slow' if n.slow else ''}" for n in nodes])
     for text, node in zip(ax.get_yticklabels(), nodes, strict=True):
         text.set_fontweight("bold" if node.slow else "normal")
-    ax.set_xlabel("images/s of one plain process on the node")
-    ax.set_ylabel("node")
+    name_axes(ax, "images/s of one plain process on the node", "node")
     thin: Any = {"transform": ax.get_yaxis_transform(), "color": "#e6e6e6", "linewidth": 0.8}
     ax.hlines([row + 0.5 for row in range(len(nodes) - 1)], 0, 1, **thin)
     legend(ax)

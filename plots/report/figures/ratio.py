@@ -14,14 +14,17 @@ from plots.analyse.points import CURVES, ranks
 from plots.analyse.scaling import size
 from plots.analyse.study import Analysis, workload
 from plots.report.answer import tally, versus
-from plots.report.axes import Frame, apart, look, ratio_ticks, reach, transport_order
+from plots.report.axes import Frame, apart, look, preset, ratio_ticks, reach, transport_order
 from plots.report.figures.style import (
     GREY,
     GUIDE,
     caption,
     legend,
     mark,
+    most_marks,
+    name_axes,
     name_rows,
+    panels,
     scale_axes,
     spread,
     wrapped,
@@ -31,7 +34,7 @@ from plots.report.verdicts import label, over, sides
 
 _VERDICTS = 3  # in a title
 _LINE_IN = 0.134  # of a row's name
-_WIDTH = 34  # of such a line, in characters
+_NAME_IN = 2.5  # the length of such a line on a page
 
 
 def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
@@ -45,27 +48,29 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
     common = set.intersection(*words)
     names = [_name(c, common) for c in rows]
     row_in = max(0.4, _LINE_IN * max(name.count("\n") + 1.6 for name in names))
-    figure = Figure(figsize=(7.2, 1.8 + row_in * len(rows)))
-    ax = figure.subplots()
+    figure, (ax,) = panels(7.2, 1.7 + row_in * len(rows))
     margin, estimates = a.loaded.study.margin, [c.estimate for c in rows]
     ax.axvspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
     ax.axvline(1, color=GREY, linewidth=1)
     blocks = [b for c in rows for b in c.paired.ratios]
     frame = reach(estimates, 1 / (1 + margin), 1 + margin, *blocks)
     for i, (c, e) in enumerate(zip(rows, estimates, strict=True)):
-        style = look(c.candidate, [c.candidate]) | {"markersize": 6, "capsize": 3}
+        style = look(c.candidate, [c.candidate], 6.0)
         if e.shown:  # else `mark` draws them
             spread(ax, i, e.blocks, style)
         mark(ax, [i], [e], frame, style, axis="x")
         text = f"{short(e, ratio)}{f', n = {e.n}' if e.shown else ''}\n{label(c)}"
-        ax.annotate(text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize=7.5)
+        ax.annotate(
+            text, (1.01, i), xycoords=("axes fraction", "data"), va="center", fontsize="small"
+        )
     _ratio_scale(ax, "x", frame)
-    name_rows(ax, names, fontsize=8)
+    name_rows(ax, names)
     reference, candidate = sides(a.reference, a.candidate)
     transport = "" if "/" in a.reference else ", same transport"
-    ax.set_xlabel(
+    name_axes(
+        ax,
         f"images/s of {candidate} over images/s of {reference}{transport}, paired by launch\n"
-        f"(left of 1: {reference} faster; right: {candidate})"
+        f"(left of 1: {reference} faster; right: {candidate})",
     )
     dots = "Small dots: each launch's own ratio, the first on top."
     notes = [dots] if any(e.shown for e in estimates) else []
@@ -76,7 +81,7 @@ def draw(a: Analysis, pages: Sequence[Sequence[Comparison]]) -> Figure:
 
 def _ratio_scale(ax: Axes, axis: Literal["x", "y"], frame: Frame) -> None:
     """Logarithmic: half and double are equally far from 1."""
-    ticks = ratio_ticks(*frame)
+    ticks = ratio_ticks(*frame, most=most_marks(ax) if axis == "x" else 8)
     ax.set(**{f"{axis}scale": "log", f"{axis}lim": frame})
     ax.minorticks_off()
     ax.set(**{f"{axis}ticks": ticks, f"{axis}ticklabels": [f"{t:g}" for t in ticks]})
@@ -111,12 +116,13 @@ def curves_of(rows: Sequence[Comparison]) -> list[str]:
 def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
     """A panel for each curve, a line for each transport and fixed size; the margin shaded."""
     curves = curves_of(rows)
-    figure = Figure(figsize=(7.2, 3.0))
-    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    figure, axes = panels(7.2, 2.7, len(curves))
     margin = a.loaded.study.margin
+    reference, candidate = sides(a.reference, a.candidate)
+    y_name = f"images/s of {candidate}\nover images/s of {reference}"
     frame = reach([c.estimate for c in rows], 1 / (1 + margin), 1 + margin)
     last: dict[str, list[str]] = defaultdict(list)
-    for ax, curve in zip(panels, curves, strict=True):
+    for ax, curve in zip(axes, curves, strict=True):
         ax.axhspan(1 / (1 + margin), 1 + margin, color="#009E73", alpha=0.15, linewidth=0)
         ax.axhline(1, **GUIDE)
         comparisons = sorted((c for c in rows if curve in c.curves), key=_order)
@@ -126,19 +132,18 @@ def against_size(a: Analysis, rows: Sequence[Comparison]) -> Figure:
             by_size = {size(curve, c.points[0]): c for c in comparisons if _line(curve, c) == line}
             at = sorted(by_size)
             name = _line_name(curve, line, len({fixed for _, fixed in lines}) > 1)
-            style = {**look(by_size[at[0]].candidate, [by_size[at[0]].candidate]), "label": name}
-            style |= {"markersize": 6, "capsize": 3}
+            cell = by_size[at[0]].candidate
+            style = look(cell, [cell], 6.0) | {"label": name}
             estimates = [by_size[x].estimate for x in at]
             mark(ax, apart(at, values, i - (len(lines) - 1) / 2), estimates, frame, style)
             text = f"{short(estimates[-1], ratio)} at {_place(curve, at[-1])}"
             last[name].append(f"{curve}: {text}" if len(curves) > 1 else text)
         scale_axes(ax, values, frame, log_y=False)
         _ratio_scale(ax, "y", frame)
-        ax.set_xlabel("images per rank" if curve == "batch" else f"ranks ({curve} scaling)")
-    reference, candidate = sides(a.reference, a.candidate)
-    panels[0].set_ylabel(f"images/s of {candidate}\nover images/s of {reference}")
+        x_name = "images per rank" if curve == "batch" else f"ranks ({curve} scaling)"
+        name_axes(ax, x_name, y_name if ax is axes[0] else "")
     values_at = {name: "\n".join(texts) for name, texts in last.items()}
-    legend(panels[-1], values_at, over(a.reference, a.candidate))
+    legend(axes[-1], values_at, over(a.reference, a.candidate))
     notes = [f"Paired by launch. Above 1 {candidate} is faster, below {reference}."]
     _entitle(a, figure, rows, rows[0].words, notes, frame)
     return figure
@@ -169,5 +174,8 @@ def _name(c: Comparison, common: Collection[str]) -> str:
     words = [f"{c.transport}: {', '.join(c.curves)}"]
     words += [word for word in c.words if word not in common]
     return "\n".join(
-        [f"{'primary: ' if c.primary else ''}{point}", wrapped("; ".join(words), _WIDTH)]
+        [
+            f"{'primary: ' if c.primary else ''}{point}",
+            wrapped("; ".join(words), _NAME_IN * preset().letters),
+        ]
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from plots.analyse.points import ranks
 from plots.analyse.steps import Steps
 from plots.analyse.study import Analysis, workload
 from plots.report.axes import in_order, look
-from plots.report.figures.style import GUIDE, add_titles, legend
+from plots.report.figures.style import GUIDE, add_titles, legend, name_axes, panels
 from plots.report.format import count
 
 _DRAWN = 2000  # of all timed steps, evenly by rank: a figure is no finer
@@ -20,37 +22,19 @@ _MARKED = 12  # markers of a line, so that lines differ without colour too
 
 def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     """Left: median over runs, step by step, with the middle 80 %; right: all timed steps."""
-    figure = Figure(figsize=(8.4, 3.9))
-    sequence, spread = figure.subplots(1, 2)
+    figure, (sequence, spread) = panels(8.4, 3.9, 2, share_y=False)
     cells = in_order(r.point.cell for r in rows)
-    for cell in cells:
-        for row in (r for r in rows if r.point.cell == cell):
-            style = look(cell, cells)
-            line = {k: style[k] for k in ("color", "marker", "markerfacecolor", "linestyle")}
-            line |= {"linewidth": 1.2, "markersize": 0.7 * style["markersize"]}
-            at = np.arange(len(row.median))
-            every = max(1, len(at) // _MARKED)
-            sequence.plot(at, 1000 * row.median, **line, markevery=every, label=cell)
-            band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
-            sequence.fill_between(at, 1000 * row.low, 1000 * row.high, **band)
-            n = len(row.timed)
-            at = (
-                np.unique(np.linspace(0, n - 1, _DRAWN).astype(int)) if n > _DRAWN else np.arange(n)
-            )
-            share = 100 * (at + 1) / n
-            every = max(1, len(share) // _MARKED)
-            spread.plot(
-                1000 * row.timed[at], share, **line, markevery=every, drawstyle="steps-post"
-            )
+    for row in sorted(rows, key=lambda row: cells.index(row.point.cell)):
+        _draw_cell(sequence, spread, row, look(row.point.cell, cells))
     cut = max(r.warmup_steps for r in rows)
     sequence.axvline(cut - 0.5, ls="--", **GUIDE)
     top = max(1000 * float(np.max(r.high[r.warmup_steps :], initial=0)) for r in rows)
     sequence.set_ylim(0, 1.6 * top or None)  # a first step may take a hundred times as long
-    sequence.annotate(" timed", (cut - 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize=8)
-    sequence.set_xlabel("step")
-    sequence.set_ylabel("step of all ranks (ms)")
-    spread.set_xlabel("step of all ranks (ms)")
-    spread.set_ylabel("share of timed steps (%)")
+    sequence.annotate(
+        " timed", (cut - 0.5, 0.02), xycoords=("data", "axes fraction"), fontsize="small"
+    )
+    name_axes(sequence, "step", "step of all ranks (ms)")
+    name_axes(spread, "step of all ranks (ms)", "share of timed steps (%)")
     spread.set_ylim(0, 100)
     legend(spread)
     p = rows[0].point
@@ -65,3 +49,17 @@ def draw(a: Analysis, rows: Sequence[Steps]) -> Figure:
     steps = f"{timed:,} timed steps of {count(runs, 'run')}"
     add_titles(a, figure, [p.variant], title, subtitle, notes, steps)
     return figure
+
+
+def _draw_cell(sequence: Axes, spread: Axes, row: Steps, style: dict[str, Any]) -> None:
+    line = {k: style[k] for k in ("color", "marker", "markerfacecolor", "linestyle")}
+    line |= {"linewidth": 1.2, "markersize": 0.7 * style["markersize"]}
+    steps, n = np.arange(len(row.median)), len(row.timed)
+    every = max(1, len(steps) // _MARKED)
+    sequence.plot(steps, 1000 * row.median, **line, markevery=every, label=row.point.cell)
+    band = {"color": style["color"], "alpha": 0.15, "linewidth": 0}
+    sequence.fill_between(steps, 1000 * row.low, 1000 * row.high, **band)
+    at = np.linspace(0, n - 1, min(n, _DRAWN)).astype(int)
+    every = max(1, len(at) // _MARKED)
+    share = 100 * (at + 1) / n
+    spread.plot(1000 * row.timed[at], share, **line, markevery=every, drawstyle="steps-post")

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from textwrap import wrap
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from bench.study.stats import MIN_BLOCKS
 from plots.analyse.study import Analysis, machine
 from plots.analyse.variants import Variant
 from plots.report.answer import emulation
-from plots.report.axes import Estimates, Frame, Style, bars, cut, dots, ends, is_log
+from plots.report.axes import (
+    Estimates,
+    Frame,
+    Preset,
+    Style,
+    bars,
+    cut,
+    dots,
+    ends,
+    is_log,
+    legible,
+    preset,
+)
 from plots.report.format import clean
 
 GREY = "#666666"
+_POINTS = 9  # of a letter on a page
 STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "svg.hashsalt": "plots",  # without it every drawing has new identifiers
     "svg.fonttype": "none",  # text that can be searched and read aloud
-    "font.size": 9,
+    "font.size": _POINTS,
+    "axes.titlesize": "medium",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -31,13 +46,63 @@ STYLE: Any = {  # Any: matplotlib's stubs want each key as a literal
     "axes.axisbelow": True,
     "grid.color": "#e6e6e6",
     "legend.frameon": False,
+    "legend.fontsize": "small",
+    "legend.title_fontsize": "small",
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
     "ps.fonttype": 42,
     "text.parse_math": False,  # a dollar in a name is a dollar
 }
+_SMALL = 5 / 6  # of a letter
+_BOLD = 1.42  # of a title: how wide its letters are
+_NARROW_IN = 6.0  # a figure of less has its legend below
+_HANDLE = 6  # letters: the line before a name
 GUIDE: Any = {"color": GREY, "linewidth": 1.1, "zorder": 1}  # lines that are no measurement
 _ARROWS = {"x": (4, 5), "y": (7, 6)}  # matplotlib's carets at the low and the high end of an axis
+
+
+def drawing(one: Preset) -> AbstractContextManager[None]:
+    """matplotlib's settings for a preset."""
+    return rc_context({**STYLE, "font.size": one.letters * _POINTS})
+
+
+def panels(
+    width_in: float, height_in: float, columns: int = 1, share_y: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """Axes beside one another in a figure of this size, or as wide as the preset."""
+    as_wide = preset().width_in or width_in
+    # a narrow figure keeps its rows readable, a wide one its shape
+    height_in *= max(as_wide / width_in, 0.75)
+    figure = Figure(figsize=(as_wide, height_in))
+    grid: Any = figure.subplots(1, columns, sharey=share_y, squeeze=False)
+    for ax in grid[0]:  # marks that are set later too
+        ax.tick_params(labelsize=preset().letters * _POINTS)
+    return figure, list(grid[0])
+
+
+def name_axes(ax: Axes, x: str, y: str = "", title: str = "") -> None:
+    """Labels and title, on as many lines as the panel is narrow."""
+    figure: Any = ax.get_figure(root=True)
+    room_in = (0.6 + 0.2 / _columns(ax)) * figure.get_figwidth() / _columns(ax)
+    ax.set_xlabel(wrapped(x, room_in))
+    ax.set_ylabel(wrapped(y, 0.6 * figure.get_figheight()))
+    ax.set_title(wrapped(title, room_in))
+
+
+def most_marks(ax: Axes) -> int:
+    """Of an axis of ratios."""
+    narrow = _width(ax) < _NARROW_IN  # names and numbers of rows leave it little
+    return max(2, min(8, letters_in((0.2 if narrow else 0.45) * _width(ax)) // 5))
+
+
+def _columns(ax: Axes) -> int:
+    spec = ax.get_subplotspec()
+    return spec.get_gridspec().ncols if spec else 1
+
+
+def _width(ax: Axes) -> float:
+    figure: Any = ax.get_figure(root=True)
+    return float(figure.get_figwidth())
 
 
 def mark(
@@ -77,30 +142,51 @@ def scale_axes(ax: Axes, values: Sequence[int], frame: Frame, log_y: bool) -> No
         ax.set_yscale("log", base=2)
         ax.yaxis.set_major_formatter(lambda v, _: f"{v:,g}")
     ax.minorticks_off()
-    marks = sorted(set(values))
-    ax.set_xticks(marks, [str(v) for v in marks])
+    ax.set_xticks(marks := marks_along(ax, values, log_x), [str(v) for v in marks])
     ax.set_xlim(*ends(values, log_x))
     ax.set_ylim(*frame)
 
 
-def name_rows(ax: Axes, names: Sequence[str], **style: Any) -> None:
+def marks_along(ax: Axes, values: Sequence[int], log: bool) -> list[int]:
+    """Those of the values for whose marks the axis is long enough."""
+    return legible(values, log, letters_in(0.6 * _width(ax) / _columns(ax)))
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
     """Rows from top to bottom on the y axis, and a grid for values along the other."""
-    ax.set_yticks(range(len(names)), names, **style)
+    ax.set_yticks(range(len(names)), names, fontsize="small")
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(visible=True, axis="x")
     ax.grid(visible=False, axis="y")
 
 
-def legend(ax: Axes, values: Mapping[str, str] | None = None, heading: str = "") -> None:
-    """To the right of the axes; `values`, which `heading` explains, stand below cells' names."""
-    axes: list[Axes] = ax.get_figure(root=True).axes  # type: ignore[union-attr]
-    entries = [each.get_legend_handles_labels() for each in axes]
+def legend(
+    ax: Axes, values: Mapping[str, str] | None = None, heading: str = "", above: bool = False
+) -> None:
+    """To the right of the axes or above them, below a narrow figure; `values`, which `heading`
+    explains, stand below cells' names.
+    """
+    figure: Any = ax.get_figure(root=True)
+    entries = [each.get_legend_handles_labels() for each in figure.axes]
     handles = {name: handle for both in entries for handle, name in zip(*both, strict=True)}
     names = sorted(handles, key=lambda name: name.startswith("ideal"))
-    texts = [f"{name}\n{values[name]}" if values and name in values else name for name in names]
-    place: Any = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "alignment": "left"}
-    size: Any = {"title_fontsize": 8, "fontsize": 8, "handlelength": 2.6}
-    ax.legend([handles[name] for name in names], texts, title=heading or None, **place, **size)
+    shown = {name: preset().labels.get(name, name) for name in names}
+    texts = [f"{shown[x]}\n{values[x]}" if values and x in values else shown[x] for x in names]
+    whole: Any = {"handles": [handles[name] for name in names], "title": heading or None}
+    if _width(ax) >= _NARROW_IN:
+        place: Any = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5), "alignment": "left"}
+        over: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 4}
+        ax.legend(labels=texts, handlelength=2.6, **whole, **(over if above else place))
+        return
+    letters = letters_in(_width(ax), _SMALL)
+    longest = max(len(line) for text in texts for line in text.split("\n"))
+    columns = 2 if 2 * (longest + _HANDLE) < letters else 1
+    texts = [wrapped(text, _width(ax) * (1 - _HANDLE / letters), _SMALL) for text in texts]
+    rows = [texts[i : i + columns] for i in range(0, len(texts), columns)]
+    lines = sum(max(text.count("\n") + 1.5 for text in row) for row in rows)
+    lines += heading.count("\n") + 2
+    figure.set_figheight(figure.get_figheight() + lines * _line_in(_SMALL))
+    figure.legend(labels=texts, loc="outside lower center", ncols=columns, **whole)
 
 
 def add_titles(
@@ -117,37 +203,31 @@ def add_titles(
     `variants` are those of all that is drawn: the figure's label is their mark of emulation.
     """
     figure.set_label(emulation(a, variants))
-    subtitle, height = clean(subtitle, 200), figure.get_figheight()
-    figure.text(0.01, 1 - 0.08 / height, "", va="top", fontweight="bold")
-    set_title(figure, title)
-    below = figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", fontsize=9, color=GREY)
-    shrink_to(below, 0.97 * figure.get_figwidth())
-    figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.5 / height))  # type: ignore[union-attr, call-arg]
-    foot = [*notes, f"{clean(machine(a.loaded.host), 120)}. {counted}."]
-    text = "\n".join(clean(line, 250) for line in foot)
-    label = figure.supxlabel(text, x=0.01, ha="left", fontsize=7, color=GREY)
-    label.set_text(wrapped(text, letters_in(0.97 * figure.get_figwidth(), label)))
-
-
-def set_title(figure: Figure, title: str) -> None:
-    """Write the finding of a figure that has one, behind the figure's mark."""
-    line = figure.texts[0]
-    line.set_text(clean(marked_title(figure, title), 160))
-    line.set_fontsize(11)
-    shrink_to(line, 0.97 * figure.get_figwidth())
-
-
-def shrink_to(text: Text, width_in: float) -> None:
-    """Make letters smaller until the text is not wider; whole pixels make that no rule of three."""
-    figure: Figure = text.get_figure(root=True)  # type: ignore[assignment]
-    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
-    while text.get_window_extent(renderer).width > width_in * figure.dpi:
-        text.set_fontsize(0.98 * float(text.get_fontsize()))
-
-
-def marked_title(figure: Figure, title: str) -> str:
-    """A title behind the figure's mark of emulation, if it has one."""
-    return ": ".join(filter(None, (str(figure.get_label()), title)))
+    width, one = 0.97 * figure.get_figwidth(), preset()
+    own_title = one.title or (title if one.titled else "")
+    title = ": ".join(filter(None, (str(figure.get_label()), own_title)))
+    foot = "\n".join(
+        wrapped(clean(line, 250), width, _SMALL)
+        for line in (*notes, f"{clean(machine(a.loaded.host), 120)}. {counted}.")
+    )
+    heads: list[tuple[str, float, dict[str, Any]]] = [
+        (wrapped(clean(title, 160), width, _BOLD), 1.2, {"fontweight": "bold", "fontsize": "large"})
+    ]
+    if one.titled:
+        heads.append((wrapped(clean(subtitle, 200), width), 1.0, {"color": GREY}))
+    narrow = one.width_in is not None and one.width_in < _NARROW_IN
+    small: dict[str, Any] = {"color": GREY, "fontsize": "small"}
+    if one.titled and narrow:  # the legend is below it
+        heads.append((foot, _SMALL, small))
+    heights = [size * _line_in() * (text.count("\n") + bool(text)) for text, size, _ in heads]
+    height = figure.get_figheight() + sum(heights) - 0.35  # of two lines on a page
+    figure.set_figheight(height)
+    for i, (text, _, style) in enumerate(heads):
+        figure.text(0.01, 1 - (0.06 + sum(heights[:i])) / height, text, va="top", **style)
+    if one.titled and not narrow:
+        figure.supxlabel(foot, x=0.01, ha="left", **small)
+    rect = (0, 0, 1, 1 - (0.1 + sum(heights)) / height)
+    figure.get_layout_engine().set(rect=rect)  # type: ignore[union-attr, call-arg]
 
 
 def caption(
@@ -174,11 +254,19 @@ def caption(
     add_titles(a, figure, variants, title, subtitle, notes, "; ".join(remarks))
 
 
-def letters_in(width_in: float, text: Text) -> int:
-    """About how many letters of this text's size fit."""
-    return int(72 * width_in / (0.5 * float(text.get_fontsize())))
+def letters_in(width_in: float, size: float = 1.0) -> int:
+    """About how many letters fit, `size` times as large as usual."""
+    return int(72 * width_in / (0.56 * size * preset().letters * _POINTS))
 
 
-def wrapped(text: str, letters: int) -> str:
-    """Each line of it on as many as it needs."""
-    return "\n".join(part for line in text.split("\n") for part in wrap(line, letters))
+def _line_in(size: float = 1.0) -> float:
+    """How high a line of such letters is."""
+    return 1.25 * size * preset().letters * _POINTS / 72
+
+
+def wrapped(text: str, width_in: float, size: float = 1.0) -> str:
+    """Each line of it on as many as it needs; '2 %' and both ends of an interval stay together."""
+    letters = max(12, letters_in(width_in, size))
+    glued = re.sub(r" (?=%|[-\d.,]+\])", "\xa0", text)
+    lines = (part for line in glued.split("\n") for part in wrap(line, letters))
+    return "\n".join(lines).replace("\xa0", " ")

@@ -13,7 +13,7 @@ from plots.analyse.points import PointRow, ranks
 from plots.analyse.study import Analysis, workload
 from plots.analyse.trainings import Training
 from plots.report.axes import in_order, look
-from plots.report.figures.style import GUIDE, add_titles, legend
+from plots.report.figures.style import GUIDE, add_titles, legend, name_axes, panels
 from plots.report.format import rule, seconds
 
 _FAINT = 0.25  # opacity: lines of trainings lie on one another
@@ -25,43 +25,28 @@ def accuracy(a: Analysis, rows: Sequence[PointRow]) -> Figure:
     where there is a target, the share of trainings that have reached it.
     """
     targets = sorted({row.target for row in rows if row.target is not None})
-    figure = Figure(figsize=(8.4 + 2.4 * bool(targets), 3.9))
-    panels: list[Axes] = list(figure.subplots(1, 2 + bool(targets)))
+    wide_in, columns = 8.4 + 2.4 * bool(targets), 2 + bool(targets)
+    figure, axes = panels(wide_in, 3.9, columns, share_y=False)
     cells = in_order(row.point.cell for row in rows)
     rows = sorted(rows, key=lambda row: cells.index(row.point.cell))
-    # one of each cell's own choice would show other seeds as if frameworks learnt differently
-    usual = rows[0].usual
     for row in rows:
-        same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
-        chosen = next(same, row.usual)
-        style = _style(row, cells)
-        for training in row.trainings:
-            bold = training is chosen
-            epochs = range(1, 1 + len(training.seconds))
-            named = {"label": row.point.cell} if bold else {}
-            _line(panels[0], epochs, training, style | named, bold)
-            _line(panels[1], training.seconds, training, style, bold)
-        for done in panels[2:]:
-            _draw_done(done, row, style)
+        _draw_cell(axes, row, rows[0].usual, _style(row, cells))
     least = min(100 * share for row in rows for t in row.trainings for share in t.accuracies)
     ends = min(100 * t.accuracies[-1] for row in rows for t in row.trainings)
     cut = least - 2 < _FAR < ends
-    for ax in panels[:2]:
+    for ax in axes[:2]:
         for target in targets:
             ax.axhline(100 * target, ls="--", **GUIDE)
-        ax.set_xlim(left=0)
         ax.set_ylim(bottom=_FAR if cut else max(0, least - 2))
-    panels[0].set_xlabel("epochs")
-    panels[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    panels[0].set_ylabel("held-out samples right (%)")
-    panels[1].set_xlabel("seconds of training")
-    for done in panels[2:]:
-        done.set_xlabel("seconds of training")
-        done.set_ylabel("trainings at the target (%)")
-        done.set_xlim(left=0)
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    y_names = "held-out samples right (%)", "", "trainings at the target (%)"
+    for ax, y_name in zip(axes, y_names, strict=False):
+        name_axes(ax, "epochs" if ax is axes[0] else "seconds of training", y_name)
+        ax.set_xlim(left=0)
+    for done in axes[2:]:
         done.set_ylim(-3, 103)
     heading = "trainings at the target" if targets else ""
-    legend(panels[-1], {row.point.cell: _reached(row) for row in rows}, heading)
+    legend(axes[-1], {row.point.cell: _reached(row) for row in rows}, heading)
     first, world = rows[0].point, max(row.point.world_size for row in rows)
     names = " and ".join(map(rule, targets))
     title = f"Training to {names} right: " if names else "Accuracy of trainings: "
@@ -83,13 +68,22 @@ def _style(row: PointRow, cells: Sequence[str]) -> dict[str, Any]:
     return {name: whole[name] for name in kept}
 
 
-def _line(
-    ax: Axes, along: Sequence[float], training: Training, style: dict[str, Any], bold: bool
-) -> None:
-    shares = [100 * share for share in training.accuracies]
+def _draw_cell(axes: Sequence[Axes], row: PointRow, usual: Training, style: dict[str, Any]) -> None:
+    """Bold the training of the usual one's seed: one of each cell's own choice would show other
+    seeds as if frameworks learnt differently.
+    """
+    same = (t for t in row.trainings if (t.seed, t.index) == (usual.seed, usual.index))
+    chosen = next(same, row.usual)
     faint = style | {"marker": "", "linewidth": 0.8, "alpha": _FAINT, "zorder": 1.5}
-    shown = style | {"linewidth": 1.6, "markersize": 0.7 * style["markersize"]}
-    ax.plot(along, shares, **(shown if bold else faint))
+    bold = style | {"linewidth": 1.6, "markersize": 0.7 * style["markersize"]}
+    for training in row.trainings:
+        shares = [100 * share for share in training.accuracies]
+        line = bold if training is chosen else faint
+        named = {"label": row.point.cell} if training is chosen else {}
+        axes[0].plot(range(1, 1 + len(shares)), shares, **(line | named))
+        axes[1].plot(training.seconds, shares, **line)
+    for done in axes[2:]:
+        _draw_done(done, row, style)
 
 
 def _draw_done(ax: Axes, row: PointRow, style: dict[str, Any]) -> None:
