@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bench.called import command
 from bench.config import UsageError
@@ -14,6 +15,7 @@ from bench.record.archive import logs_in, read_file
 from bench.study.jobs import JobEvent, read_events
 from bench.study.status import RunStatus, look, seconds_left
 from slurm import slurm_commands
+from slurm.directives import REPORT, job_name
 from slurm.fit import ids_with
 from slurm.here import Show, display
 from slurm.session import StudyOptions, Work, open_work
@@ -60,9 +62,14 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
         ):  # what cannot be read says nothing; the queue and accounts do
             events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
     ids = {job: {event.job for event in events} for job, events in events_of.items()}
-    for entry in work.folder.read_jobs():
-        if entry.slurm_id:
-            ids.setdefault(entry.job, set()).add(entry.slurm_id)
+    for record in work.folder.read_jobs():
+        if record.slurm_id:
+            ids.setdefault(record.job, set()).add(record.slurm_id)
+    # by hand, or by a submitter that was killed before it could record it
+    names = {job_name(work.study, job): job for job in (*_ids(work), REPORT)}
+    for entry in queue or ():
+        if entry.name in names and not _of_another_folder(entry, work):
+            ids.setdefault(names[entry.name], set()).add(entry.id)
     queued = {q.id: q.state.lower() for q in queue or ()}
     # Slurm's numbers rise
     last = {
@@ -85,6 +92,17 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
         return "vanished: " + ("it began and left no end" if events else "it never began")
 
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
+
+
+def _ids(work: Work) -> set[str]:
+    return {name for status in work.statuses for name in ids_with(status.run, work.site)}
+
+
+def _of_another_folder(queued: Queued, work: Work) -> bool:
+    """Whether its script was kept by `submit` for another study of this name."""
+    script = Path(queued.command)
+    other = script.parent.resolve() != work.folder.path.resolve()
+    return script.name.startswith("job-") and other
 
 
 def no_report(work: Work, report: JobState) -> str:

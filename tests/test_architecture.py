@@ -16,6 +16,7 @@ GROUND = {
     "bench.version",
     "bench.called",
     "bench.missing",
+    "bench.options",
     "bench.shell",
     "bench.config",
     "bench.record",
@@ -195,7 +196,7 @@ NAMES_ARE_NOUNS: tuple[str, ...] = ("plots/", "slurm/")
 NAMES_ARE_NOUNS += ("bench/backends/", "bench/config/", "bench/data/", "bench/instrument/")
 NAMES_ARE_NOUNS += ("bench/launch/", "bench/models/", "bench/record/", "bench/train/")
 OF_BENCH = ["__init__", "__main__", "called", "command", "factory", "missing", "progress"]
-OF_BENCH += ["serve", "shell", "streams"]
+OF_BENCH += ["options", "serve", "shell", "streams"]
 NAMES_ARE_NOUNS += tuple(f"bench/{module}.py" for module in OF_BENCH)
 KEYS_OF_THE_LOG = {"bench/record/events.py": {"said"}}
 

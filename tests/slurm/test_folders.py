@@ -126,7 +126,7 @@ def test_a_study_is_run_here_or_submitted_but_not_both(
     folder = StudyFolder(tmp_path, "small")
     with folder.lock() as lock:
         job = {"slurm_id": slurm_id, "job": "n001-b00"} if slurm_id else {}
-        folder.record_job(lock, None, blocks=2, site="first", **job)
+        folder.record_job(lock, Path("job-001.sh"), blocks=2, site="first", **job)
     small(tmp_path, cells='cells = ["single", "ddp/gloo"]')
     verb, how = ("run", "submitted to Slurm") if slurm_id else ("submit", "started here, without ")
     site = "local" if slurm_id else "testcluster"
@@ -143,7 +143,7 @@ def test_a_torn_record_is_read_past_and_taken_away(tmp_path: Path) -> None:
         with folder.lock() as lock:
             file.write_text(f'{{"blocks": 2}}\n{torn}')
             assert len(folder.read_jobs()) == kept
-            folder.record_job(lock, None, blocks=6)
+            folder.record_job(lock, Path("job-001.sh"), blocks=6)
         blocks = [job.blocks for job in folder.read_jobs()]
         assert blocks == ([2, 6] if kept == 1 else [2, 4, 6])
         assert file.read_text().endswith("}\n")
