@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NoReturn, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.missing import fitting
@@ -80,6 +80,13 @@ def one_of(words: Collection[str]) -> Callable[[Any], Any]:
         return value
 
     return check
+
+
+def option(default: Any, text: str, shown: Shown | None = None, **limits: Any) -> Any:
+    """A field with its help; `...` for a value that is needed, `limits` as for pydantic's own."""
+    info: FieldInfo = Field(default, description=text, **limits)
+    info.metadata += [shown] if shown else []
+    return info
 
 
 class Options(BaseModel):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from bench.missing import give_up
 
 try:
-    from pydantic import Field
-
     from bench.called import command
     from bench.config import UsageError
-    from bench.options import Shown
+    from bench.options import Shown, option
     from bench.shell import Command, Group, call
     from plots.foreign import ImportLogs, ShowPublished
     from plots.require import NewFile, StudyPath
@@ -26,7 +24,7 @@ class MakeReport(Command):
     """Write report.md, figures, summary.json and tables beside a study's logs; print the answer."""
 
     folder: StudyPath
-    out: Path | None = Field(None, description="folder to write to; default: STUDY")
+    out: Path | None = option(None, "folder to write to; default: STUDY")
 
     def run(self) -> None:
         folder = self.folder
@@ -71,22 +69,18 @@ class DrawFigure(Command):
     example: ClassVar[str] = (
         "python -m plots figure ratio results/local -o ratio.pdf --preset paper"
     )
-    name: Annotated[str, Shown("NAME")] = Field(
-        description="as in the report's figures/, such as ratio"
-    )
+    name: str = option(..., "as in the report's figures/, such as ratio", shown=Shown("NAME"))
     folder: StudyPath
-    out: Annotated[NewFile, Shown("-o")] = Field(description="file to write: .svg, .pdf or .png")
-    preset: Literal["page", "paper", "slide"] = Field(
-        "page", description="paper: a column of 3.5 inches"
+    out: NewFile = option(..., "file to write: .svg, .pdf or .png", shown=Shown("-o"))
+    preset: Literal["page", "paper", "slide"] = option("page", "paper: a column of 3.5 inches")
+    width: str = option("", "of --preset paper, in inches or mm: 3.5in, 178mm")
+    dpi: int | None = option(None, "of a .png", ge=50, le=1200)
+    title: str = option("", "in place of the figure's own")
+    label: tuple[str, ...] = option(
+        (), "NAME=TEXT: another name in the legend; repeatable", shown=Shown(action="append")
     )
-    width: str = Field("", description="of --preset paper, in inches or mm: 3.5in, 178mm")
-    dpi: int | None = Field(None, description="of a .png", ge=50, le=1200)
-    title: str = Field("", description="in place of the figure's own")
-    label: Annotated[tuple[str, ...], Shown(action="append")] = Field(
-        (), description="NAME=TEXT: another name in the legend; repeatable"
-    )
-    colour: Annotated[tuple[str, ...], Shown(action="append")] = Field(
-        (), description="CELL=COLOUR, six digits as #0072b2; repeatable"
+    colour: tuple[str, ...] = option(
+        (), "CELL=COLOUR, six digits as #0072b2; repeatable", shown=Shown(action="append")
     )
 
     def run(self) -> None:
@@ -120,10 +114,8 @@ class PackBundle(Command):
     """
 
     folder: StudyPath
-    out: Path | None = Field(
-        None, description="archive, or folder for it; default: STUDY.tar.gz beside it"
-    )
-    force: bool = Field(False, description="replace an archive that holds something else")
+    out: Path | None = option(None, "archive, or folder for it; default: STUDY.tar.gz beside it")
+    force: bool = option(False, "replace an archive that holds something else")
 
     def run(self) -> None:
         from plots.bundle.pack import bundle
@@ -148,17 +140,17 @@ class ArchiveLogs(Command):
 class DrawCollectives(Command):
     """Draw logs of `python -m bench collectives`: time and bus bandwidth against bytes."""
 
-    logs: Annotated[tuple[Path, ...], Shown("LOG", nargs="*")] = Field(
-        (), description="one log of each cell"
+    logs: tuple[Path, ...] = option((), "one log of each cell", shown=Shown("LOG", nargs="*"))
+    nccl_tests: tuple[Path, ...] = option(
+        (), "a table of nccl-tests; repeatable", shown=Shown(action="append", metavar="FILE")
     )
-    nccl_tests: Annotated[tuple[Path, ...], Shown(action="append", metavar="FILE")] = Field(
-        (), description="a table of nccl-tests; repeatable"
+    osu: tuple[Path, ...] = option(
+        (),
+        "a table of OSU micro-benchmarks; repeatable",
+        shown=Shown(action="append", metavar="FILE"),
     )
-    osu: Annotated[tuple[Path, ...], Shown(action="append", metavar="FILE")] = Field(
-        (), description="a table of OSU micro-benchmarks; repeatable"
-    )
-    world_size: int | None = Field(None, description="ranks, if no table says", ge=1)
-    out: Path = Field(Path(), description="folder to write to")
+    world_size: int | None = option(None, "ranks, if no table says", ge=1)
+    out: Path = option(Path(), "folder to write to")
 
     def run(self) -> None:
         from bench.study.collectives import read_each
@@ -176,14 +168,12 @@ class DrawCollectives(Command):
 class ExportStudy(Command):
     """Write a study's numbers in another program's format, or its comparisons for a paper."""
 
-    form: Annotated[Literal["mllog", "extra-p", "latex"], Shown("FORMAT")] = Field(
-        description="mllog (MLPerf), extra-p, or latex: a table"
+    form: Literal["mllog", "extra-p", "latex"] = option(
+        ..., "mllog (MLPerf), extra-p, or latex: a table", shown=Shown("FORMAT")
     )
     folder: StudyPath
-    out: Annotated[NewFile, Shown("-o")] = Field(description="file to write")
-    curve: Literal["weak", "strong"] = Field(
-        "weak", description="of extra-p: ranks are its parameter"
-    )
+    out: NewFile = option(..., "file to write", shown=Shown("-o"))
+    curve: Literal["weak", "strong"] = option("weak", "of extra-p: ranks are its parameter")
 
     def run(self) -> None:
         from plots.report.export import write
@@ -200,20 +190,19 @@ class CompareStudies(Command):
     that cannot be told (not settled, missing, not comparable), 2 for bad input.
     """
 
-    folders: Annotated[tuple[StudyPath, ...], Shown("STUDY", nargs="*")] = Field(
-        description="folders of studies, results/STUDY", min_length=1
+    folders: tuple[StudyPath, ...] = option(
+        ..., "folders of studies, results/STUDY", min_length=1, shown=Shown("STUDY", nargs="*")
     )
-    cells: Annotated[tuple[str, str] | None, Shown(nargs=2, metavar="CELL")] = Field(
+    cells: tuple[str, str] | None = option(
         None,
-        description="two sides of one study, each CELL[,FIELD=VALUE...]: the second over the first",
+        "two sides of one study, each CELL[,FIELD=VALUE...]: the second over the first",
+        shown=Shown(nargs=2, metavar="CELL"),
     )
-    fail_below: float | None = Field(
-        None, description="check the last study: images/s over those of the first", ge=0
+    fail_below: float | None = option(
+        None, "check the last study: images/s over those of the first", ge=0
     )
-    as_json: bool = Field(False, alias="json", description="print JSON, see plots/README")
-    out: NewFile | None = Field(
-        None, description="file to write: .md, .json or .html; default: print"
-    )
+    as_json: bool = option(False, "print JSON, see plots/README", alias="json")
+    out: NewFile | None = option(None, "file to write: .md, .json or .html; default: print")
 
     def run(self) -> int:
         if self.cells and (len(self.folders) > 1 or self.fail_below is not None):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from bench.config import UsageError
-from bench.options import Shown
+from bench.options import Shown, option
 from bench.shell import Command
 from plots.require import ExistingFolder
 
@@ -16,31 +14,23 @@ from plots.require import ExistingFolder
 class ImportLogs(Command):
     """Read other tools' logs into a table: one value a size, and how it was made."""
 
-    form: Annotated[str, Shown("FORMAT")] = Field(description="mxnet, csv, ...; see plots/README")
-    logs: Annotated[tuple[Path, ...], Shown("FILE", nargs="*")] = Field(
-        description="logs of that format"
+    form: str = option(..., "mxnet, csv, ...; see plots/README", shown=Shown("FORMAT"))
+    logs: tuple[Path, ...] = option(..., "logs of that format", shown=Shown("FILE", nargs="*"))
+    backend: str | None = option(None, "what made them, for all lines that do not say")
+    world_size: int | None = option(None, "ranks, if no file says", ge=1, le=10**7)
+    batch: int | None = option(None, "images per rank: weak scaling", ge=1)
+    global_batch: int | None = option(None, "images per step in all: strong scaling", ge=1)
+    source: str = option("", "who published them, and where")
+    files: Literal["runs", "ranks"] | None = option(None, "what several files of one size are")
+    target: float | None = option(None, "of dawnbench: accuracy in percent, such as 94")
+    pattern: tuple[str, ...] = option(
+        (), "of the format pattern: a regular expression; repeatable", shown=Shown(action="append")
     )
-    backend: str | None = Field(None, description="what made them, for all lines that do not say")
-    world_size: int | None = Field(None, description="ranks, if no file says", ge=1, le=10**7)
-    batch: int | None = Field(None, description="images per rank: weak scaling", ge=1)
-    global_batch: int | None = Field(
-        None, description="images per step in all: strong scaling", ge=1
-    )
-    source: str = Field("", description="who published them, and where")
-    files: Literal["runs", "ranks"] | None = Field(
-        None, description="what several files of one size are"
-    )
-    target: float | None = Field(None, description="of dawnbench: accuracy in percent, such as 94")
-    pattern: Annotated[tuple[str, ...], Shown(action="append")] = Field(
-        (), description="of the format pattern: a regular expression; repeatable"
-    )
-    marker: str | None = Field(
-        None, description="of the format pattern: text of lines that must match"
-    )
-    out: Path = Field(Path("results/imported"), description="folder to write to")
-    values: bool = Field(False, description="write a table of every number as well")
-    epochs: bool = Field(False, description="print a Markdown table of the epochs")
-    force: bool = Field(False, description="replace tables of those names")
+    marker: str | None = option(None, "of the format pattern: text of lines that must match")
+    out: Path = option(Path("results/imported"), "folder to write to")
+    values: bool = option(False, "write a table of every number as well")
+    epochs: bool = option(False, "print a Markdown table of the epochs")
+    force: bool = option(False, "replace tables of those names")
 
     def run(self) -> None:
         if self.batch is not None and self.global_batch is not None:
@@ -73,13 +63,11 @@ class ImportLogs(Command):
 class ShowPublished(Command):
     """Show imported and published numbers on a page, on both baselines, with ours beside them."""
 
-    folder: Annotated[ExistingFolder, Shown("FOLDER")] = Field(
-        description="with tables of points (*.csv)"
+    folder: ExistingFolder = option(..., "with tables of points (*.csv)", shown=Shown("FOLDER"))
+    study: tuple[ExistingFolder, ...] = option(
+        (), "ours to show beside them; repeatable", shown=Shown(action="append", metavar="STUDY")
     )
-    study: Annotated[tuple[ExistingFolder, ...], Shown(action="append", metavar="STUDY")] = Field(
-        (), description="ours to show beside them; repeatable"
-    )
-    out: Path | None = Field(None, description="folder to write to; default: FOLDER")
+    out: Path | None = option(None, "folder to write to; default: FOLDER")
 
     def run(self) -> None:
         from plots.report.published import page

@@ -13,11 +13,11 @@ from typing import Annotated, ClassVar
 from bench.missing import give_up
 
 try:
-    from pydantic import BeforeValidator, Field
+    from pydantic import BeforeValidator
 
     from bench.called import command
     from bench.config import UsageError
-    from bench.options import Shown
+    from bench.options import Shown, option
     from bench.shell import Group, call
     from bench.study.disk import write_whole
     from bench.study.status import count, table
@@ -40,8 +40,8 @@ class Render(StudyOptions):
     """
 
     hidden: ClassVar[tuple[str, ...]] = ()
-    out: Path | None = Field(None, description="folder for all jobs of a cluster")
-    job: str | None = Field(None, description="as n004-b00; default: the largest")
+    out: Path | None = option(None, "folder for all jobs of a cluster")
+    job: str | None = option(None, "as n004-b00; default: the largest")
 
     def run(self) -> None:
         work = open_work(self)
@@ -91,8 +91,8 @@ class RunHere(StudyOptions):
     done again, with what it is compared with; earlier logs are kept as ID.attempt-1.jsonl.
     """
 
-    budget: Annotated[int | None, BeforeValidator(waves.seconds), Shown(metavar="TIME")] = Field(
-        None, description="end within it: 90s, 15m, 1h30m"
+    budget: Annotated[int | None, BeforeValidator(waves.seconds)] = option(
+        None, "end within it: 90s, 15m, 1h30m", shown=Shown(metavar="TIME")
     )
 
     def run(self) -> int:
@@ -133,8 +133,8 @@ class Submit(ClusterOptions):
 
     hidden: ClassVar[tuple[str, ...]] = ()
     example: ClassVar[str] = "python -m slurm submit smoke --site mine.toml --dry-run"
-    dry_run: bool = Field(False, description="print jobs and price only")
-    no_report: bool = Field(False, description="submit no report job")
+    dry_run: bool = option(False, "print jobs and price only")
+    no_report: bool = option(False, "submit no report job")
 
     def run(self) -> None:
         work = open_work(self)
@@ -183,7 +183,7 @@ class Follow(ClusterOptions):
     Nothing is submitted, so it may be ended and started again at any time; the jobs go on.
     """
 
-    poll_s: float = Field(10, description="seconds between looks at the queue", ge=0.1)
+    poll_s: float = option(10, "seconds between looks at the queue", ge=0.1)
 
     def run(self) -> int:
         work = states.wait_for_jobs(self, self.poll_s)

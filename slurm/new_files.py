@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from bench.called import command
-from bench.options import Shown
+from bench.options import Shown, option
 from bench.shell import Command
 from slurm.next_step import python
 
@@ -15,7 +11,7 @@ from slurm.next_step import python
 class NewSite(Command):
     """Write NAME.toml, every key explained, filled in from sinfo and scontrol where they are."""
 
-    name: Annotated[str, Shown("NAME")] = Field(description="short name of the cluster")
+    name: str = option(..., "short name of the cluster", shown=Shown("NAME"))
 
     def run(self) -> None:
         from slurm.new_site import write_skeleton
@@ -29,7 +25,7 @@ class NewSite(Command):
 class NewStudy(Command):
     """Write NAME.toml, a study of this machine with every key explained."""
 
-    name: Annotated[str, Shown("NAME")] = Field(description="short name of the study")
+    name: str = option(..., "short name of the study", shown=Shown("NAME"))
 
     def run(self) -> None:
         from slurm.new_study import write_study

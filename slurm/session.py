@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from bench.config import UsageError
-from bench.options import Shown
+from bench.options import Shown, option
 from bench.shell import Command
 from bench.study.definition import Study
 from bench.study.files import read_study, read_text
@@ -56,32 +56,28 @@ class StudyOptions(Command):
 
     hidden: ClassVar[tuple[str, ...]] = OF_JOBS
 
-    study: Annotated[str, Shown("STUDY")] = Field(
-        description="a study file, a study's folder, or a shipped study's name"
+    study: str = option(
+        ..., "a study file, a study's folder, or a shipped study's name", shown=Shown("STUDY")
     )
-    site: str = Field("local", description=_SITE)
-    results: Annotated[Path, BeforeValidator(_named_folder), Shown(metavar="FOLDER")] = Field(
-        RESULTS, description="folder with one folder per study"
+    site: str = option("local", _SITE)
+    results: Annotated[Path, BeforeValidator(_named_folder)] = option(
+        RESULTS, "folder with one folder per study", shown=Shown(metavar="FOLDER")
     )
-    blocks: int | None = Field(
-        None, description="in all, and no more; default: until it is settled", ge=1, le=MAX_BLOCKS
+    blocks: int | None = option(
+        None, "in all, and no more; default: until it is settled", ge=1, le=MAX_BLOCKS
     )
     nodes: Annotated[tuple[int, ...], BeforeValidator(_node_counts), Shown(metavar="1,2,4")] = (
-        Field((), description="instead of the study's own")
+        option((), "instead of the study's own")
     )
-    time_limit_s: int | None = Field(
-        None, description="seconds a run may take", ge=1, le=MAX_SECONDS
+    time_limit_s: int | None = option(None, "seconds a run may take", ge=1, le=MAX_SECONDS)
+    minutes: int | None = option(
+        None, "of each job; default: as needed", ge=1, le=MAX_SECONDS // 60
     )
-    minutes: int | None = Field(
-        None, description="of each job; default: as needed", ge=1, le=MAX_SECONDS // 60
+    account: str = option("", "project that is charged, where the site wants one")
+    layout: Layout | None = option(
+        None, "'blocks': a job per node count; 'single': one of a whole block"
     )
-    account: str = Field("", description="project that is charged, where the site wants one")
-    layout: Layout | None = Field(
-        None, description="'blocks': a job per node count; 'single': one of a whole block"
-    )
-    noise: float | None = Field(
-        None, description="paired sd, 0.01 is 1 %; default: as measured", ge=0, le=10
-    )
+    noise: float | None = option(None, "paired sd, 0.01 is 1 %; default: as measured", ge=0, le=10)
 
     def words(self) -> list[str]:
         """The same on a command line; launches begun are on record in the study's folder."""
@@ -95,7 +91,7 @@ class StudyOptions(Command):
 class ClusterOptions(StudyOptions):
     """The same where jobs go to a site that has to be named."""
 
-    site: str = Field(description=_SITE)
+    site: str = option(..., _SITE)
 
 
 @dataclass(frozen=True)

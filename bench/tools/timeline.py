@@ -10,15 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
-from pydantic import Field
-
 from bench.config import RunConfig, UsageError, parse_argv
 from bench.instrument.timeline import LEAST_STEPS, Gradient, Timeline
 from bench.launch import provenance
 from bench.launch.machine import require_fit
 from bench.launch.resources import environment, require_unmodified
 from bench.launch.world import discover
-from bench.options import Options, new_parser
+from bench.options import Options, new_parser, option
 from bench.shell import reported
 from bench.streams import say
 
@@ -39,12 +37,10 @@ class TimelineOptions(Options):
     """
 
     example: ClassVar[str] = f"{_PROG} --out mine.json --batch-per-rank 16"
-    out: Path = Field(description="JSON file to create")
-    steps: int = Field(LEAST_STEPS, description="steps to time", ge=LEAST_STEPS, le=10_000)
-    images_per_s: float | None = Field(
-        None, description="derive: throughput of one device", gt=0, lt=1e9
-    )
-    source: str = Field("", description="derive: who published it, and where")
+    out: Path = option(..., "JSON file to create")
+    steps: int = option(LEAST_STEPS, "steps to time", ge=LEAST_STEPS, le=10_000)
+    images_per_s: float | None = option(None, "derive: throughput of one device", gt=0, lt=1e9)
+    source: str = option("", "derive: who published it, and where")
 
 
 def main(argv: list[str]) -> int:

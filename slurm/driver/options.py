@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from bench.options import Options, Shown
+from bench.options import Options, Shown, option
 
 
 def _split(text: object) -> object:
@@ -28,28 +28,26 @@ _Words = Annotated[tuple[str, ...], BeforeValidator(_split)]
 class JobOptions(Options):
     """Run the lines `run ID RANKS OPTIONS` of a job."""
 
-    study_dir: Path = Field(description="folder of the study's logs")
-    study: str = Field("", description="text of the study, kept beside the logs")
-    limit_s: int = Field(0, description="time limit of one run, seconds")
-    python: str = Field(description="what starts `-m bench`")
-    container: _Words = Field((), description="words that start a program in a container")
-    launcher: Literal["mpirun", "srun", "ibrun"] = Field(
-        "mpirun", description="starts a run's ranks"
+    study_dir: Path = option(..., "folder of the study's logs")
+    study: str = option("", "text of the study, kept beside the logs")
+    limit_s: int = option(0, "time limit of one run, seconds")
+    python: str = option(..., "what starts `-m bench`")
+    container: _Words = option((), "words that start a program in a container")
+    launcher: Literal["mpirun", "srun", "ibrun"] = option("mpirun", "starts a run's ranks")
+    launch_args: _Words = option((), "arguments of the launcher in every step")
+    own_env: Annotated[dict[str, tuple[str, ...]], BeforeValidator(_own_env)] = option(
+        {}, "BACKEND NAME=VALUE ...", shown=Shown(action="append")
     )
-    launch_args: _Words = Field((), description="arguments of the launcher in every step")
-    own_env: Annotated[
-        dict[str, tuple[str, ...]], BeforeValidator(_own_env), Shown(action="append")
-    ] = Field({}, description="BACKEND NAME=VALUE ...")
-    job: str = Field("", description="name of a Slurm job's files; left out: no scheduler")
-    nodes: int = Field(1, description="that the job needs")
-    ranks_per_node: int = Field(1, description="that fill a node")
-    cpus_per_rank: int | None = Field(None, description="as Slurm counts CPUs")
-    minutes: int = Field(0, description="that the job asks for")
-    lead_s: int = Field(0, description="seconds kept free at the job's end")
-    requeue: bool = Field(False, description="let Slurm start the job again for what is left")
-    no_kill: bool = Field(False, description="go on without a lost node, as far as that goes")
-    cells: _Words = Field((), description="tried before the first run")
-    preflight: _Words = Field((), description="other options of the doctor")
-    calibration: _Words = Field((), description="options of one plain process")
-    report: bool = Field(False, description="write the report, and run nothing")
-    again: _Words = Field((), description="of `-m slurm`: submits the next launches, if any")
+    job: str = option("", "name of a Slurm job's files; left out: no scheduler")
+    nodes: int = option(1, "that the job needs")
+    ranks_per_node: int = option(1, "that fill a node")
+    cpus_per_rank: int | None = option(None, "as Slurm counts CPUs")
+    minutes: int = option(0, "that the job asks for")
+    lead_s: int = option(0, "seconds kept free at the job's end")
+    requeue: bool = option(False, "let Slurm start the job again for what is left")
+    no_kill: bool = option(False, "go on without a lost node, as far as that goes")
+    cells: _Words = option((), "tried before the first run")
+    preflight: _Words = option((), "other options of the doctor")
+    calibration: _Words = option((), "options of one plain process")
+    report: bool = option(False, "write the report, and run nothing")
+    again: _Words = option((), "of `-m slurm`: submits the next launches, if any")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from bench import command
 from bench.backends.catalogue import PLAIN, REFERENCE, engines
@@ -16,7 +16,7 @@ from bench.launch.machine import machine_bytes
 from bench.launch.world import Launch
 from bench.lifecycle.pulse import Pulse
 from bench.lifecycle.turns import Turns
-from bench.options import Options, Shown, one_of, split_commas
+from bench.options import Options, Shown, one_of, option, split_commas
 from bench.progress import quantity
 from bench.record import RunLog
 from bench.study.collectives import KINDS, Line, Timed, fit
@@ -61,22 +61,22 @@ class CollectivesToTime(Options):
     example: ClassVar[str] = (
         f"mpirun -n 2 --bind-to none {_PROG} --world-size 2 --backend {REFERENCE} --transport mpi"
     )
-    backend: Annotated[
-        str, AfterValidator(one_of(_BACKENDS)), Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
-    ] = Field(REFERENCE, description="whose collectives")
+    backend: Annotated[str, AfterValidator(one_of(_BACKENDS))] = option(
+        REFERENCE, "whose collectives", shown=Shown(metavar=f"{{{','.join(_BACKENDS)}}}")
+    )
     kinds: Annotated[
         tuple[str, ...],
         BeforeValidator(split_commas),
         AfterValidator(one_of(KINDS)),
         AfterValidator(lambda kinds: kinds or KINDS),
-    ] = Field(KINDS, description=f"of {','.join(KINDS)} (default: all)")
-    sizes: Annotated[tuple[int, ...], BeforeValidator(_bytes)] = Field(
+    ] = option(KINDS, f"of {','.join(KINDS)} (default: all)")
+    sizes: Annotated[tuple[int, ...], BeforeValidator(_bytes)] = option(
         SIZES,
-        description=f"bytes, as 1KiB,1MiB (default: {in_bytes(SIZES[0])} to {in_bytes(SIZES[-1])}, "
+        f"bytes, as 1KiB,1MiB (default: {in_bytes(SIZES[0])} to {in_bytes(SIZES[-1])}, "
         "times 4 each)",
     )
-    repetitions: int = Field(
-        15, description="timed calls of each size, after one that is not", ge=1, le=10_000
+    repetitions: int = option(
+        15, "timed calls of each size, after one that is not", ge=1, le=10_000
     )
 
     def cell(self, config: RunConfig) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator
 
 from bench.backends.catalogue import REFERENCE, facts
 from bench.backends.catalogue import cells as all_cells
 from bench.config import RunConfig, make_config, words_beside
-from bench.options import Options, one_of, split_commas
+from bench.options import Options, one_of, option, split_commas
 
 _PROG = "python -m bench doctor"
 # its trials start ranks alone, no servers
@@ -26,13 +26,13 @@ class Doctor(Options):
 
     example: ClassVar[str] = f"mpirun -n 2 --bind-to none {_PROG} --world-size 2"
     hidden: ClassVar[Sequence[str]] = ("config",)
-    world_size: int | None = Field(None, description="ranks that the launch must have")
+    world_size: int | None = option(None, "ranks that the launch must have")
     # None: the launcher decides which can be tried
     cells: Annotated[
         tuple[str, ...] | None, BeforeValidator(split_commas), AfterValidator(one_of(_CELLS))
-    ] = Field(None, description=f"{_TRIED}--cells= tries none")
-    as_json: bool = Field(False, alias="json", description="print JSON on standard output")
-    limit_s: int = Field(60, description="seconds for each try", ge=1, le=3600)
+    ] = option(None, f"{_TRIED}--cells= tries none")
+    as_json: bool = option(False, "print JSON on standard output", alias="json")
+    limit_s: int = option(60, "seconds for each try", ge=1, le=3600)
     config: RunConfig  # data set, folders and threads, as runs will be told
 
 
