@@ -116,11 +116,10 @@ class Options(BaseModel):
             first = error.errors()[0]
         if isinstance(mistake := first.get("ctx", {}).get("error"), UsageError):
             raise mistake
-        option = "".join(_named(cls, str(part)) for part in first["loc"][:1])
-        rule = first["msg"].removeprefix("Value error, ")
-        problem = f"{option} {first['input']!r}: {rule}" if option else rule
+        name = "".join(_named(cls, str(part)) for part in first["loc"][:1])
+        problem = f"{name} {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
         if first["type"] == "missing":
-            problem = f"{option} is missing"
+            problem = f"{name} is missing"
         raise UsageError(problem if "; " in problem else f"{problem}; see {prog} --help")
 
     def to_argv(self) -> list[str]:
@@ -202,17 +201,14 @@ def add_options(parser: Parser, model: type[Options], only: Collection[str] = ()
         says = default not in (None, "") and not isinstance(default, tuple)
         default = f" (default: {default})" if says else ""
         how: dict[str, Any] = {"help": f"{field.description}{default}".replace("%", "%%")}
-        if switch:
-            group.add_argument(flag_of(key), action="store_true", **how)
-        elif field.annotation is bool:
-            group.add_argument(flag_of(key), action=argparse.BooleanOptionalAction, **how)
+        flags = [flag_of(key), *filter(None, [shown.word])]
+        if field.annotation is bool:
+            how["action"] = "store_true" if switch else argparse.BooleanOptionalAction
         elif shown.positional:
-            how |= {"nargs": "?", "metavar": shown.word}
-            group.add_argument(key, **how | shown.keywords)
+            flags, how = [key], {**how, "nargs": "?", "metavar": shown.word}
         else:
             how["metavar"] = "{" + ",".join(choices) + "}" if choices else key.upper()
-            flags = [flag_of(key), *filter(None, [shown.word])]
-            group.add_argument(*flags, **how | shown.keywords)
+        group.add_argument(*flags, **how | shown.keywords)
 
 
 def _offered(model: type[Options]) -> list[str]:
@@ -231,14 +227,8 @@ def _choices(kind: Any) -> tuple[str, ...]:
 def read_words(parser: Parser, argv: Sequence[str]) -> dict[str, Any]:
     """The texts in `argv` by field. Raises UsageError for a word that is no option."""
     namespace, unknown = parser.parse_known_intermixed_args(argv)
-    if unknown:
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        refuse_word(unknown[0], flags, parser.prog)
+    for word in unknown:
+        kind = "option" if word.startswith("-") else "argument"
+        hint = near(word.partition("=")[0], parser._option_string_actions)
+        raise UsageError(f"unknown {kind} {word!r}{hint or f'; see {parser.prog} --help'}")
     return vars(namespace)
-
-
-def refuse_word(word: str, flags: Iterable[str], prog: str) -> NoReturn:
-    """Raise UsageError for a word that a command line has too many."""
-    kind = "option" if word.startswith("-") else "argument"
-    hint = near(word.partition("=")[0], flags) or f"; see {prog} --help"
-    raise UsageError(f"unknown {kind} {word!r}{hint}")

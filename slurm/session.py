@@ -196,17 +196,21 @@ def open_work(
         study = study.model_copy(update={"blocks": kept.blocks})
     job_is_running = not locked and folder.is_locked()
     request = Request(site, options.account, options.minutes)
+    statuses = _statuses(study, folder, blocks, job_is_running, earlier)
+    preview = unseeded and kept is None and not locked
+    return Work(text, study, request, folder, blocks, statuses, preview, options)
+
+
+def _statuses(
+    study: Study, folder: StudyFolder, blocks: int, job_is_running: bool, earlier: Work | None
+) -> list[RunStatus]:
+    """How all runs of these blocks stand; logs that `earlier` holds as ok are not read again."""
     complete: dict[str, RunStatus] = {}
     if earlier is not None and earlier.study == study:
         again = {run.id for run in earlier.todo}
         complete = {s.run.id: s for s in earlier.statuses if s.run.id not in again}
-    if earlier is not None and (earlier.study, earlier.blocks) == (study, blocks):
-        runs = [status.run for status in earlier.statuses]
-    else:
-        runs = [run for block in plan(study, blocks, folder.runs) for run in block]
-    statuses = [complete.get(run.id) or look(run, job_is_running) for run in runs]
-    preview = unseeded and kept is None and not locked
-    return Work(text, study, request, folder, blocks, statuses, preview, options)
+    runs = [run for block in plan(study, blocks, folder.runs) for run in block]
+    return [complete.get(run.id) or look(run, job_is_running) for run in runs]
 
 
 def _results_of(options: StudyOptions, source: Path, study: Study) -> Path:

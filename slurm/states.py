@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,19 +57,12 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     """
     events_of: dict[str, list[JobEvent]] = {}
     for path in logs_in(work.folder.path / "jobs"):
-        with suppress(
-            OSError, UsageError
-        ):  # what cannot be read says nothing; the queue and accounts do
+        with suppress(OSError, UsageError):  # then the queue and the accounts speak
             events_of[path.stem] = [event for event in read_events(read_file(path)) if event.job]
     ids = {job: {event.job for event in events} for job, events in events_of.items()}
-    for record in work.folder.read_jobs():
-        if record.slurm_id:
-            ids.setdefault(record.job, set()).add(record.slurm_id)
-    # by hand, or by a submitter that was killed before it could record it
-    names = {job_name(work.study, job): job for job in (*_ids(work), REPORT)}
-    for entry in queue or ():
-        if entry.name in names and not _of_another_folder(entry, work):
-            ids.setdefault(names[entry.name], set()).add(entry.id)
+    recorded = [(entry.job, entry.slurm_id) for entry in work.folder.read_jobs() if entry.slurm_id]
+    for job, job_id in (*recorded, *_of_ours(work, queue or ())):
+        ids.setdefault(job, set()).add(job_id)
     queued = {q.id: q.state.lower() for q in queue or ()}
     # Slurm's numbers rise
     last = {
@@ -94,15 +87,16 @@ def job_states(work: Work, queue: Sequence[Queued] | None) -> dict[str, JobState
     return {job: JobState(state(job, job_id), job_id) for job, job_id in last.items()}
 
 
-def _ids(work: Work) -> set[str]:
-    return {name for status in work.statuses for name in ids_with(status.run, work.site)}
-
-
-def _of_another_folder(queued: Queued, work: Work) -> bool:
-    """Whether its script was kept by `submit` for another study of this name."""
-    script = Path(queued.command)
-    other = script.parent.resolve() != work.folder.path.resolve()
-    return script.name.startswith("job-") and other
+def _of_ours(work: Work, queue: Sequence[Queued]) -> Iterator[tuple[str, str]]:
+    """Jobs by their names in the queue: submitted by hand, or by a submitter that was killed."""
+    jobs = {name for status in work.statuses for name in ids_with(status.run, work.site)}
+    names = {job_name(work.study, job): job for job in (*jobs, REPORT)}
+    for queued in queue:
+        script = Path(queued.command)
+        kept = script.name.startswith("job-")  # by `submit`, perhaps for another of this name
+        foreign = kept and script.parent.resolve() != work.folder.path.resolve()
+        if queued.name in names and queued.id.isdecimal() and not foreign:
+            yield names[queued.name], queued.id
 
 
 def no_report(work: Work, report: JobState) -> str:

@@ -41,7 +41,6 @@ def submit_missing(work: Work, report: bool = True) -> Iterator[str]:
     Where Slurm does not take a job, those before it stay and are reported on; then UsageError.
     """
     scripts(work)  # every mistake comes out before anything is made
-    check_shared(work.site, work.folder.path)
     slurm_commands.find("sbatch")
     _require_queue(work)
     with work.folder.lock() as lock:
@@ -118,12 +117,6 @@ def scripts(work: Work) -> dict[str, str]:
     work.folder.check_own()
     work.folder.check_way(slurm=True)
     return {job.id: work.batch_script(job) for job in work.jobs}
-
-
-def check_shared(site: Site, results: Path) -> None:
-    """Raise UsageError where this folder, results or environment lie where no node sees them."""
-    if why := not_shared(site, results):
-        raise UsageError(why)
 
 
 def not_shared(site: Site, results: Path) -> str:
