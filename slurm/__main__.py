@@ -29,7 +29,7 @@ try:
 except ModuleNotFoundError as absent:
     give_up(absent)
 
-_COLOURS = {"ok": 32, "running": 36, "planned": 0, "interrupted": 33}  # of a terminal, else red
+_COLOURS = {"ok": 32, "running": 36, "planned": 39, "interrupted": 33}  # of a terminal, else red
 
 
 class Render(StudyOptions):
